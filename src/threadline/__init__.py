@@ -1,0 +1,1 @@
+"""Threadline keeps the conversations between people and AI agents."""

@@ -1,0 +1,97 @@
+"""What messaging surfaces need kept: bindings, links and their codes, inbox and outbox rows, snapshots, agents."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from threadline.core.turns import Surface
+
+LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
+OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """A place (a room, a chat, a channel) and the thread that goes on there."""
+
+    surface: Surface
+    place: str
+    owner_id: str
+    thread_id: str
+    label: str | None
+    metadata: dict[str, Any]
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class Link(msgspec.Struct, frozen=True):
+    """Someone on a platform and the user they are here."""
+
+    platform: Surface
+    platform_user_id: str
+    owner_id: str
+    state: LinkState
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class ContextSnapshot(msgspec.Struct, frozen=True):
+    agent_id: str
+    owner_id: str
+    context: str
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """An agent of the tenant, as its administrator set it up."""
+
+    id: str
+    name: str
+    provider: str
+    model: str | None = None
+    settings: dict[str, Any] = {}
+    system_prompt: str | None = None
+    enabled: bool = True
+
+
+class User(msgspec.Struct, frozen=True):
+    id: str
+    display_name: str | None = None
+    role: Literal["viewer", "member", "admin"] = "member"
+
+
+class InboxRow(msgspec.Struct, frozen=True):
+    """What arrived from a platform, claimed once by its key."""
+
+    platform: Surface
+    key: str
+    status: str
+    decision: str | None
+    turn_id: str | None
+    fingerprint: str | None
+    correlation_id: str | None
+    owner_id: str | None
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class OutboxRow(msgspec.Struct, frozen=True):
+    """What is to be delivered, until it is."""
+
+    id: str
+    turn_id: str | None
+    owner_id: str
+    platform: Surface
+    recipient: str
+    payload: str
+    status: OutboxStatus
+    attempts: int
+    next_attempt_at: dt.datetime
+    claimed_by: str | None
+    claimed_until: dt.datetime | None
+    last_error: str | None
+    created_at: dt.datetime
+    sent_at: dt.datetime | None

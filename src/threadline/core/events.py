@@ -1,0 +1,140 @@
+"""Events: what an agent emits while it answers. The one vocabulary inside the house.
+
+Agents speak it, turns fold it into a message, streams carry it, surfaces render it. An event is a frozen value with a
+`type` tag, so it is its own JSON: that JSON is what a stream keeps for replay. Deltas belong to the part that is open;
+a new text, reasoning or tool event closes what was open before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+FinishReason: TypeAlias = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text-delta"):
+    text: str
+
+
+class FinalText(msgspec.Struct, frozen=True, tag="final-text"):
+    """The whole text since the last tool call, from an agent that repeats itself at the end. It wins in the store."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning-delta"):
+    text: str
+
+
+class ReasoningEnd(msgspec.Struct, frozen=True, tag="reasoning-end"):
+    """Closes the open reasoning; `metadata` is what the provider signed it with, kept byte for byte."""
+
+    metadata: dict[str, Any] | None = None
+
+
+class ToolInputStart(msgspec.Struct, frozen=True, tag="tool-input-start"):
+    call_id: str
+    name: str
+
+
+class ToolInputDelta(msgspec.Struct, frozen=True, tag="tool-input-delta"):
+    call_id: str
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool-call"):
+    """The call is complete. `input` is plain JSON data; a malformed input is kept as the string it was."""
+
+    call_id: str
+    name: str
+    input: Any
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, tag="approval-request"):
+    call_id: str
+    approval_id: str
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool-result"):
+    call_id: str
+    output: Any = None
+    preliminary: bool = False
+
+
+class ToolError(msgspec.Struct, frozen=True, tag="tool-error"):
+    call_id: str
+    error: str
+
+
+class ToolDenied(msgspec.Struct, frozen=True, tag="tool-denied"):
+    call_id: str
+    reason: str | None = None
+
+
+class Source(msgspec.Struct, frozen=True, tag="source"):
+    source_id: str
+    url: str
+    title: str | None = None
+
+
+class StepStart(msgspec.Struct, frozen=True, tag="step-start"):
+    """One round of the model begins."""
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """For the eyes of whoever watches now; never stored in a message."""
+
+    text: str
+
+
+class Usage(msgspec.Struct, frozen=True, tag="usage"):
+    """What it cost; adds up over a turn, goes to the turn's row, never to the wire or a message."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    reason: FinishReason = "stop"
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """The agent could not go on; `error` may be shown to the user."""
+
+    error: str
+
+
+Event: TypeAlias = (
+    TextDelta
+    | FinalText
+    | ReasoningDelta
+    | ReasoningEnd
+    | ToolInputStart
+    | ToolInputDelta
+    | ToolCall
+    | ApprovalRequest
+    | ToolResult
+    | ToolError
+    | ToolDenied
+    | Source
+    | StepStart
+    | Status
+    | Usage
+    | Finish
+    | Failure
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Event).decode
+
+
+def to_json(event: Event) -> bytes:
+    return _encode(event)
+
+
+def from_json(raw: bytes) -> Event:
+    return _decode(raw)

@@ -1,0 +1,130 @@
+"""Ids, keys and names: how they are made and which spellings are allowed.
+
+Ids made here are 26 characters of Crockford base32 over a 48-bit millisecond clock, a 16-bit counter and
+64 random bits: they sort by time, and within one process strictly. Ids are ASCII, so that no two spellings of
+one id exist; names are for people, so they may be any visible text, in one normal form.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+import unicodedata
+
+from threadline.core.errors import InvalidName, InvalidText, LimitExceeded
+
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_STATE_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}", re.ASCII)
+
+NAME_LENGTH = 100
+USER_ID_LENGTH = 256
+TITLE_LENGTH = 100
+
+_made = threading.Lock()
+_last = 0
+
+
+def new_id() -> str:
+    """A time-ordered id, greater than every id this process made before."""
+    global _last
+    with _made:
+        tick = max((time.time_ns() // 1_000_000) << 16, _last + 1)
+        _last = tick
+    value = (tick << 64) | secrets.randbits(64)
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def new_state_key() -> str:
+    return "".join(_KEY_ALPHABET[byte & 63] for byte in secrets.token_bytes(21))
+
+
+def check_tenant_id(value: str) -> str:
+    if not _TENANT.fullmatch(value):
+        raise InvalidName("a tenant id is 1 to 63 of a-z, 0-9 and '-', and does not begin with '-'")
+    return value
+
+
+def check_user_id(value: str) -> str:
+    if not value.strip() or len(value) > USER_ID_LENGTH or not value.isprintable():
+        raise InvalidName(f"a user id is 1 to {USER_ID_LENGTH} printable characters")
+    return value
+
+
+def check_id(kind: str, value: str) -> str:
+    """Ids of threads, messages, timelines, turns and agents."""
+    if not _ID.fullmatch(value.replace("_", "-")):
+        raise InvalidName(f"a {kind} id is 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+    return value
+
+
+def check_state_key(value: str) -> str:
+    if not _STATE_KEY.fullmatch(value):
+        raise InvalidName("a state key is 1 to 128 of A-Z, a-z, 0-9, '_' and '-'")
+    return value
+
+
+def check_name(kind: str, value: str) -> str:
+    """A name a person gave: visible characters only, trimmed, in Unicode's NFC so that it has one spelling."""
+    name = unicodedata.normalize("NFC", value).strip()
+    if not name:
+        raise InvalidName(f"a {kind} name cannot be empty")
+    if len(name) > NAME_LENGTH:
+        raise LimitExceeded(f"{kind} name length", NAME_LENGTH, len(name))
+    if not name.isprintable() or any(_invisible(char) for char in name):
+        raise InvalidName(f"a {kind} name has visible characters only")
+    return name
+
+
+def check_title(value: str) -> str:
+    """A title a person chose; longer than a name may be only where it was cut from a message."""
+    return check_name("title", value)
+
+
+def title_from(text: str) -> str:
+    """The title a first message gives: one line, at most 100 characters, never half a character."""
+    shown = "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text if _joins(c) or not _unseen(c))
+    line = " ".join(shown.split())
+    if len(line) <= TITLE_LENGTH:
+        return line
+    end = TITLE_LENGTH - 1
+    while end > 0 and (unicodedata.combining(line[end]) or _joins(line[end]) or _joins(line[end - 1])):
+        end -= 1
+    return (line[:end] if end else line[: TITLE_LENGTH - 1]).rstrip() + "…"
+
+
+def check_text(what: str, value: str) -> str:
+    """Text as the API takes it: whole characters, no NUL, something to see."""
+    check_characters(what, value)
+    if not any(not c.isspace() and not _invisible(c) for c in value):
+        raise InvalidText(f"{what} is empty")
+    return value
+
+
+def check_characters(what: str, value: str) -> str:
+    if "\x00" in value:
+        raise InvalidText(f"{what} contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
+    return value
+
+
+def _invisible(char: str) -> bool:
+    return _unseen(char) or unicodedata.category(char) in {"Cc", "Cs"}
+
+
+def _unseen(char: str) -> bool:
+    # Cf covers zero-width characters, bidirectional controls and tag characters; the rest are blank letters.
+    return unicodedata.category(char) in {"Cf", "Co", "Cn"} or char in "\u115f\u1160\u3164\uffa0\u034f"
+
+
+def _joins(char: str) -> bool:
+    # Zero-width joiners, variation selectors and skin tones belong to the character before them.
+    return char == "\u200d" or "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"

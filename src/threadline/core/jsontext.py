@@ -1,0 +1,129 @@
+"""Strict JSON: the one reader and the one writer of JSON that is stored.
+
+What passes here can be read back by every JSON library, is stored unchanged by both databases, and means the same
+to each reader: UTF-8 without a mark, no duplicate keys, no lone surrogates, no NUL, no NaN, no number that a double
+cannot hold, at most 64 levels deep. Integers of any size up to 4,300 digits keep their value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from threadline.core.errors import InvalidJson, InvalidText, LimitExceeded
+
+MAX_DEPTH = 64
+_LONGEST_INTEGER = 4_300
+# Brackets, and whole strings so that brackets inside them do not count.
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+
+
+def parse(data: bytes | str, what: str = "the body") -> Any:
+    """The value of strict JSON; InvalidJson, InvalidText or LimitExceeded otherwise."""
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    check(raw, what)
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
+    except UnicodeDecodeError:
+        raise InvalidJson(f"{what} is not UTF-8") from None
+    except (ValueError, RecursionError) as exc:
+        raise InvalidJson(f"{what} is not JSON: {exc}") from exc
+
+
+def check(raw: bytes, what: str = "the body") -> None:
+    """Refuse what a lenient reader would let through, before anything expensive happens to it."""
+    _check_depth(raw, what)
+    if b"\\u0000" in raw and _escapes_nul(raw):
+        raise InvalidText(f"{what} contains a NUL character")
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidJson(f"{what} is not strict JSON: {exc}") from exc
+    except RecursionError:
+        raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, MAX_DEPTH + 1) from None
+
+
+def dump(value: Any, what: str = "the value") -> bytes:
+    """Compact JSON of plain Python data, with the same promises; keys must be strings."""
+    _check_value(value, what, 1)
+    try:
+        raw = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
+    except (TypeError, ValueError) as exc:
+        raise InvalidJson(f"{what} cannot be written as JSON: {exc}") from exc
+    if b"\\u0000" in raw and _escapes_nul(raw):
+        raise InvalidText(f"{what} contains a NUL character")
+    return raw
+
+
+def _check_depth(raw: bytes, what: str) -> None:
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for token in _TOKENS.finditer(raw):
+        byte = raw[token.start()]
+        if byte in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+        elif byte in b"]}":
+            depth -= 1
+
+
+def _escapes_nul(raw: bytes) -> bool:
+    # A backslash that is itself escaped does not begin an escape: \\u0000 is six plain characters.
+    at = raw.find(b"\\u0000")
+    while at >= 0:
+        before = at
+        while before > 0 and raw[before - 1] == 0x5C:
+            before -= 1
+        if (at - before) % 2 == 0:
+            return True
+        at = raw.find(b"\\u0000", at + 1)
+    return False
+
+
+def _check_value(value: Any, what: str, depth: int) -> None:
+    if isinstance(value, dict):
+        if depth > MAX_DEPTH:
+            raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidJson(f"{what} has a key that is not a string: {key!r}")
+            _check_value(item, what, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        if depth > MAX_DEPTH:
+            raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+        for item in value:
+            _check_value(item, what, depth + 1)
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_LONGEST_INTEGER:
+        raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} stands twice")
+            seen.add(key)
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _LONGEST_INTEGER:
+        raise ValueError(f"an integer of more than {_LONGEST_INTEGER} digits")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number too large for a double")
+    return number

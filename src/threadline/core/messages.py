@@ -1,0 +1,104 @@
+"""Messages: new ones, as a caller gives them, and stored ones, as the log holds them.
+
+A message is written once and never changed. `parts_json` and `metadata_json` are the stored bytes, kept as they were
+given; `parts`, `text` and `metadata` decode them on demand, so reading a long history costs only what is looked at.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core import parts as parts_
+from threadline.core.errors import InvalidInput
+from threadline.core.parts import Part, TextPart
+
+Role: TypeAlias = Literal["user", "assistant", "system"]
+ROLES: tuple[Role, ...] = ("user", "assistant", "system")
+
+
+class NewMessage(msgspec.Struct, frozen=True):
+    """A message to append. Without an id it gets one; with one, appending it twice stores it once."""
+
+    role: Role
+    parts: tuple[Part, ...] | bytes
+    id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        found = parts_.decode(self.parts) if isinstance(self.parts, bytes) else self.parts
+        return parts_.plain_text(found)
+
+
+def new_message(
+    role: Role, content: str | Sequence[Part], *, id: str | None = None, metadata: dict[str, Any] | None = None
+) -> NewMessage:
+    if role not in ROLES:
+        raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {role!r}")
+    given = (TextPart(content),) if isinstance(content, str) else tuple(content)
+    return NewMessage(role=role, parts=given, id=id, metadata=metadata)
+
+
+def user(content: str | Sequence[Part], *, id: str | None = None) -> NewMessage:
+    return new_message("user", content, id=id)
+
+
+def assistant(content: str | Sequence[Part], *, id: str | None = None) -> NewMessage:
+    return new_message("assistant", content, id=id)
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A stored message. `timeline_id` and `seq` together are its point."""
+
+    id: str
+    role: Role
+    timeline_id: str
+    seq: int
+    parts_json: bytes
+    metadata_json: bytes | None
+    turn_id: str | None
+    created_us: int
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return parts_.decode(self.parts_json)
+
+    @property
+    def text(self) -> str:
+        return parts_.plain_text(self.parts)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        if self.metadata_json is None:
+            return {}
+        found = jsontext.parse(self.metadata_json, "metadata")
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def created_at(self) -> dt.datetime:
+        return from_us(self.created_us)
+
+
+def to_us(moment: dt.datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_us(microseconds: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=microseconds)
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def to_ui(message: Message) -> bytes:
+    """The AI SDK's UIMessage of a stored message, built around the stored bytes without decoding them."""
+    head = jsontext.dump({"id": message.id, "role": message.role}, "message")[:-1]
+    metadata = b"" if message.metadata_json is None else b',"metadata":' + message.metadata_json
+    return head + metadata + b',"parts":' + message.parts_json + b"}"

@@ -1,0 +1,319 @@
+"""Parts: what a message is made of, as the AI SDK's UIMessage has them.
+
+A part is a frozen value with one class per kind. `decode` reads the stored JSON array; `encode` writes one. Stored
+bytes are never rewritten: a message keeps the array it was given, and a part this version does not know comes back
+as `OtherPart` with its JSON untouched. A tool call and its result are one part, `ToolPart`, whose state says how far
+it came. `input` and `output` of a tool are kept as JSON bytes, so numbers of any size survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core.errors import InvalidInput, InvalidJson
+
+ToolState: TypeAlias = Literal[
+    "input-streaming",
+    "input-available",
+    "approval-requested",
+    "approval-responded",
+    "output-available",
+    "output-error",
+    "output-denied",
+]
+_KINDS = frozenset(("text", "reasoning", "file", "source-url", "source-document", "step-start", "dynamic-tool"))
+_TOOL_STATES = frozenset(ToolState.__args__)  # type: ignore[attr-defined]
+
+
+class TextPart(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ReasoningPart(msgspec.Struct, frozen=True):
+    """A model's thinking. A signed one (see `provider_metadata`) goes back byte for byte or not at all."""
+
+    text: str
+    provider_metadata: dict[str, Any] | None = None
+
+
+class FilePart(msgspec.Struct, frozen=True):
+    media_type: str
+    url: str
+    filename: str | None = None
+
+
+class SourceUrlPart(msgspec.Struct, frozen=True):
+    source_id: str
+    url: str
+    title: str | None = None
+
+
+class SourceDocumentPart(msgspec.Struct, frozen=True):
+    source_id: str
+    media_type: str
+    title: str
+    filename: str | None = None
+
+
+class StepStartPart(msgspec.Struct, frozen=True):
+    """Where one round of the model ends and the next begins."""
+
+
+class DataPart(msgspec.Struct, frozen=True):
+    name: str
+    data: Any
+    id: str | None = None
+
+
+class Approval(msgspec.Struct, frozen=True):
+    id: str
+    approved: bool | None = None
+    reason: str | None = None
+
+
+class ToolPart(msgspec.Struct, frozen=True):
+    """One tool call and, once there is one, its result. `input` and `output` are JSON bytes."""
+
+    call_id: str
+    name: str
+    state: ToolState
+    input: bytes | None = None
+    output: bytes | None = None
+    error: str | None = None
+    approval: Approval | None = None
+    dynamic: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        return self.state in ("output-available", "output-error", "output-denied")
+
+    def input_value(self) -> Any:
+        return None if self.input is None else jsontext.parse(self.input, "tool input")
+
+    def output_value(self) -> Any:
+        return None if self.output is None else jsontext.parse(self.output, "tool output")
+
+
+class OtherPart(msgspec.Struct, frozen=True):
+    """A part of a kind this version does not know; `json` is the whole part as it was stored."""
+
+    type: str
+    json: bytes
+
+
+Part: TypeAlias = (
+    TextPart
+    | ReasoningPart
+    | FilePart
+    | SourceUrlPart
+    | SourceDocumentPart
+    | StepStartPart
+    | DataPart
+    | ToolPart
+    | OtherPart
+)
+
+
+class _WireApproval(msgspec.Struct):
+    id: str
+    approved: bool | None = None
+    reason: str | None = None
+
+
+class _Wire(msgspec.Struct, rename="camel"):
+    """Every key any known part has; the fastest way to read a list of mixed kinds in one pass."""
+
+    type: str
+    text: str | None = None
+    state: str | None = None
+    provider_metadata: dict[str, Any] | None = None
+    media_type: str | None = None
+    url: str | None = None
+    filename: str | None = None
+    source_id: str | None = None
+    title: str | None = None
+    id: str | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    input: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    output: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error_text: str | None = None
+    approval: _WireApproval | None = None
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+_decode_wires = msgspec.json.Decoder(list[_Wire]).decode
+_decode_wire = msgspec.json.Decoder(_Wire).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def decode(raw: bytes) -> tuple[Part, ...]:
+    """The parts of a stored JSON array. InvalidJson if it is not an array of objects with a `type`."""
+    try:
+        wires = _decode_wires(raw)
+    except msgspec.ValidationError:
+        # Some key has a type that the kinds known here do not give it; an unknown kind may.
+        return _decode_one_by_one(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidJson(f"not a list of message parts: {exc}") from exc
+    parts = [_known(wire) for wire in wires]
+    if None not in parts:
+        return tuple(part for part in parts if part is not None)
+    raws = _decode_raws(raw)
+    return tuple(
+        OtherPart(wire.type, bytes(raws[index])) if part is None else part
+        for index, (wire, part) in enumerate(zip(wires, parts, strict=True))
+    )
+
+
+def _decode_one_by_one(raw: bytes) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    try:
+        for item in _decode_raws(raw):
+            kind = _decode_kind(item).type
+            wire = _decode_wire(item) if _is_known_kind(kind) else None
+            parts.append((wire and _known(wire)) or OtherPart(kind, bytes(item)))
+    except msgspec.DecodeError as exc:
+        raise InvalidJson(f"not a list of message parts: {exc}") from exc
+    return tuple(parts)
+
+
+def _is_known_kind(kind: str) -> bool:
+    return kind in _KINDS or kind.startswith(("tool-", "data-"))
+
+
+def _known(wire: _Wire) -> Part | None:
+    match wire.type:
+        case "text" if wire.text is not None:
+            return TextPart(wire.text)
+        case "reasoning" if wire.text is not None:
+            return ReasoningPart(wire.text, wire.provider_metadata)
+        case "step-start":
+            return StepStartPart()
+        case "file" if wire.media_type is not None and wire.url is not None:
+            return FilePart(wire.media_type, wire.url, wire.filename)
+        case "source-url" if wire.source_id is not None and wire.url is not None:
+            return SourceUrlPart(wire.source_id, wire.url, wire.title)
+        case "source-document" if wire.source_id and wire.media_type and wire.title is not None:
+            return SourceDocumentPart(wire.source_id, wire.media_type, wire.title, wire.filename)
+        case "dynamic-tool":
+            return _tool(wire, wire.tool_name, dynamic=True)
+        case kind if kind.startswith("tool-"):
+            return _tool(wire, kind[5:], dynamic=False)
+        case kind if kind.startswith("data-") and wire.data is not msgspec.UNSET:
+            return DataPart(kind[5:], msgspec.json.decode(wire.data), wire.id)
+    return None
+
+
+def _tool(wire: _Wire, name: str | None, *, dynamic: bool) -> ToolPart | None:
+    if not name or wire.tool_call_id is None or wire.state not in _TOOL_STATES:
+        return None
+    given = wire.approval
+    approval = None if given is None else Approval(given.id, given.approved, given.reason)
+    return ToolPart(
+        call_id=wire.tool_call_id,
+        name=name,
+        state=wire.state,  # type: ignore[arg-type]
+        input=None if wire.input is msgspec.UNSET else bytes(wire.input),
+        output=None if wire.output is msgspec.UNSET else bytes(wire.output),
+        error=wire.error_text,
+        approval=approval,
+        dynamic=dynamic,
+    )
+
+
+def encode(parts: Sequence[Part]) -> bytes:
+    """The JSON array of these parts, keys in the AI SDK's spelling, nothing written for what is absent."""
+    return b"[" + b",".join(_encode_one(part) for part in parts) + b"]"
+
+
+def _encode_one(part: Part) -> bytes:
+    match part:
+        case TextPart():
+            return jsontext.dump({"type": "text", "text": part.text}, "text part")
+        case ToolPart():
+            return _encode_tool(part)
+        case ReasoningPart():
+            return _object({"type": "reasoning", "text": part.text, "providerMetadata": part.provider_metadata})
+        case FilePart():
+            return _object({"type": "file", "mediaType": part.media_type, "url": part.url, "filename": part.filename})
+        case SourceUrlPart():
+            return _object({"type": "source-url", "sourceId": part.source_id, "url": part.url, "title": part.title})
+        case SourceDocumentPart():
+            return _object(
+                {
+                    "type": "source-document",
+                    "sourceId": part.source_id,
+                    "mediaType": part.media_type,
+                    "title": part.title,
+                    "filename": part.filename,
+                }
+            )
+        case StepStartPart():
+            return b'{"type":"step-start"}'
+        case DataPart():
+            head = {"type": f"data-{part.name}", "data": part.data}
+            return jsontext.dump(head if part.id is None else {**head, "id": part.id}, "data part")
+        case OtherPart():
+            return part.json
+
+
+def _object(fields: dict[str, Any]) -> bytes:
+    return jsontext.dump({key: value for key, value in fields.items() if value is not None}, "part")
+
+
+def _encode_tool(part: ToolPart) -> bytes:
+    head: dict[str, Any] = {"type": "dynamic-tool" if part.dynamic else f"tool-{part.name}"}
+    if part.dynamic:
+        head["toolName"] = part.name
+    head |= {"toolCallId": part.call_id, "state": part.state}
+    if part.error is not None:
+        head["errorText"] = part.error
+    if part.approval is not None:
+        given = part.approval
+        approval = {"id": given.id, "approved": given.approved, "reason": given.reason}
+        head["approval"] = {key: value for key, value in approval.items() if value is not None}
+    body = jsontext.dump(head, "tool part")[:-1]
+    if part.input is not None:
+        body += b',"input":' + part.input
+    if part.output is not None:
+        body += b',"output":' + part.output
+    return body + b"}"
+
+
+def plain_text(parts: Sequence[Part]) -> str:
+    """What a person would read: the text parts, a blank line between them. Feeds search and titles."""
+    return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def tool(
+    name: str,
+    call_id: str,
+    input: Any,
+    *,
+    output: Any = msgspec.UNSET,
+    error: str | None = None,
+    dynamic: bool = False,
+) -> ToolPart:
+    """A tool part from plain Python data: answered if an output or an error is given, open otherwise."""
+    if output is not msgspec.UNSET and error is not None:
+        raise InvalidInput("a tool call has an output or an error, not both")
+    answered = output is not msgspec.UNSET
+    return ToolPart(
+        call_id=call_id,
+        name=name,
+        state="output-error" if error is not None else "output-available" if answered else "input-available",
+        input=jsontext.dump(input, "tool input"),
+        output=jsontext.dump(output, "tool output") if answered else None,
+        error=error,
+        dynamic=dynamic,
+    )

@@ -1,0 +1,113 @@
+"""Sealing: the one gate between what a caller gave and what is stored.
+
+A store takes only sealed messages and clean texts, and only a `Sealer` makes them, so nothing can be stored that was
+not checked against the limits and passed through the masker. Sealing turns parts into the bytes that will be stored;
+after it, nothing is rewritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NewType, Protocol
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core import parts as parts_
+from threadline.core.errors import InvalidInput, LimitExceeded
+from threadline.core.ids import check_characters, check_id, new_id
+from threadline.core.messages import ROLES, NewMessage, Role
+from threadline.core.parts import Part
+
+CleanText = NewType("CleanText", str)
+"""A text that has passed a Sealer."""
+CleanJson = NewType("CleanJson", bytes)
+"""A JSON object that has passed a Sealer."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one value may be at most. Each answers with an error that names it."""
+
+    message_bytes: int = 1_048_576
+    message_parts: int = 1_000
+    metadata_bytes: int = 65_536
+    text_bytes: int = 1_048_576
+    messages_per_append: int = 10_000
+    messages_per_thread: int = 1_000_000
+
+
+class Masker(Protocol):
+    """Removes secrets. Pure, never raises on any text, returns the very same object where there is nothing to mask."""
+
+    def mask_text(self, text: str) -> str: ...
+
+    def mask_json(self, value: Any) -> Any:
+        """The same for every string inside plain JSON data, and for values under telling keys; the input is kept."""
+        ...
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A message ready to be stored: checked, masked, encoded."""
+
+    id: str
+    role: Role
+    parts_json: bytes
+    metadata_json: bytes | None
+    text: str
+    """The words of the first user message become the thread's title; search reads the stored parts."""
+
+
+class Sealer:
+    def __init__(self, limits: Limits | None = None, masker: Masker | None = None) -> None:
+        self.limits = limits or Limits()
+        self._masker = masker
+
+    def message(self, new: NewMessage) -> Sealed:
+        """InvalidInput (or a kind of it) where a message breaks a rule; the order of parts is kept."""
+        if new.role not in ROLES:
+            raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {new.role!r}")
+        raw, parts = self._parts(new.parts)
+        if len(raw) > self.limits.message_bytes:
+            raise LimitExceeded("message size in bytes", self.limits.message_bytes, len(raw))
+        return Sealed(
+            id=new_id() if new.id is None else check_id("message", new.id),
+            role=new.role,
+            parts_json=raw,
+            metadata_json=None if not new.metadata else self.json(new.metadata, "metadata"),
+            text=parts_.plain_text(parts),
+        )
+
+    def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, tuple[Part, ...]]:
+        if isinstance(given, bytes):
+            if len(given) > self.limits.message_bytes:
+                raise LimitExceeded("message size in bytes", self.limits.message_bytes, len(given))
+            value = jsontext.parse(given, "parts")
+            raw, parts = given, parts_.decode(given)
+        else:
+            value, parts = None, given
+            raw = parts_.encode(given)
+        if not parts:
+            raise InvalidInput("a message needs at least one part")
+        if len(parts) > self.limits.message_parts:
+            raise LimitExceeded("parts per message", self.limits.message_parts, len(parts))
+        if self._masker is None:
+            return raw, parts
+        if value is None:
+            value = jsontext.parse(raw, "parts")
+        masked = self._masker.mask_json(value)
+        if masked is value:
+            return raw, parts
+        raw = jsontext.dump(masked, "parts")
+        return raw, parts_.decode(raw)
+
+    def text(self, value: str, what: str = "text") -> CleanText:
+        check_characters(what, value)
+        size = len(value.encode())
+        if size > self.limits.text_bytes:
+            raise LimitExceeded(f"{what} size in bytes", self.limits.text_bytes, size)
+        return CleanText(value if self._masker is None else self._masker.mask_text(value))
+
+    def json(self, value: dict[str, Any], what: str = "metadata") -> CleanJson:
+        raw = jsontext.dump(value if self._masker is None else self._masker.mask_json(value), what)
+        if len(raw) > self.limits.metadata_bytes:
+            raise LimitExceeded(f"{what} size in bytes", self.limits.metadata_bytes, len(raw))
+        return CleanJson(raw)

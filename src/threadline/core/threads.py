@@ -1,0 +1,191 @@
+"""Scopes, threads, timelines, points and saved points, and the arithmetic of lineage.
+
+Seq counts from 0 and goes on through a fork, so a thread's message count is also the seq its next message gets, and
+a history is a chain of ranges: this timeline's own messages, before them its parent's up to the fork, and so on.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from threadline.core.errors import RoleRefused
+from threadline.core.ids import check_tenant_id, check_user_id
+
+UserRole: TypeAlias = Literal["viewer", "member", "admin", "system"]
+_RANK: dict[UserRole, int] = {"viewer": 0, "member": 1, "admin": 2, "system": 3}
+T = TypeVar("T")
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Who asks: the only way to any data. `system` is the house itself, in one tenant, for sweeps and deliveries."""
+
+    tenant_id: str = "local"
+    user_id: str = "local"
+    role: UserRole = "member"
+
+    def __post_init__(self) -> None:
+        check_tenant_id(self.tenant_id)
+        check_user_id(self.user_id)
+
+    def require(self, needed: UserRole) -> None:
+        if _RANK[self.role] < _RANK[needed]:
+            raise RoleRefused(self.role, needed)
+
+
+def system_scope(tenant_id: str) -> Scope:
+    return Scope(tenant_id=tenant_id, user_id="system", role="system")
+
+
+class Point(NamedTuple):
+    """A place in the log: everything up to and with `seq` on `timeline_id`. Seq -1 is before the first message."""
+
+    timeline_id: str
+    seq: int
+
+
+class Thread(msgspec.Struct, frozen=True):
+    id: str
+    owner_id: str
+    state_key: str
+    timeline_id: str
+    title: str | None
+    title_by_person: bool
+    agent_id: str | None
+    model: str | None
+    system_prompt: str | None
+    working_dir: str | None
+    metadata: dict[str, Any]
+    message_count: int
+    token_count: int
+    created_at: dt.datetime
+    updated_at: dt.datetime
+    archived_at: dt.datetime | None
+    deleted_at: dt.datetime | None
+
+    @property
+    def head(self) -> Point:
+        return Point(self.timeline_id, self.message_count - 1)
+
+
+class NewThread(msgspec.Struct, frozen=True):
+    """A thread to create. What is left out is made up (id, state key) or stays empty."""
+
+    id: str | None = None
+    state_key: str | None = None
+    title: str | None = None
+    title_by_person: bool = False
+    agent_id: str | None = None
+    model: str | None = None
+    system_prompt: str | None = None
+    working_dir: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to change; a field left UNSET stays as it is. A title set through here is a person's, and stays."""
+
+    title: str | msgspec.UnsetType | None = msgspec.UNSET
+    title_by_person: bool | msgspec.UnsetType = msgspec.UNSET
+    agent_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    model: str | msgspec.UnsetType | None = msgspec.UNSET
+    system_prompt: str | msgspec.UnsetType | None = msgspec.UNSET
+    working_dir: str | msgspec.UnsetType | None = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    archived: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """An append-only run of messages. `message_count` counts its whole history, the parents' part included."""
+
+    id: str
+    thread_id: str
+    parent: Point | None
+    message_count: int
+    created_at: dt.datetime
+
+
+class SavedPoint(msgspec.Struct, frozen=True):
+    name: str
+    point: Point
+    thread_id: str
+    created_at: dt.datetime
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append did. `replayed` means that it had been done before, and that nothing was written now."""
+
+    thread_id: str
+    timeline_id: str
+    first_seq: int
+    message_ids: tuple[str, ...]
+    message_count: int
+    replayed: bool = False
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A message that a search found, in a thread whose present history holds it."""
+
+    thread_id: str
+    state_key: str
+    title: str | None
+    message_id: str
+    seq: int
+    role: str
+    snippet: str
+    created_at: dt.datetime
+
+
+class Segment(NamedTuple):
+    """One range of a history: seqs `first` to `last`, both inclusive, on one timeline."""
+
+    timeline_id: str
+    first: int
+    last: int
+
+
+Lineage: TypeAlias = Sequence[Point]
+"""A timeline's ancestors, nearest first, each with the last seq that is taken from it. Never an empty range."""
+
+
+def lineage_of_branch(parent: Point, parent_lineage: Lineage) -> tuple[Point, ...]:
+    """The ancestors of a timeline that forks at `parent`: a fork inside a grandparent's range hangs on that one."""
+    if parent.seq < 0:
+        return ()
+    fork = parent_lineage[0].seq if parent_lineage else -1
+    if parent.seq > fork:
+        return (parent, *parent_lineage)
+    for index, ancestor in enumerate(parent_lineage):
+        below = parent_lineage[index + 1].seq if index + 1 < len(parent_lineage) else -1
+        if parent.seq > below:
+            return (Point(ancestor.timeline_id, parent.seq), *parent_lineage[index + 1 :])
+    raise AssertionError("unreachable: seq -1 was handled above")
+
+
+def segments(timeline_id: str, lineage: Lineage, first: int, last: int) -> tuple[Segment, ...]:
+    """The ranges that hold seqs `first` to `last` of a history, oldest first."""
+    found: list[Segment] = []
+    upper = last
+    for owner, top, below in _ranges(timeline_id, lineage, last):
+        low, high = max(below + 1, first), min(top, upper)
+        if low <= high:
+            found.append(Segment(owner, low, high))
+        if below < first:
+            break
+    return tuple(reversed(found))
+
+
+def _ranges(timeline_id: str, lineage: Lineage, last: int) -> list[tuple[str, int, int]]:
+    owners = [(timeline_id, last), *lineage]
+    return [
+        (owner, top, owners[index + 1][1] if index + 1 < len(owners) else -1)
+        for index, (owner, top) in enumerate(owners)
+    ]

@@ -1,0 +1,118 @@
+"""Turns: one request and its reply, the states between them, and which change may follow which.
+
+A turn is accepted, leased by a process, run, and ends once. Ends are final: nothing leads out of them. The fence is a
+number that grows with every lease; whoever holds an old one can no longer write.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from threadline.core.threads import Point
+
+Surface: TypeAlias = Literal["web", "api", "cli", "slack", "telegram", "whatsapp", "matrix"]
+SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "whatsapp", "matrix")
+
+TurnStatus: TypeAlias = Literal[
+    "accepted",
+    "running",
+    "executed",
+    "dispatch_failed",
+    "stopped",
+    "interrupted",
+    "denied_rbac",
+    "denied_no_agent",
+    "denied_sentinel",
+]
+
+TRANSITIONS: dict[TurnStatus, frozenset[TurnStatus]] = {
+    "accepted": frozenset(("running", "stopped", "interrupted", "dispatch_failed")),
+    "running": frozenset(("running", "executed", "dispatch_failed", "stopped", "interrupted")),
+    "executed": frozenset(),
+    "dispatch_failed": frozenset(),
+    "stopped": frozenset(),
+    "interrupted": frozenset(),
+    "denied_rbac": frozenset(),
+    "denied_no_agent": frozenset(),
+    "denied_sentinel": frozenset(),
+}
+
+ACTIVE: frozenset[TurnStatus] = frozenset(("accepted", "running"))
+HISTORY: frozenset[TurnStatus] = frozenset(
+    ("executed", "denied_rbac", "denied_no_agent", "denied_sentinel", "dispatch_failed")
+)
+"""The ends that count as history on messaging channels."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    id: str
+    owner_id: str
+    thread_id: str
+    surface: Surface
+    agent_id: str | None
+    status: TurnStatus
+    idempotency_key: str | None
+    request_hash: bytes | None
+    request_seq: int | None
+    reply_seq: int | None
+    error: str | None
+    usage: dict[str, Any]
+    lease_owner: str | None
+    lease_until: dt.datetime | None
+    fence: int
+    created_at: dt.datetime
+    finished_at: dt.datetime | None
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ACTIVE
+
+
+class NewTurn(msgspec.Struct, frozen=True):
+    id: str
+    thread_id: str
+    surface: Surface
+    agent_id: str | None = None
+    status: TurnStatus = "accepted"
+    idempotency_key: str | None = None
+    request_hash: bytes | None = None
+    request_seq: int | None = None
+
+
+class TurnEnd(msgspec.Struct, frozen=True):
+    """How a turn ended: written once, together with its reply."""
+
+    status: TurnStatus
+    error: str | None = None
+    usage: dict[str, Any] = {}
+    reply_seq: int | None = None
+
+
+class ToolRun(msgspec.Struct, frozen=True):
+    """A tool's run inside a turn, stored before the tool starts: after a crash it says what may be repeated."""
+
+    turn_id: str
+    call_id: str
+    name: str
+    input_json: bytes
+    repeatable: bool
+    output_json: bytes | None
+    finished_at: dt.datetime | None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of a live turn as it was shown, numbered from 1, kept for a while so that streams can be resumed."""
+
+    n: int
+    json: bytes
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A text that stands for everything up to and with `point`. Originals stay."""
+
+    point: Point
+    text: str
+    created_at: dt.datetime

@@ -1,0 +1,473 @@
+"""The seams: what the system needs from outside, each as a Protocol.
+
+A `Store` hands out `Transaction`s. Every verb of a Transaction is bound to one scope and sees nothing outside it: what
+belongs to another tenant or owner does not exist, and asking for it gives what asking for an unknown id gives. The
+conformance suite in `threadline.testing` quotes these contracts; whoever passes it is a store.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from threadline.core.channels import (
+    Agent as AgentRow,
+)
+from threadline.core.channels import (
+    Binding,
+    ContextSnapshot,
+    InboxRow,
+    Link,
+    LinkState,
+    OutboxRow,
+    OutboxStatus,
+    User,
+)
+from threadline.core.messages import Message
+from threadline.core.sealing import CleanJson, CleanText, Masker, Sealed
+from threadline.core.threads import (
+    Appended,
+    Hit,
+    NewThread,
+    Page,
+    SavedPoint,
+    Scope,
+    Thread,
+    ThreadChanges,
+    Timeline,
+)
+from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
+
+__all__ = ["Clock", "Finding", "Masker", "Store", "Transaction", "Watch", "Work"]
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def now(self) -> dt.datetime:
+        """The time, in UTC. Stores never ask the database for it."""
+        ...
+
+
+class ThreadVerbs(Protocol):
+    async def create_thread(self, new: NewThread) -> Thread:
+        """A new, empty thread on a new timeline; the tenant and the user are made known if they are not yet.
+        DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
+        ...
+
+    async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
+        """The living thread (or, asked for, the deleted one as well); None if there is none."""
+        ...
+
+    async def thread_by_key(self, state_key: str) -> Thread | None:
+        """The living thread under this state key; None if there is none."""
+        ...
+
+    async def threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        archived: bool | None = False,
+        deleted: bool = False,
+    ) -> Page[Thread]:
+        """Latest activity first, ties by id. `archived` None lists both kinds. A cursor costs the same at any depth,
+        and a page after it never repeats a thread. InvalidCursor for one that was not issued here."""
+        ...
+
+    async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
+        """Changes only what is given; never a message. Activity is not moved by it. NotFound."""
+        ...
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        """Hides it from every read; its state key is free again. False if there was none: not an error."""
+        ...
+
+    async def restore_thread(self, thread_id: str) -> Thread:
+        """Brings a deleted thread back. NotFound; DuplicateId if its state key is in use by now."""
+        ...
+
+    async def prune_threads(self, *, idle_since: dt.datetime) -> int:
+        """Deletes for good the owner's threads that never held a message and had no activity since. How many."""
+        ...
+
+
+class MessageVerbs(Protocol):
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Sealed],
+        *,
+        key: str | None = None,
+        expected_count: int | None = None,
+        turn_id: str | None = None,
+        tokens: int = 0,
+        title: CleanText | None = None,
+    ) -> Appended:
+        """Writes the messages at the head, all or none, and touches the thread. The first user message gives a thread
+        without a title its `title`.
+
+        The same call again is safe: with the same key, or with message ids that already stand in this history in this
+        order with this role and content, nothing is written and the answer is the first one's, `replayed`.
+        KeyReused: the key came with other messages. DuplicateId: a message id stands in this history with other
+        content. HeadMoved: `expected_count` is not the count. NotFound: no such living thread. LimitExceeded: the
+        thread would hold more than the store's limit. Appending nothing is InvalidInput."""
+        ...
+
+    async def messages(
+        self,
+        thread_id: str,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        timeline_id: str | None = None,
+    ) -> list[Message]:
+        """Seqs `first` to `last` (inclusive) of the history, in order, at most `limit` of them. `timeline_id` reads
+        one the thread stood on instead of the present one. NotFound for an unknown thread; an empty thread is []."""
+        ...
+
+    async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
+        """The newest messages that begin with the `turns`-th last user message, in order; all if there are fewer.
+        `before` looks only at seqs below it. Costs the same at any length of the thread."""
+        ...
+
+    async def message(self, thread_id: str, message_id: str) -> Message | None:
+        """One message of the present history by its id."""
+        ...
+
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+        """Messages in the present history of living threads that hold all the words, best first. Every word is
+        literal: no operator of any database works. Finds everything that was acknowledged before the call."""
+        ...
+
+
+class TimelineVerbs(Protocol):
+    """Each of these writes one or two small rows and no message, whatever the length of the history."""
+
+    async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
+        """A new thread whose history is the source's up to and with seq `at` (default: all of it; -1: nothing).
+        Independent from then on. What `new` leaves out is taken from the source (agent, model, system prompt, working
+        directory). NotFound; InvalidInput if `at` is past the head; DuplicateId as in create_thread."""
+        ...
+
+    async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
+        """The thread goes on from `seq` of its history, or of another timeline of its own, on a new timeline. The old
+        one stays and can be switched to. NotFound; InvalidInput if there is no such seq."""
+        ...
+
+    async def undo(self, thread_id: str) -> Thread:
+        """The thread goes on, on a new timeline, from before its last user message. InvalidInput if it has none."""
+        ...
+
+    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
+        """The thread stands on one of its own timelines again, at that timeline's end. NotFound."""
+        ...
+
+    async def timelines(self, thread_id: str) -> list[Timeline]:
+        """Every timeline the thread has stood on, oldest first. NotFound."""
+        ...
+
+    async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
+        """Gives the point a name of the owner's; a name used before moves. NotFound; InvalidInput past the head."""
+        ...
+
+    async def load(self, thread_id: str, name: str) -> Thread:
+        """The thread goes on from the saved point, whichever thread it was saved in, on a new timeline. NotFound."""
+        ...
+
+    async def saved_points(self) -> list[SavedPoint]:
+        """The owner's, by name."""
+        ...
+
+    async def saved_point(self, name: str) -> SavedPoint | None: ...
+
+    async def forget_saved_point(self, name: str) -> bool:
+        """False if there was none."""
+        ...
+
+
+class PlaceVerbs(Protocol):
+    async def bind(
+        self,
+        surface: Surface,
+        place: str,
+        thread_id: str,
+        *,
+        label: str | None = None,
+        metadata: CleanJson | None = None,
+    ) -> Binding:
+        """Binds the place to the thread, instead of what it was bound to. Label and metadata left out stay as they
+        were. NotFound for an unknown thread. A place has one binding in a tenant, so another owner's place is
+        DuplicateId."""
+        ...
+
+    async def binding(self, surface: Surface, place: str) -> Binding | None: ...
+
+    async def bindings(self, *, surface: Surface | None = None, thread_id: str | None = None) -> list[Binding]: ...
+
+    async def unbind(self, surface: Surface, place: str) -> bool: ...
+
+    async def set_context(self, agent_id: str, context: CleanText) -> ContextSnapshot:
+        """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves."""
+        ...
+
+    async def context(self, agent_id: str) -> ContextSnapshot | None: ...
+
+    async def clear_context(self, agent_id: str) -> bool: ...
+
+    async def put_agent(self, agent: AgentRow) -> AgentRow:
+        """Creates or replaces an agent of the tenant."""
+        ...
+
+    async def agent(self, agent_id: str) -> AgentRow | None: ...
+
+    async def agents(self) -> list[AgentRow]:
+        """By id."""
+        ...
+
+    async def delete_agent(self, agent_id: str) -> bool:
+        """Removes it and every snapshot pinned for it; threads keep their history."""
+        ...
+
+    async def put_user(self, user: User) -> User: ...
+
+    async def user(self, user_id: str) -> User | None: ...
+
+    async def users(self) -> list[User]:
+        """Every user of the tenant, by id. System and admin scopes only; others see themselves."""
+        ...
+
+    async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+        """Creates or changes the link of a platform's user. Only the system scope may name another owner."""
+        ...
+
+    async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
+        """The system scope sees every link of its tenant; a user sees their own."""
+        ...
+
+    async def links(self) -> list[Link]: ...
+
+    async def delete_link(self, platform: Surface, platform_user_id: str) -> bool: ...
+
+    async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+        """A code of this user's, known only by its hash."""
+        ...
+
+    async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+        """Uses the code up and names its owner; None if unknown, expired, used, or for another platform.
+        System scope."""
+        ...
+
+
+class QueueVerbs(Protocol):
+    """Inbox and outbox. Claims are exclusive: of any number of workers, one gets a row."""
+
+    async def claim_inbox(
+        self,
+        platform: Surface,
+        key: str,
+        *,
+        fingerprint: str | None = None,
+        correlation_id: str | None = None,
+        owner_id: str | None = None,
+    ) -> InboxRow | None:
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        ...
+
+    async def settle_inbox(
+        self, platform: Surface, key: str, *, status: str, decision: str | None = None, turn_id: str | None = None
+    ) -> bool: ...
+
+    async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
+
+    async def enqueue(
+        self,
+        platform: Surface,
+        recipient: str,
+        payload: CleanText,
+        *,
+        turn_id: str | None,
+        owner_id: str,
+        id: str | None = None,
+    ) -> OutboxRow:
+        """Waits for delivery from now on. With an id that exists already: that row, and nothing is written."""
+        ...
+
+    async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
+        """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
+        first, now claimed by this worker. System scope."""
+        ...
+
+    async def settle_outbox(
+        self,
+        outbox_id: str,
+        worker: str,
+        *,
+        status: OutboxStatus,
+        next_attempt_at: dt.datetime | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """What came of a claimed row; counts the attempt. False if the claim is no longer this worker's."""
+        ...
+
+    async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
+        """Newest first."""
+        ...
+
+    async def requeue(self, outbox_id: str) -> OutboxRow:
+        """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead."""
+        ...
+
+
+class TurnVerbs(Protocol):
+    async def create_turn(self, new: NewTurn) -> Turn:
+        """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first)."""
+        ...
+
+    async def turn(self, turn_id: str) -> Turn | None: ...
+
+    async def turn_by_key(self, key: str) -> Turn | None:
+        """This owner's turn under an idempotency key."""
+        ...
+
+    async def active_turns(self, thread_id: str) -> list[Turn]:
+        """Accepted and running ones of the thread, in order of acceptance."""
+        ...
+
+    async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        """Newest first."""
+        ...
+
+    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
+        """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is
+        still active: status `running`, the fence one higher. None if it cannot be taken now."""
+        ...
+
+    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
+        """False if the fence is old or the turn has ended: the holder must stop."""
+        ...
+
+    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept."""
+        ...
+
+    async def ask_to_stop(self, turn_id: str) -> bool:
+        """Records the wish to stop, for whichever process runs the turn; an accepted one ends `stopped` at once.
+        False if the turn is not active."""
+        ...
+
+    async def stop_asked(self, turn_id: str) -> bool: ...
+
+    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
+        """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
+        tenant's, a user their own."""
+        ...
+
+    async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
+        """Keeps what was shown. False if the fence is old. A number stored before is left as it is."""
+        ...
+
+    async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]: ...
+
+    async def drop_chunks(self, *, finished_before: dt.datetime) -> int: ...
+
+    async def start_tool_run(
+        self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
+    ) -> ToolRun | None:
+        """Writes the intent to run a tool. If this turn has a run under the call id, that one, unchanged: whether it
+        may run again is the caller's to judge. None if the fence is old."""
+        ...
+
+    async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool: ...
+
+    async def tool_runs(self, turn_id: str) -> list[ToolRun]: ...
+
+    async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
+        """A summary of the history up to and with `seq`; a later one for the same point replaces it."""
+        ...
+
+    async def summary(self, thread_id: str) -> Summary | None:
+        """The one that covers most of the present history; those of other branches do not count."""
+        ...
+
+
+class PurgeVerbs(Protocol):
+    """Removal for good: no row, index entry or free page keeps the text afterwards."""
+
+    async def purge_thread(self, thread_id: str) -> bool:
+        """Removes the thread and its saved points' hold on it. Timelines that no other living thread or saved point
+        can reach go with it; messages that a branch still shows stay. False if there was none."""
+        ...
+
+    async def purge_user(self, user_id: str) -> int:
+        """Everything of this user in the tenant, the user's row as well: how many rows. Own user, or system scope."""
+        ...
+
+    async def purge_tenant(self) -> int:
+        """Everything of the tenant. System scope only (RoleRefused)."""
+        ...
+
+    async def row_counts(self) -> dict[str, int]:
+        """Rows by table that this scope can see."""
+        ...
+
+
+class Transaction(ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, Protocol):
+    """Every verb, in one scope."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+
+Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
+
+
+class Finding(NamedTuple):
+    """Something `check` found: what is wrong and what to do about it."""
+
+    level: Literal["error", "warning"]
+    what: str
+    remedy: str
+
+
+class Watch(Protocol):
+    async def wait(self, seconds: float) -> None:
+        """Returns when something about the watched turn may have changed, or after so long. A hint: read again."""
+        ...
+
+
+class Store(Protocol):
+    def scoped(self, scope: Scope) -> Transaction:
+        """Verbs of which each call is a transaction of its own, done when it returns."""
+        ...
+
+    async def transact(self, scope: Scope, work: Work[T]) -> T:
+        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. `work` awaits nothing
+        but the verbs of the Transaction it gets, and may be run again from the start after a passing fault."""
+        ...
+
+    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]: ...
+
+    async def tenants(self) -> list[str]:
+        """Every tenant's id. For sweeps of the house; never reachable from a request."""
+        ...
+
+    async def statistics(self) -> dict[str, int]:
+        """Rows by table, bytes on disk, schema version: for the operator."""
+        ...
+
+    async def index_pending(self) -> int:
+        """Brings the search index up to date; how many messages it took. Searches do this for what they need."""
+        ...
+
+    async def check(self) -> list[Finding]:
+        """What a doctor would look at: integrity, schema, row security. Empty means healthy."""
+        ...
+
+    async def close(self) -> None:
+        """Waits for what was accepted. Safe to call twice."""
+        ...
