@@ -8,9 +8,9 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from threadline.core.channels import (
     Agent as AgentRow,
@@ -25,7 +25,9 @@ from threadline.core.channels import (
     OutboxStatus,
     User,
 )
+from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
+from threadline.core.prompts import Prompt
 from threadline.core.sealing import CleanJson, CleanText, Masker, Sealed
 from threadline.core.threads import (
     Appended,
@@ -40,7 +42,21 @@ from threadline.core.threads import (
 )
 from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
 
-__all__ = ["Clock", "Finding", "Masker", "Store", "Transaction", "Watch", "Work"]
+__all__ = [
+    "Agent",
+    "Approver",
+    "Clock",
+    "Desk",
+    "Finding",
+    "Guard",
+    "Masker",
+    "Store",
+    "ToolJournal",
+    "Transaction",
+    "Verdict",
+    "Watch",
+    "Work",
+]
 
 T = TypeVar("T")
 
@@ -470,4 +486,48 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Waits for what was accepted. Safe to call twice."""
+        ...
+
+
+class ToolJournal(Protocol):
+    """Where a tool's run is written down before it starts, so that no crash runs an unrepeatable one twice."""
+
+    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
+        """Stores the intent. An earlier run of this call in this turn, if there was one (with its output if it
+        finished), else None: the tool may run."""
+        ...
+
+    async def end(self, call_id: str, output: Any) -> None:
+        """Stores what came of it: plain JSON data."""
+        ...
+
+
+class Verdict(NamedTuple):
+    """`defer` leaves the call open with a request for approval; the turn ends and a later one answers it."""
+
+    answer: Literal["allow", "deny", "defer"]
+    reason: str | None = None
+
+
+class Approver(Protocol):
+    async def decide(self, call: ToolCall) -> Verdict: ...
+
+
+class Desk(NamedTuple):
+    """What the turn path lends an agent while it answers."""
+
+    journal: ToolJournal
+    approver: Approver
+
+
+class Agent(Protocol):
+    def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+        """The reply to the prompt, as events. Closing the iterator or cancelling the task that reads it stops the
+        work. An agent that cannot go on raises AgentFailed, whose text may be shown to the user."""
+        ...
+
+
+class Guard(Protocol):
+    async def check(self, text: str, scope: Scope) -> str | None:
+        """None lets the text pass; a sentence for the user refuses it."""
         ...

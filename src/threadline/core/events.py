@@ -7,6 +7,7 @@ a new text, reasoning or tool event closes what was open before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -129,7 +130,7 @@ Event: TypeAlias = (
 )
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Event).decode
+_decode: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 
 
 def to_json(event: Event) -> bytes:
