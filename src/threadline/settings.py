@@ -1,0 +1,117 @@
+"""Settings: `threadline.toml` and `THREADLINE_*` become one frozen value.
+
+The file is the one named, else the one in the working directory, else the user's own. The environment wins over the
+file, and what the command line says wins over both. A key that is not known here is an error that names it, so a typing mistake never
+becomes a silent default. `THREADLINE_DATABASE` sets `database`; two underscores go a level down:
+`THREADLINE_LIMITS__MESSAGE_BYTES`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from threadline.core.errors import SettingsInvalid
+from threadline.core.sealing import Limits
+
+_PREFIX = "THREADLINE_"
+_FILE_VARIABLE = "THREADLINE_SETTINGS"
+
+
+class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True
+
+
+class Guarding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Off while there is no pattern. A text that matches one is refused with `message`."""
+
+    patterns: tuple[str, ...] = ()
+    message: str = "This request was refused by a rule of this service."
+
+
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of the history an agent is shown."""
+
+    channel_turns: int = 12
+    token_budget: int = 24_000
+    step_turns: int = 0
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent by name: which provider answers, with what."""
+
+    provider: str
+    model: str | None = None
+    system_prompt: str | None = None
+    settings: dict[str, Any] = {}
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    database: str = ""
+    tenant: str = "local"
+    user: str = "local"
+    agent: str = "rehearsal"
+    limits: Limits = Limits()
+    masking: Masking = Masking()
+    guard: Guarding = Guarding()
+    window: Window = Window()
+    agents: dict[str, AgentSettings] = {}
+
+
+def load(
+    path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> Settings:
+    """SettingsInvalid names the file or variable and the key that is wrong."""
+    env = os.environ if environ is None else environ
+    found = _settings_file(path, env)
+    tree: dict[str, Any] = _read(found) if found else {}
+    _merge_environment(tree, env)
+    tree |= {key: value for key, value in (overrides or {}).items() if value is not None}
+    try:
+        settings = msgspec.convert(tree, Settings, strict=False)
+    except msgspec.ValidationError as exc:
+        raise SettingsInvalid(f"{found or 'the settings'}: {exc}") from exc
+    return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
+
+
+def default_database(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME", "~"), ".local", "share")
+    return Path(base).expanduser() / "threadline" / "threadline.sqlite3"
+
+
+def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
+    named = path or (Path(env[_FILE_VARIABLE]) if env.get(_FILE_VARIABLE) else None)
+    if named is not None:
+        if not named.is_file():
+            raise SettingsInvalid(f"there is no settings file {named}")
+        return named
+    config = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "~"), ".config")
+    candidates = (Path("threadline.toml"), Path(config).expanduser() / "threadline" / "threadline.toml")
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise SettingsInvalid(f"{path} is not TOML: {exc}") from exc
+    except OSError as exc:
+        raise SettingsInvalid(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if not name.startswith(_PREFIX) or name == _FILE_VARIABLE:
+            continue
+        *sections, key = name[len(_PREFIX) :].lower().split("__")
+        target = tree
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise SettingsInvalid(f"{name}: {section!r} is not a section")
+        target[key] = value
