@@ -1,6 +1,6 @@
 """The composition root: settings in, a running Threadline out. The only file that knows every adapter.
 
-Adapters are imported when they are chosen, so that the library on SQLite never pays for PostgreSQL.
+PostgreSQL is imported when it is chosen, so that the library on SQLite never pays for it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import msgspec
 
 from threadline import settings as settings_
 from threadline.clock import SystemClock
-from threadline.core.errors import SettingsInvalid
+from threadline.core.errors import ExtraMissing, SettingsInvalid
+from threadline.core.guarding import PatternGuard
+from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
 from threadline.library import UserView
 from threadline.ports import Clock, Guard, Masker, Store
 from threadline.settings import Settings
+from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.contexts import Contexts
 from threadline.usecases.threads import Threads
 
@@ -112,11 +115,11 @@ def open(
 async def open_store(settings: Settings, clock: Clock) -> Store:
     url = settings.database
     if url.startswith(("postgresql://", "postgres://")):
-        from threadline.stores.postgres.store import PostgresStore
-
+        try:
+            from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as exc:
+            raise ExtraMissing("postgres", "PostgreSQL") from exc
         return await PostgresStore.open(url, clock=clock, limits=settings.limits)
-    from threadline.stores.sqlite.store import SqliteStore
-
     return await SqliteStore.open(sqlite_path(url), clock=clock, limits=settings.limits)
 
 
@@ -134,14 +137,10 @@ def sqlite_path(url: str) -> str:
 def _masker(settings: Settings) -> Masker | None:
     if not settings.masking.enabled:
         return None
-    from threadline.core.masking import SecretMasker
-
     return SecretMasker()
 
 
 def _guard(settings: Settings) -> Guard | None:
     if not settings.guard.patterns:
         return None
-    from threadline.core.guarding import PatternGuard
-
     return PatternGuard(settings.guard.patterns, settings.guard.message)

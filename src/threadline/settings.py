@@ -1,8 +1,8 @@
 """Settings: `threadline.toml` and `THREADLINE_*` become one frozen value.
 
 The file is the one named, else the one in the working directory, else the user's own. The environment wins over the
-file, and what the command line says wins over both. A key that is not known here is an error that names it, so a typing mistake never
-becomes a silent default. `THREADLINE_DATABASE` sets `database`; two underscores go a level down:
+file, and what the command line says wins over both. A key that is not known here is an error that names it, so a
+typing mistake never becomes a silent default. `THREADLINE_DATABASE` sets `database`; two underscores go a level down:
 `THREADLINE_LIMITS__MESSAGE_BYTES`.
 """
 

@@ -28,6 +28,7 @@ class NewMessage(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...] | bytes
     id: str | None = None
     metadata: dict[str, Any] | None = None
+    created_at: dt.datetime | None = None
 
     @property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from threadline.core import jsontext
 from threadline.core import parts as parts_
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_characters, check_id, new_id
-from threadline.core.messages import ROLES, NewMessage, Role
+from threadline.core.messages import ROLES, NewMessage, Role, to_us
 from threadline.core.parts import Part
 
 CleanText = NewType("CleanText", str)
@@ -54,6 +54,8 @@ class Sealed(msgspec.Struct, frozen=True):
     metadata_json: bytes | None
     text: str
     """The words of the first user message become the thread's title; search reads the stored parts."""
+    created_us: int | None = None
+    """When it was said, if that was before now (an import); stores use their clock otherwise."""
 
 
 class Sealer:
@@ -74,6 +76,7 @@ class Sealer:
             parts_json=raw,
             metadata_json=None if not new.metadata else self.json(new.metadata, "metadata"),
             text=parts_.plain_text(parts),
+            created_us=None if new.created_at is None else to_us(new.created_at),
         )
 
     def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, tuple[Part, ...]]:
