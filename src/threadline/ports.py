@@ -128,9 +128,10 @@ class MessageVerbs(Protocol):
 
         The same call again is safe: with the same key, or with message ids that already stand in this history in this
         order with this role and content, nothing is written and the answer is the first one's, `replayed`.
-        KeyReused: the key came with other messages. DuplicateId: a message id stands in this history with other
-        content. HeadMoved: `expected_count` is not the count. NotFound: no such living thread. LimitExceeded: the
-        thread would hold more than the store's limit. Appending nothing is InvalidInput."""
+        A key counts within its thread. KeyReused: the key came with other messages; ids may differ, since sealing may
+        have made them up. DuplicateId: a message id stands in this history with other content. HeadMoved:
+        `expected_count` is not the count. NotFound: no such living thread. LimitExceeded: the thread would hold more
+        than the store's limit. Appending nothing is InvalidInput."""
         ...
 
     async def messages(
@@ -228,7 +229,8 @@ class PlaceVerbs(Protocol):
     async def unbind(self, surface: Surface, place: str) -> bool: ...
 
     async def set_context(self, agent_id: str, context: CleanText) -> ContextSnapshot:
-        """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves."""
+        """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves. The agent
+        needs no row: those that come with the house have none."""
         ...
 
     async def context(self, agent_id: str) -> ContextSnapshot | None: ...
@@ -249,7 +251,9 @@ class PlaceVerbs(Protocol):
         """Removes it and every snapshot pinned for it; threads keep their history."""
         ...
 
-    async def put_user(self, user: User) -> User: ...
+    async def put_user(self, user: User) -> User:
+        """Creates or replaces a user. Only system and admin scopes may name another than themselves (RoleRefused)."""
+        ...
 
     async def user(self, user_id: str) -> User | None: ...
 
@@ -258,7 +262,8 @@ class PlaceVerbs(Protocol):
         ...
 
     async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
-        """Creates or changes the link of a platform's user. Only the system scope may name another owner."""
+        """Creates or changes the link of a platform's user. Only the system scope may name another owner (RoleRefused)
+        or take over a link that another owner has (DuplicateId for everyone else)."""
         ...
 
     async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
@@ -280,7 +285,8 @@ class PlaceVerbs(Protocol):
 
 
 class QueueVerbs(Protocol):
-    """Inbox and outbox. Claims are exclusive: of any number of workers, one gets a row."""
+    """Inbox and outbox. Claims are exclusive: of any number of workers, one gets a row. The system scope sees the
+    tenant's rows, a user their own; only the system scope may name another owner (RoleRefused)."""
 
     async def claim_inbox(
         self,
@@ -310,7 +316,8 @@ class QueueVerbs(Protocol):
         owner_id: str,
         id: str | None = None,
     ) -> OutboxRow:
-        """Waits for delivery from now on. With an id that exists already: that row, and nothing is written."""
+        """Waits for delivery from now on. With an id that exists already: that row, and nothing is written; DuplicateId
+        if the row is another owner's."""
         ...
 
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
@@ -341,7 +348,8 @@ class QueueVerbs(Protocol):
 
 class TurnVerbs(Protocol):
     async def create_turn(self, new: NewTurn) -> Turn:
-        """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first)."""
+        """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first). NotFound
+        for an unknown thread."""
         ...
 
     async def turn(self, turn_id: str) -> Turn | None: ...
@@ -415,8 +423,9 @@ class PurgeVerbs(Protocol):
     """Removal for good: no row, index entry or free page keeps the text afterwards."""
 
     async def purge_thread(self, thread_id: str) -> bool:
-        """Removes the thread and its saved points' hold on it. Timelines that no other living thread or saved point
-        can reach go with it; messages that a branch still shows stay. False if there was none."""
+        """Removes the thread, deleted or not, and the points that were saved in it. Timelines that no other thread or
+        saved point can reach go with it; messages that a branch still shows stay, and so do those of a deleted branch,
+        which may come back. False if there was none."""
         ...
 
     async def purge_user(self, user_id: str) -> int:
