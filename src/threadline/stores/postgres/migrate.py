@@ -1,0 +1,5 @@
+"""Migrations of the PostgreSQL schema."""
+
+
+async def apply(dsn: str) -> None:
+    """Nothing yet."""
