@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -59,7 +59,7 @@ class Threadline:
     async def close(self) -> None:
         await self.store.close()
 
-    async def __aenter__(self) -> Threadline:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -80,8 +80,12 @@ def load(
 
 
 def default_database(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME", "~"), ".local", "share")
-    return Path(base).expanduser() / "threadline" / "threadline.sqlite3"
+    return _home(environ, "XDG_DATA_HOME", ".local/share") / "threadline.sqlite3"
+
+
+def _home(environ: Mapping[str, str], variable: str, default: str) -> Path:
+    base = environ.get(variable)
+    return (Path(base) if base else Path(environ.get("HOME", "~")).expanduser() / default) / "threadline"
 
 
 def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
@@ -90,8 +94,7 @@ def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
         if not named.is_file():
             raise SettingsInvalid(f"there is no settings file {named}")
         return named
-    config = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "~"), ".config")
-    candidates = (Path("threadline.toml"), Path(config).expanduser() / "threadline" / "threadline.toml")
+    candidates = (Path("threadline.toml"), _home(env, "XDG_CONFIG_HOME", ".config") / "threadline.toml")
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 

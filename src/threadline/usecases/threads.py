@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
-
-import msgspec
 
 from threadline.core.errors import InvalidInput, LimitExceeded, NotFound
 from threadline.core.ids import (
     check_id,
-    check_name,
     check_state_key,
-    check_title,
-    new_id,
-    new_state_key,
     title_from,
 )
 from threadline.core.messages import Message, NewMessage
@@ -36,6 +29,7 @@ from threadline.core.threads import (
     Timeline,
 )
 from threadline.ports import Clock, Store, Transaction
+from threadline.usecases.admission import admit_changes, admit_name, admit_thread
 
 LIST_LIMIT = 100
 _PAGE = 500
@@ -53,7 +47,7 @@ class Threads:
 
     async def create(self, new: NewThread | None = None) -> Thread:
         self.scope.require("member")
-        return await self._tx.create_thread(self._checked(new or NewThread()))
+        return await self._tx.create_thread(admit_thread(self._sealer, new or NewThread()))
 
     async def get(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
         return await self._tx.thread(check_id("thread", thread_id), deleted=deleted)
@@ -85,7 +79,7 @@ class Threads:
 
     async def update(self, thread_id: str, changes: ThreadChanges) -> Thread:
         self.scope.require("member")
-        return await self._tx.update_thread(check_id("thread", thread_id), self._checked_changes(changes))
+        return await self._tx.update_thread(check_id("thread", thread_id), admit_changes(self._sealer, changes))
 
     async def delete(self, thread_id: str) -> bool:
         self.scope.require("member")
@@ -160,7 +154,9 @@ class Threads:
         """`at` is a seq or a message's id; the new thread begins with everything up to and with it."""
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        return await self._tx.branch(check_id("thread", thread_id), self._checked(new or NewThread()), at=seq)
+        return await self._tx.branch(
+            check_id("thread", thread_id), admit_thread(self._sealer, new or NewThread()), at=seq
+        )
 
     async def rewind(self, thread_id: str, at: int | str, *, before: bool = False) -> Thread:
         """The thread goes on from `at` (or from just before it) on a new timeline."""
@@ -183,18 +179,18 @@ class Threads:
     async def save(self, thread_id: str, name: str, *, at: int | str | None = None) -> SavedPoint:
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        return await self._tx.save(check_id("thread", thread_id), self._name("saved point", name), at=seq)
+        return await self._tx.save(check_id("thread", thread_id), admit_name(self._sealer, "saved point", name), at=seq)
 
     async def load(self, thread_id: str, name: str) -> Thread:
         self.scope.require("member")
-        return await self._tx.load(check_id("thread", thread_id), self._name("saved point", name))
+        return await self._tx.load(check_id("thread", thread_id), admit_name(self._sealer, "saved point", name))
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._tx.saved_points()
 
     async def forget_saved_point(self, name: str) -> bool:
         self.scope.require("member")
-        return await self._tx.forget_saved_point(self._name("saved point", name))
+        return await self._tx.forget_saved_point(admit_name(self._sealer, "saved point", name))
 
     async def _seq(self, thread_id: str, at: int | str | None) -> int | None:
         if at is None or isinstance(at, int):
@@ -209,47 +205,6 @@ class Threads:
         if len(messages) > most:
             raise LimitExceeded("messages per append", most, len(messages))
         return [self._sealer.message(message) for message in messages]
-
-    def _name(self, kind: str, name: str) -> str:
-        return check_name(kind, self._sealer.text(name, f"{kind} name"))
-
-    def _checked(self, new: NewThread) -> NewThread:
-        return msgspec.structs.replace(
-            new,
-            id=new_id() if new.id is None else check_id("thread", new.id),
-            state_key=new_state_key() if new.state_key is None else check_state_key(new.state_key),
-            title=None if new.title is None else check_title(self._sealer.text(new.title, "title")),
-            title_by_person=new.title is not None,
-            agent_id=None if new.agent_id is None else check_id("agent", new.agent_id),
-            model=self._text(new.model, "model"),
-            system_prompt=self._text(new.system_prompt, "system prompt"),
-            working_dir=self._text(new.working_dir, "working directory"),
-            metadata=self._metadata(new.metadata),
-        )
-
-    def _checked_changes(self, changes: ThreadChanges) -> ThreadChanges:
-        checked: dict[str, Any] = {}
-        for field in ("model", "system_prompt", "working_dir"):
-            value = getattr(changes, field)
-            if isinstance(value, str):
-                checked[field] = self._text(value, field.replace("_", " "))
-        if isinstance(changes.title, str):
-            checked |= {"title": check_title(self._sealer.text(changes.title, "title")), "title_by_person": True}
-        if isinstance(changes.agent_id, str):
-            checked["agent_id"] = check_id("agent", changes.agent_id)
-        if isinstance(changes.metadata, dict):
-            checked["metadata"] = self._metadata(changes.metadata)
-        return msgspec.structs.replace(changes, **checked)
-
-    def _text(self, value: str | None, what: str) -> str | None:
-        return None if value is None else self._sealer.text(value, what)
-
-    def _metadata(self, value: dict[str, Any]) -> dict[str, Any]:
-        if not value:
-            return {}
-        found = msgspec.json.decode(self._sealer.json(value, "metadata"))
-        assert isinstance(found, dict)
-        return found
 
 
 def first_title(sealed: Sequence[Sealed]) -> CleanText | None:

@@ -1,0 +1,264 @@
+"""`threadline threads …`: list, read, search, branch, save, load, switch, rename, delete.
+
+Every verb takes a thread by its id or its state key, and prints JSON with `--json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from threadline.cli import transfer
+from threadline.cli.opening import opened, scope_of
+from threadline.cli.output import cut, say, print_json, print_table, shown, when
+from threadline.core.durations import parse_duration
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.messages import Message
+from threadline.core.parts import FilePart, ReasoningPart, TextPart, ToolPart
+from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.usecases.threads import Threads
+from threadline.usecases.transfer import export
+
+Commands = Any  # argparse's subparsers action has no public type
+_TITLE = 48
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    group = commands.add_parser("threads", help="list, read, branch, save, export … threads")
+    verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    def verb(name: str, run: Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]], help: str) -> Any:
+        parser = verbs.add_parser(name, help=help, description=help.capitalize() + ".", parents=[common])
+        parser.set_defaults(run=run)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        return parser
+
+    _add_reading(verb)
+    _add_moving(verb)
+    _add_removal(verb)
+    transfer.add_verbs(verb)
+
+
+def _add_reading(verb: Any) -> None:
+    listing = verb("list", list_threads, "threads, latest activity first")
+    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 100)")
+    listing.add_argument("--cursor", help="go on after an earlier page")
+    listing.add_argument("--archived", action="store_true", help="the archived ones")
+    listing.add_argument("--deleted", action="store_true", help="the deleted ones, which can be restored")
+    show = verb("show", show_thread, "a thread's messages")
+    show.add_argument("thread", help="its id or state key")
+    show.add_argument("--last", type=int, metavar="N", help="only the last N turns")
+    search = verb("search", search_threads, "messages that hold all the words")
+    search.add_argument("words", nargs="+")
+    search.add_argument("--limit", type=int, default=20)
+
+
+def _add_moving(verb: Any) -> None:
+    branch = verb("branch", branch_thread, "a new thread that begins as this one")
+    branch.add_argument("thread")
+    branch.add_argument("--at", help="the last message to take along: its number or id (default: all)")
+    branch.add_argument("--title")
+    save = verb("save", save_point, "give this point of a thread a name")
+    save.add_argument("thread")
+    save.add_argument("name")
+    save.add_argument("--at", help="a message's number or id (default: the end)")
+    load = verb("load", load_point, "go on from a saved point")
+    load.add_argument("thread")
+    load.add_argument("name")
+    verb("saves", list_saves, "saved points")
+    undo = verb("undo", undo_turn, "go back to before the last question")
+    undo.add_argument("thread")
+    lines = verb("timelines", list_timelines, "every version a thread has had")
+    lines.add_argument("thread")
+    switch = verb("switch", switch_timeline, "go back to another version")
+    switch.add_argument("thread")
+    switch.add_argument("timeline")
+    rename = verb("rename", rename_thread, "give a thread another title")
+    rename.add_argument("thread")
+    rename.add_argument("title")
+
+
+def _add_removal(verb: Any) -> None:
+    delete = verb("delete", delete_thread, "hide a thread (restore brings it back)")
+    delete.add_argument("thread")
+    delete.add_argument("--purge", action="store_true", help="remove it for good")
+    restore = verb("restore", restore_thread, "bring a deleted thread back")
+    restore.add_argument("thread")
+    prune = verb("prune", prune_threads, "remove threads that never held a message")
+    prune.add_argument("--older-than", default="0", metavar="TIME", help="untouched for so long, e.g. 7d or 12h")
+
+
+async def list_threads(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        page = await tl.threads(scope_of(tl)).page(
+            limit=args.limit, cursor=args.cursor, archived=args.archived, deleted=args.deleted
+        )
+    if args.json:
+        print_json({"threads": page.items, "nextCursor": page.next_cursor})
+        return
+    rows = [(t.id, when(t.updated_at), str(t.message_count), cut(t.title or "(untitled)", _TITLE)) for t in page.items]
+    print_table(("id", "last activity", "messages", "title"), rows, empty="No threads yet. Start one: threadline chat")
+    if page.next_cursor:
+        print(f"\nMore: threadline threads list --cursor {page.next_cursor}")
+
+
+async def show_thread(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await threads.find(args.thread)
+        if args.json:
+            async for piece in export(threads, thread.id, "json"):
+                sys.stdout.buffer.write(piece)
+            return
+        print(f"{shown(thread.title or '(untitled)')}  [{thread.id}]  {thread.message_count} messages\n")
+        if args.last is not None:
+            for message in await threads.last_turns(thread.id, args.last):
+                _print_message(message)
+        else:
+            async for message in threads.stream(thread.id):
+                _print_message(message)
+
+
+def _print_message(message: Message) -> None:
+    print(f"── {message.seq} · {message.role} · {when(message.created_at)}")
+    for part in message.parts:
+        match part:
+            case TextPart():
+                print(shown(part.text, multiline=True))
+            case ReasoningPart():
+                print(f"(thinking) {shown(cut(part.text, 200))}")
+            case ToolPart():
+                outcome = part.error or (part.output or b"…").decode()
+                print(f"[{shown(part.name)}] {shown(cut((part.input or b'').decode(), 200))} → {shown(cut(outcome, 400))}")
+            case FilePart():
+                print(f"[file] {shown(part.filename or part.media_type)}")
+            case _:
+                pass
+    print()
+
+
+async def search_threads(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        hits = await tl.threads(scope_of(tl)).search(" ".join(args.words), limit=args.limit)
+    if args.json:
+        print_json({"hits": hits})
+        return
+    rows = [(hit.thread_id, str(hit.seq), cut(hit.title or "(untitled)", 24), hit.snippet) for hit in hits]
+    print_table(("thread", "message", "title", "passage"), rows, empty="Nothing found.")
+
+
+async def branch_thread(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        source = await threads.find(args.thread)
+        made = await threads.branch(source.id, NewThread(title=args.title), at=_at(args.at))
+    say(args, made, f"Branched: {made.id} begins with {made.message_count} messages of {source.id}")
+
+
+async def save_point(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        saved = await threads.save((await threads.find(args.thread)).id, args.name, at=_at(args.at))
+    say(args, saved, f"Saved {shown(saved.name)!r} at message {saved.point.seq}")
+
+
+async def load_point(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await threads.load((await threads.find(args.thread)).id, args.name)
+    say(args, thread, f"{thread.id} goes on from {shown(args.name)!r} with {thread.message_count} messages")
+
+
+async def list_saves(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        saved = await tl.threads(scope_of(tl)).saved_points()
+    if args.json:
+        print_json({"saves": saved})
+        return
+    rows = [(point.name, point.thread_id, str(point.point.seq), when(point.created_at)) for point in saved]
+    empty = "No saved points yet. Make one: threadline threads save THREAD NAME"
+    print_table(("name", "thread", "message", "saved"), rows, empty=empty)
+
+
+async def undo_turn(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        before = await threads.find(args.thread)
+        thread = await threads.undo(before.id)
+    say(args, thread, f"{thread.message_count} messages now. To take it back: "
+          f"threadline threads switch {thread.id} {before.timeline_id}")
+
+
+async def list_timelines(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await threads.find(args.thread)
+        lines = await threads.timelines(thread.id)
+    if args.json:
+        print_json({"timelines": lines, "current": thread.timeline_id})
+        return
+    rows = [
+        (
+            ("* " if line.id == thread.timeline_id else "  ") + line.id,
+            str(line.message_count),
+            f"{line.parent.timeline_id} at {line.parent.seq}" if line.parent else "",
+            when(line.created_at),
+        )
+        for line in lines
+    ]
+    print_table(("  timeline", "messages", "from", "begun"), rows, empty="None.")
+
+
+async def switch_timeline(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await threads.switch((await threads.find(args.thread)).id, args.timeline)
+    say(args, thread, f"{thread.id} stands on {thread.timeline_id} with {thread.message_count} messages")
+
+
+async def rename_thread(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await threads.update((await threads.find(args.thread)).id, ThreadChanges(title=args.title))
+    say(args, thread, f"Renamed to {shown(thread.title or '')!r}")
+
+
+async def delete_thread(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        threads = tl.threads(scope_of(tl))
+        thread = await _even_deleted(threads, args.thread)
+        if args.purge:
+            await threads.purge(thread.id)
+            said = f"Removed {thread.id} for good"
+        else:
+            await threads.delete(thread.id)
+            said = f"Deleted {thread.id}. To bring it back: threadline threads restore {thread.id}"
+    say(args, {"ok": True}, said)
+
+
+async def _even_deleted(threads: Threads, name: str) -> Thread:
+    with contextlib.suppress(NotFound):
+        return await threads.find(name)
+    found = await threads.get(name, deleted=True)
+    if found is None:
+        raise NotFound("thread", name)
+    return found
+
+
+async def restore_thread(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        thread = await tl.threads(scope_of(tl)).restore(args.thread)
+    say(args, thread, f"Restored {thread.id}")
+
+
+async def prune_threads(args: argparse.Namespace) -> None:
+    async with opened(args) as tl:
+        count = await tl.threads(scope_of(tl)).prune(older_than=parse_duration(args.older_than))
+    say(args, {"removed": count}, f"Removed {count} empty threads")
+
+
+def _at(given: str | None) -> int | str | None:
+    return int(given) if given is not None and given.lstrip("-").isdigit() else given

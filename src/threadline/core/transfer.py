@@ -1,0 +1,213 @@
+"""The transfer format: threads as JSON Lines, and as Markdown for people.
+
+A file is a sequence of blocks, one per thread: a `thread` line, a `message` line each, and an `end` line that counts
+them and carries a SHA-256 over the block's lines, so that a file cut short or changed by hand is found out. Lines
+end with a single newline. What is imported is history, never an order: nothing in it can approve or run anything.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core.errors import InvalidImport, ThreadlineError
+from threadline.core.ids import check_id
+from threadline.core.messages import Message, NewMessage, to_ui
+from threadline.core.parts import FilePart, OtherPart, ReasoningPart, SourceUrlPart, TextPart, ToolPart
+from threadline.core.threads import NewThread, Thread
+
+VERSION = 1
+_THREAD_FIELDS = ("id", "state_key", "title", "agent_id", "model", "system_prompt", "working_dir", "metadata")
+
+
+class ThreadLine(msgspec.Struct, frozen=True):
+    thread: NewThread
+
+
+class MessageLine(msgspec.Struct, frozen=True):
+    message: NewMessage
+
+
+class EndLine(msgspec.Struct, frozen=True):
+    messages: int
+
+
+class Writer:
+    """One thread's block, line by line."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._count = 0
+
+    def thread(self, thread: Thread) -> bytes:
+        fields = {name: getattr(thread, name) for name in _THREAD_FIELDS}
+        kept = {name: value for name, value in fields.items() if value not in (None, {})}
+        return self._line(jsontext.dump({"threadline": VERSION, "thread": kept}, "thread"))
+
+    def message(self, message: Message) -> bytes:
+        self._count += 1
+        created = jsontext.dump(message.created_at.isoformat(), "time")
+        return self._line(b'{"createdAt":' + created + b',"message":' + to_ui(message) + b"}")
+
+    def end(self) -> bytes:
+        end = {"messages": self._count, "sha256": self._hash.hexdigest()}
+        return jsontext.dump({"end": end}, "end") + b"\n"
+
+    def _line(self, line: bytes) -> bytes:
+        self._hash.update(line + b"\n")
+        return line + b"\n"
+
+
+class Reader:
+    """Checks lines in order. InvalidImport names the line that breaks the format."""
+
+    def __init__(self, longest_line: int) -> None:
+        self._longest = longest_line
+        self._number = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._open = False
+        self._hash = hashlib.sha256()
+        self._ids: set[str] = set()
+
+    def lines(self, raw_lines: Iterable[bytes]) -> Iterator[ThreadLine | MessageLine | EndLine]:
+        for raw in raw_lines:
+            self._number += 1
+            yield self._read(raw)
+        if self._open:
+            raise InvalidImport(self._number, "the file ends before the thread's end line: it was cut short")
+        if self._number == 0:
+            raise InvalidImport(1, "the file is empty")
+
+    def _read(self, raw: bytes) -> ThreadLine | MessageLine | EndLine:
+        if len(raw) > self._longest:
+            raise InvalidImport(self._number, f"the line is longer than {self._longest} bytes")
+        if not raw.endswith(b"\n"):
+            raise InvalidImport(self._number, "the line is cut short: it does not end with a newline")
+        if b"\r" in raw or b"\x00" in raw:
+            raise InvalidImport(self._number, "the line holds a carriage return or a NUL byte")
+        try:
+            value = jsontext.parse(raw[:-1], "the line")
+            return self._line(value, raw)
+        except InvalidImport:
+            raise
+        except ThreadlineError as exc:
+            raise InvalidImport(self._number, str(exc)) from exc
+
+    def _line(self, value: Any, raw: bytes) -> ThreadLine | MessageLine | EndLine:
+        match value:
+            case {"threadline": version, "thread": dict(fields)} if not self._open:
+                if version != VERSION:
+                    raise InvalidImport(self._number, f"format {version!r} is not known here, {VERSION} is")
+                line = ThreadLine(_thread(fields, self._number))
+                self._open = True
+            case {"message": dict(fields), "createdAt": str(created)} if self._open:
+                return self._message(fields, created, raw)
+            case {"end": {"messages": int(count), "sha256": str(digest)}} if self._open:
+                return self._end(count, digest)
+            case _:
+                expected = "a message or end line" if self._open else "a thread line"
+                raise InvalidImport(self._number, f"expected {expected}")
+        self._hash.update(raw)
+        return line
+
+    def _message(self, fields: dict[str, Any], created: str, raw: bytes) -> MessageLine:
+        if set(fields) - {"id", "role", "metadata", "parts"} or not isinstance(fields.get("parts"), list):
+            raise InvalidImport(self._number, "a message has id, role, parts and, if any, metadata")
+        message_id = check_id("message", str(fields.get("id")))
+        if message_id in self._ids:
+            raise InvalidImport(self._number, f"message id {message_id!r} stands twice")
+        self._ids.add(message_id)
+        self._hash.update(raw)
+        return MessageLine(
+            NewMessage(
+                role=fields.get("role"),  # type: ignore[arg-type]  # sealing refuses any other
+                parts=_raw_parts(raw),
+                id=message_id,
+                metadata=fields.get("metadata"),
+                created_at=_moment(created, self._number),
+            )
+        )
+
+    def _end(self, count: int, digest: str) -> EndLine:
+        if count != len(self._ids):
+            raise InvalidImport(self._number, f"the thread says it has {count} messages, {len(self._ids)} are here")
+        if digest != self._hash.hexdigest():
+            raise InvalidImport(self._number, "the lines above are not the ones that were exported (SHA-256 differs)")
+        self._reset()
+        return EndLine(count)
+
+
+class _RawMessage(msgspec.Struct):
+    parts: msgspec.Raw
+
+
+class _RawLine(msgspec.Struct):
+    message: _RawMessage
+
+
+def _raw_parts(raw: bytes) -> bytes:
+    return bytes(msgspec.json.decode(raw, type=_RawLine).message.parts)
+
+
+def _thread(fields: dict[str, Any], number: int) -> NewThread:
+    try:
+        return msgspec.convert(fields, _ImportedThread).as_new()
+    except msgspec.ValidationError as exc:
+        raise InvalidImport(number, f"thread: {exc}") from exc
+
+
+class _ImportedThread(NewThread, frozen=True, forbid_unknown_fields=True):
+    def as_new(self) -> NewThread:
+        return NewThread(**{name: getattr(self, name) for name in _THREAD_FIELDS})
+
+
+def _moment(text: str, number: int) -> dt.datetime:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidImport(number, f"createdAt {text!r} is not a time") from None
+    if moment.tzinfo is None:
+        raise InvalidImport(number, "createdAt needs a time zone")
+    return moment
+
+
+def markdown_head(thread: Thread) -> str:
+    lines = [f"# {thread.title or 'Untitled thread'}", ""]
+    lines += [f"- Thread: `{thread.id}`", f"- Begun: {thread.created_at:%Y-%m-%d %H:%M} UTC"]
+    lines += [f"- Messages: {thread.message_count}"]
+    return "\n".join(lines) + "\n"
+
+
+def markdown_message(message: Message) -> str:
+    """One message for a person to read. What a model wrote stays what it wrote: nothing is escaped or run."""
+    blocks = [f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC\n"]
+    for part in message.parts:
+        match part:
+            case TextPart():
+                blocks.append(part.text + "\n")
+            case ReasoningPart():
+                blocks.append("\n".join(f"> {line}" for line in part.text.splitlines()) + "\n")
+            case ToolPart():
+                blocks.append(_markdown_tool(part))
+            case FilePart():
+                blocks.append(f"*File: {part.filename or part.media_type}*\n")
+            case SourceUrlPart():
+                blocks.append(f"*Source: {part.title or part.url} <{part.url}>*\n")
+            case OtherPart():
+                blocks.append(f"*{part.type}*\n")
+            case _:
+                pass
+    return "\n".join(blocks)
+
+
+def _markdown_tool(part: ToolPart) -> str:
+    outcome = part.error or (part.output or b"no result").decode()
+    called = (part.input or b"").decode()
+    return f"**Tool {part.name}** ({part.state})\n\n```json\n{called}\n```\n\n```json\n{outcome}\n```\n"
