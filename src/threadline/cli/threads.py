@@ -13,9 +13,9 @@ from typing import Any
 
 from threadline.cli import transfer
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import cut, say, print_json, print_table, shown, when
+from threadline.cli.output import cut, print_json, print_table, say, shown, when
 from threadline.core.durations import parse_duration
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import NotFound
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, ReasoningPart, TextPart, ToolPart
 from threadline.core.threads import NewThread, Thread, ThreadChanges
@@ -131,8 +131,9 @@ def _print_message(message: Message) -> None:
             case ReasoningPart():
                 print(f"(thinking) {shown(cut(part.text, 200))}")
             case ToolPart():
-                outcome = part.error or (part.output or b"…").decode()
-                print(f"[{shown(part.name)}] {shown(cut((part.input or b'').decode(), 200))} → {shown(cut(outcome, 400))}")
+                called = (part.input or b"").decode()
+                outcome = part.error or (part.output or b"(no result)").decode()
+                print(f"[{shown(part.name)}] {shown(cut(called, 200))} → {shown(cut(outcome, 400))}")
             case FilePart():
                 print(f"[file] {shown(part.filename or part.media_type)}")
             case _:
@@ -188,8 +189,12 @@ async def undo_turn(args: argparse.Namespace) -> None:
         threads = tl.threads(scope_of(tl))
         before = await threads.find(args.thread)
         thread = await threads.undo(before.id)
-    say(args, thread, f"{thread.message_count} messages now. To take it back: "
-          f"threadline threads switch {thread.id} {before.timeline_id}")
+    say(
+        args,
+        thread,
+        f"{thread.message_count} messages now. To take it back: "
+        f"threadline threads switch {thread.id} {before.timeline_id}",
+    )
 
 
 async def list_timelines(args: argparse.Namespace) -> None:
