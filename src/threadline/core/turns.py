@@ -60,6 +60,8 @@ class Turn(msgspec.Struct, frozen=True):
     reply_seq: int | None
     error: str | None
     usage: dict[str, Any]
+    seen: dict[str, Any]
+    """What the agent was shown, apart from the messages themselves: see `TurnEnd.seen`."""
     lease_owner: str | None
     lease_until: dt.datetime | None
     fence: int
@@ -88,6 +90,8 @@ class TurnEnd(msgspec.Struct, frozen=True):
     status: TurnStatus
     error: str | None = None
     usage: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
+    """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
     reply_seq: int | None = None
 
 
