@@ -33,7 +33,6 @@ UV = VENV / "bin" / "uv"
 LOCK = ROOT / "requirements-dev.lock"
 STAMP = VENV / ".threadline"
 DEFAULT_INDEX = "https://pypi.org/simple"
-SYSTEM_WHEELS = Path("/usr/share/python-wheels")
 
 
 class BootstrapFailed(Exception):
@@ -112,14 +111,18 @@ def run(command: list[str], env: dict[str, str] | None = None) -> bool:
 
 def pip_command() -> list[str]:
     """pip for `.venv`: run out of a wheel that Python or Debian brought, or the system's own, or fetched."""
-    ensurepip = importlib.util.find_spec("ensurepip")
-    bundled = Path(ensurepip.origin).parent / "_bundled" if ensurepip and ensurepip.origin else SYSTEM_WHEELS
-    for folder in (bundled, SYSTEM_WHEELS):
+    for folder in (package_folder("ensurepip") / "_bundled", Path("/usr/share/python-wheels")):
         for wheel in sorted(folder.glob("pip-*.whl"), reverse=True):
             return [str(VENV_PYTHON), f"{wheel}/pip"]
-    if importlib.util.find_spec("pip"):
+    if (package_folder("pip") / "__main__.py").is_file():
         return [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON)]
     return [str(VENV_PYTHON), f"{fetch_pip()}/pip"]
+
+
+def package_folder(name: str) -> Path:
+    """Where this Python keeps a package; a place that is not there if it has none, as Debian's may not."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else ROOT / "nowhere"
 
 
 def locked(name: str) -> str:
