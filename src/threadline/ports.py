@@ -90,8 +90,9 @@ class ThreadVerbs(Protocol):
         archived: bool | None = False,
         deleted: bool = False,
     ) -> Page[Thread]:
-        """Latest activity first, ties by id. `archived` None lists both kinds. A cursor costs the same at any depth,
-        and a page after it never repeats a thread. InvalidCursor for one that was not issued here."""
+        """Latest activity first, ties by id, the greater first. `archived` None lists both kinds; `deleted` lists the
+        deleted ones instead of the living. A cursor costs the same at any depth, and a page after it never repeats a
+        thread. InvalidCursor for one that was not issued here."""
         ...
 
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
