@@ -1,0 +1,47 @@
+"""Page cursors: a position in a listing, spelled so that nobody is tempted to read it.
+
+A cursor carries a checksum over the listing it was issued for (whose it is, and how it was filtered), so one that was
+made up, cut short, or taken from another listing is refused instead of giving a page of something else. It is no
+secret and grants nothing: whoever brings one back still sees only what their scope sees.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import NamedTuple
+
+from threadline.core.errors import InvalidCursor
+
+_CHECKSUM_BYTES = 9
+
+
+class Position(NamedTuple):
+    """The last row of a page: what the listing is ordered by, and the id that breaks ties."""
+
+    at_us: int
+    id: str
+
+
+def encode_cursor(listing: str, position: Position) -> str:
+    body = f"{position.at_us}.{position.id}".encode()
+    return base64.urlsafe_b64encode(_checksum(listing, body) + body).decode().rstrip("=")
+
+
+def decode_cursor(listing: str, cursor: str) -> Position:
+    """InvalidCursor unless `encode_cursor` made it for the same listing."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        body = raw[_CHECKSUM_BYTES:]
+        at_us, _, id = body.decode().partition(".")
+        position = Position(int(at_us), id)
+    except (binascii.Error, UnicodeError, ValueError):
+        raise InvalidCursor("this cursor was not issued here: begin again without one") from None
+    if encode_cursor(listing, position) != cursor:
+        raise InvalidCursor("this cursor was not issued for this listing: begin again without one")
+    return position
+
+
+def _checksum(listing: str, body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_CHECKSUM_BYTES, key=hashlib.sha256(listing.encode()).digest()).digest()
