@@ -1,0 +1,78 @@
+"""What a tool returned, made fit to be stored and to be shown to a model: plain JSON, of a bounded size.
+
+A tool may return anything. Text is cut at the limit and says so; data too large is shown as the beginning of its JSON;
+half characters and NULs are mended; what is no JSON at all is a `ToolFailed` that names the type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core.errors import InvalidInput, InvalidText
+
+
+class ToolFailed(Exception):
+    """A tool did not give a result. The text is for the model, which may try something else."""
+
+
+def plain(value: Any, limit: int) -> Any:
+    """The value as plain JSON data of at most about `limit` bytes."""
+    if isinstance(value, str):
+        return _text(value, limit)
+    try:
+        data = msgspec.to_builtins(value, str_keys=True)
+        raw = _dump(data)
+    except RecursionError:
+        raise ToolFailed("the tool ran, but what it returned is nested too deeply for JSON") from None
+    except (TypeError, ValueError, OverflowError, InvalidInput) as exc:
+        raise ToolFailed(f"the tool ran, but its {type(value).__name__} is not JSON data: {exc}") from exc
+    if len(raw) > limit:
+        return _cut(raw[:limit].decode(errors="ignore"), len(raw), "bytes of JSON")
+    # Read back, so that the model, the journal and the store are given one and the same value.
+    return jsontext.parse(raw, "tool output")
+
+
+def mend(text: str) -> str:
+    """The text with half characters and NULs replaced by U+FFFD; the very same object where there are none."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # A pair of halves that arrived as two escapes is one whole character.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def mend_json(value: Any) -> Any:
+    """The same for every string inside plain JSON data."""
+    match value:
+        case str():
+            return mend(value)
+        case dict():
+            return {mend_json(key): mend_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [mend_json(item) for item in value]
+    return value
+
+
+def _dump(data: Any) -> bytes:
+    try:
+        return jsontext.dump(data, "tool output")
+    except InvalidText:
+        return jsontext.dump(mend_json(data), "tool output")
+
+
+def _text(value: str, limit: int) -> str:
+    # At most four bytes a character: only a text this long can be past the limit, and only its head is looked at.
+    if len(value) * 4 <= limit:
+        return mend(value)
+    head = mend(value[:limit]).encode()[:limit].decode(errors="ignore")
+    return head if len(head) == len(value) else _cut(head, len(value), "characters")
+
+
+def _cut(head: str, size: int, unit: str) -> str:
+    return f"{head}\n[cut: this is the beginning of {size:,} {unit}]"
