@@ -130,9 +130,9 @@ class MessageVerbs(Protocol):
         The same call again is safe: with the same key, or with message ids that already stand in this history in this
         order with this role and content, nothing is written and the answer is the first one's, `replayed`.
         A key counts within its thread. KeyReused: the key came with other messages; ids may differ, since sealing may
-        have made them up. DuplicateId: a message id stands in this history with other content. HeadMoved:
-        `expected_count` is not the count. NotFound: no such living thread. LimitExceeded: the thread would hold more
-        than the store's limit. Appending nothing is InvalidInput."""
+        have made them up. DuplicateId: a message id stands in this history and this is no repeat (other content,
+        another order, or only some of them). HeadMoved: `expected_count` is not the count. NotFound: no such living
+        thread. LimitExceeded: the thread would hold more than the store's limit. Appending nothing is InvalidInput."""
         ...
 
     async def messages(
