@@ -403,8 +403,8 @@ class TurnVerbs(Protocol):
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
     ) -> ToolRun | None:
-        """Writes the intent to run a tool. If this turn has a run under the call id, that one, unchanged: whether it
-        may run again is the caller's to judge. None if the fence is old."""
+        """Writes the intent to run a tool (`is_new`). If this turn has a run under the call id, that one, unchanged and
+        not `is_new`: whether it may run again is the caller's to judge. None if the fence is old."""
         ...
 
     async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool: ...

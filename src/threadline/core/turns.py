@@ -105,6 +105,8 @@ class ToolRun(msgspec.Struct, frozen=True):
     repeatable: bool
     output_json: bytes | None
     finished_at: dt.datetime | None
+    is_new: bool = False
+    """Whether the call that returned this value wrote the intent, or found it."""
 
 
 class Chunk(msgspec.Struct, frozen=True):

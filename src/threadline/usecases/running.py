@@ -1,0 +1,250 @@
+"""Running: a turn between its lease and its end, in a task of its own that no connection can take down.
+
+The runner leases the turn, assembles the prompt, reads the agent's events, shows them (masked) on the turn's stream and
+folds them into the reply. Beside that it renews the lease, listens for a wish to stop, and stores the stream in small
+batches. However the agent ends, by finishing, failing, being stopped or losing its process, what was shown is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from threadline.core import events
+from threadline.core.errors import AgentFailed, ThreadlineError
+from threadline.core.events import Event
+from threadline.core.folding import Fold
+from threadline.core.ids import new_id
+from threadline.core.messages import NewMessage
+from threadline.core.prompts import Prompt
+from threadline.core.shaping import Shaper
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import Turn, TurnEnd, TurnStatus
+from threadline.ports import Agent, Approver, Clock, Desk, Masker, Store
+from threadline.usecases.journal import StoredJournal
+from threadline.usecases.streams import LiveStream, Streams
+from threadline.usecases.turns import Ending, Turns, reply_id
+
+log = logging.getLogger("threadline.turns")
+
+AgentFor: TypeAlias = Callable[[Turn, Thread], Agent]
+"""Finds the agent that answers a turn. AgentFailed if it is not known here."""
+
+
+class Prompter(Protocol):
+    async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
+        """The prompt, and what is kept about it."""
+        ...
+
+
+class Timing(msgspec.Struct, frozen=True):
+    lease_seconds: float = 30.0
+    flush_seconds: float = 0.1
+    wait_seconds: float = 1.0
+
+
+class Runner:
+    """Owns the turns that run in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        turns: Turns,
+        streams: Streams,
+        prompter: Prompter,
+        agent_for: AgentFor,
+        clock: Clock,
+        *,
+        masker: Masker | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.worker = new_id()
+        self._store = store
+        self._turns = turns
+        self._streams = streams
+        self._prompter = prompter
+        self._agent_for = agent_for
+        self._clock = clock
+        self._masker = masker
+        self._timing = timing or Timing()
+        self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
+        self._stopping: set[str] = set()
+
+    def start(self, scope: Scope, turn: Turn, approver: Approver) -> asyncio.Task[Turn | None]:
+        """Runs the turn, once in this process however often it is started; the task's result is the ended turn, or
+        None if it was another process's to end."""
+        running = self._tasks.get(turn.id)
+        if running is not None:
+            return running
+        self._streams.open(scope.tenant_id, turn.id)
+        task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
+        self._tasks[turn.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(turn.id, None))
+        return task
+
+    async def stop(self, scope: Scope, turn_id: str) -> bool:
+        """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
+        asked = await self._store.scoped(scope).ask_to_stop(turn_id)
+        if asked and turn_id in self._tasks:
+            self._cancel(turn_id)
+        return asked
+
+    def _cancel(self, turn_id: str) -> None:
+        self._stopping.add(turn_id)
+        self._tasks[turn_id].cancel()
+
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
+        if self._tasks and grace_seconds > 0:
+            await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
+    async def _run(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
+        try:
+            leased = await self._lease(scope, turn)
+            if leased is None:
+                return await self._store.scoped(scope).turn(turn.id)
+            return await self._answer(scope, leased, approver)
+        finally:
+            self._stopping.discard(turn.id)
+            self._streams.forget(scope.tenant_id, turn.id)
+
+    async def _lease(self, scope: Scope, turn: Turn) -> Turn | None:
+        """Waits until no earlier turn of the thread is active. None if this one ended or is another process's."""
+        tx = self._store.scoped(scope)
+        while True:
+            until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
+            leased = await tx.lease_turn(turn.id, self.worker, until=until)
+            if leased is not None:
+                return leased
+            active = await tx.active_turns(turn.thread_id)
+            mine = next((each for each in active if each.id == turn.id), None)
+            if mine is None or mine.status == "running":
+                return None
+            async with self._store.watch(scope, active[0].id) as watch:
+                await watch.wait(self._timing.wait_seconds)
+
+    async def _answer(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
+        stream = self._streams.open(scope.tenant_id, turn.id)
+        run = _Run(stream, Shaper(self._masker))
+        status: TurnStatus = "executed"
+        error: str | None = None
+        beside = [self._beside(self._keep(scope, turn)), self._beside(self._store_chunks(scope, turn, stream))]
+        try:
+            await self._read_agent(scope, turn, approver, run)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            assert current is not None
+            # The cancellation has done its work; what follows must not be cut off by it.
+            current.uncancel()
+            status = "stopped" if turn.id in self._stopping else "interrupted"
+            error = "stopped by the user" if status == "stopped" else "the process that ran it went away"
+        except ThreadlineError as exc:
+            status, error = "dispatch_failed", str(exc)
+        except Exception:
+            log.exception("agent failed", extra={"turn_id": turn.id, "agent_id": turn.agent_id})
+            status, error = "dispatch_failed", "the agent failed"
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        return await self._finish(scope, turn, run, status, error)
+
+    async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run) -> None:
+        thread = await self._store.scoped(scope).thread(turn.thread_id)
+        if thread is None:
+            raise AgentFailed("the thread was deleted")
+        prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        agent = self._agent_for(turn, thread)
+        desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
+        async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
+            async for event in answer:
+                run.show(event)
+        run.close()
+
+    async def _finish(
+        self, scope: Scope, turn: Turn, run: _Run, status: TurnStatus, error: str | None
+    ) -> Turn | None:
+        run.close()
+        if run.failure is not None and status == "executed":
+            status, error = "dispatch_failed", run.failure
+        if status != "executed":
+            run.stream.publish(events.to_json(events.Failure(error or status)))
+        parts = run.fold.parts()
+        metadata = {} if status == "executed" else {"status": status}
+        reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
+        usage = run.fold.usage
+        end = TurnEnd(status=status, error=error, usage=msgspec.to_builtins(usage), seen=run.seen)
+        chunks = run.stream.unstored()
+        ending = Ending(end, reply, chunks, tokens=usage.input_tokens + usage.output_tokens)
+        return await self._turns.finish(scope, turn, ending)
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.create_task(work)
+
+    async def _keep(self, scope: Scope, turn: Turn) -> None:
+        """Renews the lease and looks for a wish to stop. A lost lease ends the run: the turn is another's now."""
+        tx = self._store.scoped(scope)
+        renew_every = self._timing.lease_seconds / 3
+        renewed = asyncio.get_running_loop().time()
+        async with self._store.watch(scope, turn.id) as watch:
+            while True:
+                await watch.wait(min(self._timing.wait_seconds, renew_every))
+                if await tx.stop_asked(turn.id):
+                    self._cancel(turn.id)
+                    return
+                if asyncio.get_running_loop().time() - renewed < renew_every:
+                    continue
+                until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
+                if not await tx.renew_lease(turn.id, turn.fence, until=until):
+                    log.warning("lease lost", extra={"turn_id": turn.id})
+                    self._tasks[turn.id].cancel()
+                    return
+                renewed = asyncio.get_running_loop().time()
+
+    async def _store_chunks(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
+        tx = self._store.scoped(scope)
+        while True:
+            await asyncio.sleep(self._timing.flush_seconds)
+            chunks = stream.unstored()
+            if chunks and await tx.put_chunks(turn.id, turn.fence, chunks):
+                stream.mark_stored(chunks)
+
+
+class _Run:
+    """What one run has shown so far."""
+
+    def __init__(self, stream: LiveStream, shaper: Shaper) -> None:
+        self.stream = stream
+        self.fold = Fold()
+        self.seen: dict[str, Any] = {}
+        self.failure: str | None = None
+        self._shaper = shaper
+        self._closed = False
+
+    def show(self, event: Event) -> None:
+        for shaped in self._shaper.add(event):
+            self._keep(shaped)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            for shaped in self._shaper.flush():
+                self._keep(shaped)
+
+    def _keep(self, event: Event) -> None:
+        if isinstance(event, events.Failure):
+            self.failure = event.error
+            return
+        self.fold.add(event)
+        if not isinstance(event, events.Usage):
+            self.stream.publish(events.to_json(event))

@@ -1,0 +1,216 @@
+"""Accept and finish: the two transactions around every turn, whatever surface it came from.
+
+`accept` checks, seals and stores a request and its turn together; only then is the caller told. `finish` stores the
+reply and the turn's end together. Between them a turn belongs to whoever holds its lease; the fence keeps an owner
+that lost it from writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from threadline.core.errors import GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
+from threadline.core.ids import check_id, check_state_key, new_id
+from threadline.core.messages import NewMessage
+from threadline.core.sealing import Sealed, Sealer
+from threadline.core.threads import NewThread, Scope, Thread
+from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd
+from threadline.ports import Guard, Store, Transaction
+from threadline.usecases.admission import admit_thread
+from threadline.usecases.threads import first_title
+
+Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
+"""What happens to a request while another turn runs on its thread."""
+
+POLICIES: Mapping[Surface, Policy] = {
+    "web": "reject",
+    "api": "reject",
+    "cli": "queue",
+    "slack": "queue",
+    "telegram": "queue",
+    "whatsapp": "queue",
+    "matrix": "queue",
+}
+
+Delivery: TypeAlias = Callable[[Transaction, Turn, str], Awaitable[None]]
+"""Called inside the finishing transaction with the turn as it ended and the reply's text: where a surface has
+something to deliver, this is where its outbox row is written."""
+
+
+class TurnRequest(msgspec.Struct, frozen=True):
+    """A request as a surface read it. Without a thread id, the state key finds or makes the thread."""
+
+    message: NewMessage
+    surface: Surface
+    thread_id: str | None = None
+    state_key: str | None = None
+    agent_id: str | None = None
+    key: str | None = None
+    policy: Policy | None = None
+    new_thread: NewThread = NewThread()
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """A stored request. `replayed` means that it had been accepted before under the same key."""
+
+    turn: Turn
+    thread: Thread
+    replayed: bool = False
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What a run leaves behind: how it ended, the reply if anything was shown, the last chunks of its stream."""
+
+    end: TurnEnd
+    reply: NewMessage | None
+    chunks: list[Chunk]
+    tokens: int = 0
+
+
+class Turns:
+    """Accepts and finishes turns in any scope."""
+
+    def __init__(
+        self,
+        store: Store,
+        sealer: Sealer,
+        guard: Guard | None = None,
+        deliveries: Mapping[Surface, Delivery] | None = None,
+    ) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._guard = guard
+        self._deliveries = deliveries or {}
+
+    async def accept(self, scope: Scope, request: TurnRequest) -> Accepted:
+        """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
+        stored. KeyReused: the key came with another request. TurnRunning: the thread is busy and the policy is to
+        reject."""
+        scope.require("member")
+        sealed = self._sealed(request)
+        if self._guard is not None and (reason := await self._guard.check(request.message.text, scope)):
+            raise GuardRefused(reason)
+        turn_id, digest = new_id(), _digest(request, sealed)
+        return await self._store.transact(scope, lambda tx: self._accept(tx, request, sealed, turn_id, digest))
+
+    def _sealed(self, request: TurnRequest) -> Sealed:
+        if request.message.role != "user":
+            raise InvalidInput("a request is a user message")
+        if request.key is not None:
+            check_id("key", request.key)
+        if request.thread_id is not None:
+            check_id("thread", request.thread_id)
+        if request.state_key is not None:
+            check_state_key(request.state_key)
+        sealed = self._sealer.message(request.message)
+        if not sealed.text.strip() and b'"file"' not in sealed.parts_json:
+            raise InvalidInput("the message is empty")
+        return sealed
+
+    async def _accept(
+        self, tx: Transaction, request: TurnRequest, sealed: Sealed, turn_id: str, digest: bytes
+    ) -> Accepted:
+        if request.key is not None and (earlier := await tx.turn_by_key(request.key)) is not None:
+            if earlier.request_hash != digest:
+                raise KeyReused(request.key)
+            return Accepted(earlier, await self._thread_of(tx, earlier), replayed=True)
+        thread = await self._thread(tx, request)
+        await self._make_way(tx, thread, request)
+        appended = await tx.append(thread.id, [sealed], turn_id=turn_id, title=first_title([sealed]))
+        if appended.replayed:
+            raise InvalidInput(f"message {sealed.id!r} is in this thread already: send a new id, or a key to retry")
+        turn = await tx.create_turn(
+            NewTurn(
+                id=turn_id,
+                thread_id=thread.id,
+                surface=request.surface,
+                agent_id=request.agent_id or thread.agent_id,
+                idempotency_key=request.key,
+                request_hash=digest,
+                request_seq=appended.first_seq,
+            )
+        )
+        return Accepted(turn, await self._thread_of(tx, turn))
+
+    async def _thread(self, tx: Transaction, request: TurnRequest) -> Thread:
+        if request.thread_id is not None:
+            found = await tx.thread(request.thread_id)
+            if found is None:
+                raise NotFound("thread", request.thread_id)
+            return found
+        if request.state_key is not None and (found := await tx.thread_by_key(request.state_key)) is not None:
+            return found
+        wanted = msgspec.structs.replace(
+            request.new_thread,
+            state_key=request.state_key or request.new_thread.state_key,
+            agent_id=request.new_thread.agent_id or request.agent_id,
+        )
+        return await tx.create_thread(admit_thread(self._sealer, wanted))
+
+    async def _make_way(self, tx: Transaction, thread: Thread, request: TurnRequest) -> None:
+        match request.policy or POLICIES[request.surface]:
+            case "queue":
+                return
+            case "reject":
+                for active in await tx.active_turns(thread.id):
+                    raise TurnRunning(active.id, thread.message_count)
+            case "interrupt":
+                for active in await tx.active_turns(thread.id):
+                    await tx.ask_to_stop(active.id)
+
+    async def _thread_of(self, tx: Transaction, turn: Turn) -> Thread:
+        thread = await tx.thread(turn.thread_id, deleted=True)
+        if thread is None:
+            raise NotFound("thread", turn.thread_id)
+        return thread
+
+    async def finish(self, scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
+        """Stores the reply and the end in one transaction. None if another owner has the turn by now, or it had
+        ended: then nothing of this was kept."""
+        reply = None if ending.reply is None else self._sealer.message(ending.reply)
+
+        async def work(tx: Transaction) -> Turn:
+            end = ending.end
+            await tx.put_chunks(turn.id, turn.fence, ending.chunks)
+            if reply is not None and await _still_there(tx, turn):
+                appended = await tx.append(turn.thread_id, [reply], turn_id=turn.id, tokens=ending.tokens)
+                end = msgspec.structs.replace(end, reply_seq=appended.first_seq)
+            ended = await tx.finish_turn(turn.id, turn.fence, end)
+            if ended is None:
+                raise _Fenced
+            if (deliver := self._deliveries.get(turn.surface)) is not None:
+                await deliver(tx, ended, reply.text if reply is not None else ended.error or "")
+            return ended
+
+        try:
+            return await self._store.transact(scope, work)
+        except _Fenced:
+            return None
+
+
+async def _still_there(tx: Transaction, turn: Turn) -> bool:
+    """Whether the request still stands in the thread's present history. A reply to what was undone or deleted while
+    it was written has no place to stand."""
+    if await tx.thread(turn.thread_id) is None or turn.request_seq is None:
+        return False
+    asked = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
+    return bool(asked) and asked[0].turn_id == turn.id
+
+
+class _Fenced(Exception):
+    """Aborts a finishing transaction whose lease is lost."""
+
+
+def reply_id(turn_id: str) -> str:
+    """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one."""
+    return f"{turn_id}-reply"
+
+
+def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
+    """What makes two requests the same: where it goes, who answers, what it says."""
+    said: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
+    return hashlib.sha256(msgspec.json.encode(said) + sealed.parts_json).digest()
