@@ -145,12 +145,14 @@ class MessageVerbs(Protocol):
         timeline_id: str | None = None,
     ) -> list[Message]:
         """Seqs `first` to `last` (inclusive) of the history, in order, at most `limit` of them. `timeline_id` reads
-        one the thread stood on instead of the present one. NotFound for an unknown thread; an empty thread is []."""
+        one the thread stood on instead of the present one. NotFound for an unknown thread, or for a timeline it never
+        stood on; an empty thread is []."""
         ...
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         """The newest messages that begin with the `turns`-th last user message, in order; all if there are fewer.
-        `before` looks only at seqs below it. Costs the same at any length of the thread."""
+        `before` looks only at seqs below it. Costs the same at any length of the thread. NotFound for an unknown
+        thread."""
         ...
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
