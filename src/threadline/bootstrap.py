@@ -1,11 +1,11 @@
 """The composition root: settings in, a running Threadline out. The only file that knows every adapter.
 
-PostgreSQL is imported when it is chosen, so that the library on SQLite never pays for it.
+PostgreSQL is imported when it is chosen, so that the library on SQLite never pays for it; so are the agents' clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,37 +13,66 @@ from typing import Any, Self
 import msgspec
 
 from threadline import settings as settings_
+from threadline.agents.function import as_agent
+from threadline.agents.registry import build_agent
 from threadline.clock import SystemClock
+from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.core.guarding import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
 from threadline.library import UserView
-from threadline.ports import Clock, Guard, Masker, Store
+from threadline.ports import Agent, Clock, Guard, Masker, Store
+from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
+from threadline.usecases.directory import Directory
+from threadline.usecases.prompting import Prompting
+from threadline.usecases.recovery import Recovery
+from threadline.usecases.running import Runner
+from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
+from threadline.usecases.turns import Turns
+
+_GRACE_SECONDS = 5.0
 
 
 class Threadline:
-    """A running Threadline: one store, and the rules that guard what goes into it."""
+    """A running Threadline: one store, the rules that guard what goes into it, and the turns that run here."""
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
-        *,
         clock: Clock,
-        masker: Masker | None = None,
-        guard: Guard | None = None,
+        *,
+        agents: Mapping[str, Agent] | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.sealer = Sealer(settings.limits, masker)
-        self.guard = guard
+        self.masker: Masker | None = SecretMasker() if settings.masking.enabled else None
+        self.guard = _guard(settings)
+        self.sealer = Sealer(settings.limits, self.masker)
+        self.streams = Streams(store)
+        self.turns = Turns(store, self.sealer, self.guard)
+        self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
+        self.prompting = Prompting(store, self.directory, settings.window, settings.agent)
+        self.runner = Runner(
+            store,
+            self.turns,
+            self.streams,
+            self.prompting,
+            self.directory,
+            settings.agent,
+            clock,
+            masker=self.masker,
+        )
+        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll())
+        self.compaction = Compaction(store, self.sealer, self.directory, settings.agent)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
@@ -54,9 +83,12 @@ class Threadline:
     def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
         """Everything one user may reach. There is no way to any data without saying who asks."""
         scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        return UserView(self.threads(scope), self.contexts(scope))
+        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams)
+        return UserView(answering, self.contexts(scope))
 
     async def close(self) -> None:
+        """Lets running turns end for a few seconds, then interrupts them; what they showed is kept."""
+        await self.runner.close(_GRACE_SECONDS)
         await self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -69,16 +101,15 @@ class Threadline:
 class Opening:
     """What `open` gives: await it, or enter it with `async with`."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, opening: Callable[[], Awaitable[Threadline]]) -> None:
+        self._opening = opening
         self._opened: Threadline | None = None
 
     def __await__(self) -> Generator[Any, None, Threadline]:
-        return self._open().__await__()
+        return self._opening().__await__()
 
     async def __aenter__(self) -> Threadline:
-        self._opened = await self._open()
+        self._opened = await self._opening()
         return self._opened
 
     async def __aexit__(
@@ -87,34 +118,35 @@ class Opening:
         assert self._opened is not None
         await self._opened.close()
 
-    async def _open(self) -> Threadline:
-        store = await open_store(self._settings, self._clock)
-        return Threadline(
-            store,
-            self._settings,
-            clock=self._clock,
-            masker=_masker(self._settings),
-            guard=_guard(self._settings),
-        )
-
 
 def open(
-    database: str | Path | None = None, *, settings: Settings | None = None, clock: Clock | None = None
+    database: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
+    agents: Mapping[str, Any] | None = None,
+    clock: Clock | None = None,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
     Without one, the settings say which (`threadline.toml`, `THREADLINE_DATABASE`), and without those it is a file
-    in the user's own data folder."""
+    in the user's own data folder. `agents` gives agents names: an object with `answer`, or any function that takes a
+    prompt and returns or yields what to say."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
         settings = msgspec.structs.replace(settings, database=str(database))
-    return Opening(settings, clock or SystemClock())
+    chosen, ticking = settings, clock or SystemClock()
+    named = {name: as_agent(agent) for name, agent in (agents or {}).items()}
+
+    async def opening() -> Threadline:
+        return Threadline(await open_store(chosen, ticking), chosen, ticking, agents=named)
+
+    return Opening(opening)
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:
     url = settings.database
-    if url.startswith(("postgresql://", "postgres://")):
+    if is_postgres(url):
         try:
             from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as exc:
@@ -123,21 +155,39 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     return await SqliteStore.open(sqlite_path(url), clock=clock, limits=settings.limits)
 
 
+def is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
 def sqlite_path(url: str) -> str:
     """The file that a database setting names. SettingsInvalid for an address nobody here can open."""
-    path = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") else url
+    path = url.removeprefix("sqlite:///")
     if "://" in path:
         raise SettingsInvalid(f"{url!r} is no database: give a path, ':memory:' or postgresql://…")
-    if path != ":memory:":
-        Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
-        return str(Path(path).expanduser())
-    return path
+    if path == ":memory:":
+        return path
+    file = Path(path).expanduser()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise SettingsInvalid(f"{file.parent} cannot be made: {exc.strerror}") from exc
+    return str(file)
 
 
-def _masker(settings: Settings) -> Masker | None:
-    if not settings.masking.enabled:
-        return None
-    return SecretMasker()
+def _configured(settings: Settings) -> dict[str, AgentRow]:
+    """The agents of the settings; `rehearsal` is always there."""
+    named = {
+        name: AgentRow(
+            id=name,
+            name=name,
+            provider=agent.provider,
+            model=agent.model,
+            settings=agent.settings,
+            system_prompt=agent.system_prompt,
+        )
+        for name, agent in settings.agents.items()
+    }
+    return {"rehearsal": AgentRow(id="rehearsal", name="rehearsal", provider="rehearsal"), **named}
 
 
 def _guard(settings: Settings) -> Guard | None:

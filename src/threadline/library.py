@@ -22,15 +22,19 @@ from threadline.core.threads import (
     ThreadChanges,
     Timeline,
 )
+from threadline.core.turns import Surface
+from threadline.ports import Approver
+from threadline.replies import Answering, DenyAll, Reply
 from threadline.usecases.contexts import Contexts
-from threadline.usecases.threads import Threads
+from threadline.usecases.turns import Policy, TurnRequest
 
 
 class ThreadHandle:
     """One thread. Two handles on the same thread are fine: the store keeps the order."""
 
-    def __init__(self, threads: Threads, info: Thread) -> None:
-        self._threads = threads
+    def __init__(self, answering: Answering, info: Thread) -> None:
+        self._answering = answering
+        self._threads = answering.threads
         self.info = info
 
     def __repr__(self) -> str:
@@ -47,8 +51,35 @@ class ThreadHandle:
         message ids, a repeat stores nothing and gives the first answer again."""
         given = [user(message) if isinstance(message, str) else message for message in messages]
         appended = await self._threads.append(self.id, given, key=key, expected_count=expected_count)
-        self.info = await self._threads.find(self.id)
+        await self.refresh()
         return appended
+
+    def ask(
+        self,
+        question: str | NewMessage,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        surface: Surface = "api",
+        policy: Policy | None = None,
+        approver: Approver | None = None,
+    ) -> Reply:
+        """A turn: await the reply, or iterate over its events while it is written. With the same `key`, a repeat
+        stores nothing and gives the same reply. `approver` decides about tools that need approval (default: no)."""
+        request = TurnRequest(
+            message=user(question) if isinstance(question, str) else question,
+            surface=surface,
+            thread_id=self.id,
+            agent_id=agent,
+            key=key,
+            policy=policy,
+        )
+        return Reply(self._answering, request, approver or DenyAll())
+
+    async def refresh(self) -> Thread:
+        """Reads the thread again; `info` is the thread as it is now."""
+        self.info = await self._threads.find(self.id)
+        return self.info
 
     async def messages(self, *, first: int = 0, last: int | None = None) -> list[Message]:
         return await self._threads.messages(self.id, first=first, last=last)
@@ -63,7 +94,7 @@ class ThreadHandle:
     async def branch(self, *, at: int | str | None = None, title: str | None = None, **fields: Any) -> ThreadHandle:
         """A new thread that begins as this one up to `at` (a seq or a message id; default: all of it)."""
         new = NewThread(title=title, **fields)
-        return ThreadHandle(self._threads, await self._threads.branch(self.id, new, at=at))
+        return ThreadHandle(self._answering, await self._threads.branch(self.id, new, at=at))
 
     async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
         return await self._threads.save(self.id, name, at=at)
@@ -101,8 +132,9 @@ class ThreadHandle:
 class UserView:
     """Threadline as one user sees it."""
 
-    def __init__(self, threads: Threads, contexts: Contexts) -> None:
-        self._threads = threads
+    def __init__(self, answering: Answering, contexts: Contexts) -> None:
+        self._answering = answering
+        self._threads = answering.threads
         self.contexts = contexts
 
     @property
@@ -111,11 +143,11 @@ class UserView:
 
     async def create_thread(self, *, title: str | None = None, **fields: Any) -> ThreadHandle:
         """Fields: `id`, `state_key`, `agent_id`, `model`, `system_prompt`, `working_dir`, `metadata`."""
-        return ThreadHandle(self._threads, await self._threads.create(NewThread(title=title, **fields)))
+        return ThreadHandle(self._answering, await self._threads.create(NewThread(title=title, **fields)))
 
     async def thread(self, thread_id: str) -> ThreadHandle:
         """By id or state key. NotFound."""
-        return ThreadHandle(self._threads, await self._threads.find(thread_id))
+        return ThreadHandle(self._answering, await self._threads.find(thread_id))
 
     async def threads(
         self,
@@ -130,7 +162,7 @@ class UserView:
         return await self._threads.page(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
 
     async def restore_thread(self, thread_id: str) -> ThreadHandle:
-        return ThreadHandle(self._threads, await self._threads.restore(thread_id))
+        return ThreadHandle(self._answering, await self._threads.restore(thread_id))
 
     async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
         """Removes threads that never held a message. How many."""

@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,8 +32,11 @@ from threadline.usecases.turns import Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
 
-AgentFor: TypeAlias = Callable[[Turn, Thread], Agent]
-"""Finds the agent that answers a turn. AgentFailed if it is not known here."""
+
+class AgentFinder(Protocol):
+    async def find(self, scope: Scope, agent_id: str) -> Agent:
+        """NotFound if there is none under this id."""
+        ...
 
 
 class Prompter(Protocol):
@@ -58,7 +60,8 @@ class Runner:
         turns: Turns,
         streams: Streams,
         prompter: Prompter,
-        agent_for: AgentFor,
+        agents: AgentFinder,
+        default_agent: str,
         clock: Clock,
         *,
         masker: Masker | None = None,
@@ -69,7 +72,8 @@ class Runner:
         self._turns = turns
         self._streams = streams
         self._prompter = prompter
-        self._agent_for = agent_for
+        self._agents = agents
+        self._default_agent = default_agent
         self._clock = clock
         self._masker = masker
         self._timing = timing or Timing()
@@ -98,6 +102,12 @@ class Runner:
     def _cancel(self, turn_id: str) -> None:
         self._stopping.add(turn_id)
         self._tasks[turn_id].cancel()
+
+    async def outcome(self, scope: Scope, turn_id: str) -> Turn | None:
+        """The turn as it stands, after this process, if it runs it, has stored its end."""
+        if (task := self._tasks.get(turn_id)) is not None:
+            await asyncio.wait([task])
+        return await self._store.scoped(scope).turn(turn_id)
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
@@ -138,7 +148,9 @@ class Runner:
         run = _Run(stream, Shaper(self._masker))
         status: TurnStatus = "executed"
         error: str | None = None
-        beside = [self._beside(self._keep(scope, turn)), self._beside(self._store_chunks(scope, turn, stream))]
+        beside = [
+            asyncio.create_task(work) for work in (self._keep(scope, turn), self._store_chunks(scope, turn, stream))
+        ]
         try:
             await self._read_agent(scope, turn, approver, run)
         except asyncio.CancelledError:
@@ -164,16 +176,14 @@ class Runner:
         if thread is None:
             raise AgentFailed("the thread was deleted")
         prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
-        agent = self._agent_for(turn, thread)
+        agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
         desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 run.show(event)
         run.close()
 
-    async def _finish(
-        self, scope: Scope, turn: Turn, run: _Run, status: TurnStatus, error: str | None
-    ) -> Turn | None:
+    async def _finish(self, scope: Scope, turn: Turn, run: _Run, status: TurnStatus, error: str | None) -> Turn | None:
         run.close()
         if run.failure is not None and status == "executed":
             status, error = "dispatch_failed", run.failure
@@ -187,9 +197,6 @@ class Runner:
         chunks = run.stream.unstored()
         ending = Ending(end, reply, chunks, tokens=usage.input_tokens + usage.output_tokens)
         return await self._turns.finish(scope, turn, ending)
-
-    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(work)
 
     async def _keep(self, scope: Scope, turn: Turn) -> None:
         """Renews the lease and looks for a wish to stop. A lost lease ends the run: the turn is another's now."""
@@ -245,6 +252,5 @@ class _Run:
         if isinstance(event, events.Failure):
             self.failure = event.error
             return
-        self.fold.add(event)
-        if not isinstance(event, events.Usage):
-            self.stream.publish(events.to_json(event))
+        for published in self.fold.add(event):
+            self.stream.publish(events.to_json(published))

@@ -138,6 +138,9 @@ class Threads:
             for message in await self._tx.messages(thread_id, first=first, last=last, timeline_id=thread.timeline_id):
                 yield message
 
+    async def message(self, thread_id: str, message_id: str) -> Message | None:
+        return await self._tx.message(check_id("thread", thread_id), check_id("message", message_id))
+
     async def last_turns(self, thread_id: str, turns: int) -> list[Message]:
         if turns < 1:
             raise InvalidInput("ask for one turn or more")

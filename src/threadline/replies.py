@@ -1,0 +1,90 @@
+"""A reply in the hand: ask, and then await the whole message or watch it being written.
+
+Nothing happens until it is awaited or iterated. From then on the turn is the runner's: whoever stops reading does not
+stop it; `stop` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+from threadline.core import events
+from threadline.core.errors import AgentFailed
+from threadline.core.events import Event, ToolCall
+from threadline.core.messages import Message
+from threadline.core.turns import Turn
+from threadline.ports import Approver, Verdict
+from threadline.usecases.running import Runner
+from threadline.usecases.streams import Streams
+from threadline.usecases.threads import Threads
+from threadline.usecases.turns import Accepted, TurnRequest, Turns, reply_id
+
+
+class DenyAll:
+    """Where nobody can be asked, a tool that needs approval does not run."""
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        return Verdict("deny", "nobody was there to approve it")
+
+
+class Answering:
+    """What asking needs, for one scope."""
+
+    def __init__(self, threads: Threads, turns: Turns, runner: Runner, streams: Streams) -> None:
+        self.threads = threads
+        self.turns = turns
+        self.runner = runner
+        self.streams = streams
+        self.scope = threads.scope
+
+
+class Reply:
+    """`await reply` for the stored message; `async for event in reply` for every event; `reply.text()` for words."""
+
+    def __init__(self, answering: Answering, request: TurnRequest, approver: Approver) -> None:
+        self._answering = answering
+        self._request = request
+        self._approver = approver
+        self._accepted: Accepted | None = None
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        return self._whole().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        turn = (await self.accept()).turn
+        async for chunk in self._answering.streams.read(self._answering.scope, turn.id):
+            yield events.from_json(chunk.json)
+
+    async def text(self) -> AsyncIterator[str]:
+        async for event in self:
+            if isinstance(event, events.TextDelta):
+                yield event.text
+
+    async def accept(self) -> Accepted:
+        """Stores the request and starts the turn, once; returns as soon as the request is safe."""
+        if self._accepted is None:
+            self._accepted = await self._answering.turns.accept(self._answering.scope, self._request)
+            if self._accepted.turn.is_active:
+                self._answering.runner.start(self._answering.scope, self._accepted.turn, self._approver)
+        return self._accepted
+
+    async def ended(self) -> Turn:
+        """The turn once it has ended, however it ended."""
+        accepted = await self.accept()
+        async for _ in self._answering.streams.read(self._answering.scope, accepted.turn.id):
+            pass
+        turn = await self._answering.runner.outcome(self._answering.scope, accepted.turn.id)
+        return turn or accepted.turn
+
+    async def stop(self) -> bool:
+        """Ends the turn; what was shown is kept. False if it had ended."""
+        accepted = await self.accept()
+        return await self._answering.runner.stop(self._answering.scope, accepted.turn.id)
+
+    async def _whole(self) -> Message:
+        turn = await self.ended()
+        message = await self._answering.threads.message(turn.thread_id, reply_id(turn.id))
+        if turn.status == "dispatch_failed" or message is None:
+            raise AgentFailed(turn.error or f"the turn ended {turn.status} before anything was said")
+        return message

@@ -1,0 +1,50 @@
+"""The directory of agents: which agent answers under an id.
+
+Agents given in code come first, then those of the tenant's own table, then those of the settings. Each is built once
+and kept; a tenant's agent is built anew when its row has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from threadline.core.channels import Agent as AgentRow
+from threadline.core.errors import NotFound
+from threadline.core.threads import Scope
+from threadline.ports import Agent, Store
+
+
+class Directory:
+    def __init__(
+        self,
+        store: Store,
+        build: Callable[[AgentRow], Agent],
+        *,
+        given: Mapping[str, Agent] | None = None,
+        configured: Mapping[str, AgentRow] | None = None,
+    ) -> None:
+        self._store = store
+        self._build = build
+        self._given = dict(given or {})
+        self._configured = dict(configured or {})
+        self._built: dict[tuple[str, str], tuple[AgentRow, Agent]] = {}
+
+    def ids(self) -> list[str]:
+        """Those every tenant has."""
+        return sorted({*self._given, *self._configured})
+
+    async def find(self, scope: Scope, agent_id: str) -> Agent:
+        """NotFound for an agent that is unknown, disabled, or another tenant's."""
+        if agent_id in self._given:
+            return self._given[agent_id]
+        row = await self.row(scope, agent_id)
+        if row is None or not row.enabled:
+            raise NotFound("agent", agent_id)
+        known = self._built.get((scope.tenant_id, agent_id))
+        if known is None or known[0] != row:
+            known = (row, self._build(row))
+            self._built[(scope.tenant_id, agent_id)] = known
+        return known[1]
+
+    async def row(self, scope: Scope, agent_id: str) -> AgentRow | None:
+        return await self._store.scoped(scope).agent(agent_id) or self._configured.get(agent_id)

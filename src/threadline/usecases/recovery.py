@@ -1,0 +1,84 @@
+"""Recovery: turns whose process died are finished by whoever finds them.
+
+A turn from a messaging surface is run again: its sender waits for an answer and cannot ask again. A turn from a page, a
+program or a terminal is ended as interrupted, with what was shown, because whoever asked has gone or will retry. Safe
+with any number of workers: a lease decides which of them acts.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from threadline.core import events
+from threadline.core.folding import Fold
+from threadline.core.messages import NewMessage
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Surface, Turn, TurnEnd
+from threadline.ports import Approver, Clock, Store
+from threadline.usecases.running import Runner, Timing
+from threadline.usecases.turns import Ending, Turns, reply_id
+
+RERUN: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
+_PAGE = 1000
+
+
+class Recovery:
+    def __init__(
+        self,
+        store: Store,
+        turns: Turns,
+        runner: Runner,
+        clock: Clock,
+        approver: Approver,
+        *,
+        timing: Timing | None = None,
+    ) -> None:
+        self._store = store
+        self._turns = turns
+        self._runner = runner
+        self._clock = clock
+        self._approver = approver
+        self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
+
+    async def sweep(self) -> int:
+        """Looks after every tenant. How many turns were taken up."""
+        taken = 0
+        for tenant_id in await self._store.tenants():
+            taken += await self.recover(system_scope(tenant_id))
+        return taken
+
+    async def recover(self, scope: Scope) -> int:
+        """The same for what one scope can see: a user's own turns, or, for the system, a tenant's."""
+        taken = 0
+        for turn in await self._store.scoped(scope).due_turns():
+            if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
+                # Whoever accepted it is about to lease it.
+                continue
+            taken += await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn)
+        return taken
+
+    async def _take_up(self, scope: Scope, turn: Turn) -> bool:
+        if turn.surface in RERUN:
+            self._runner.start(scope, turn, self._approver)
+            return True
+        leased = await self._store.scoped(scope).lease_turn(
+            turn.id, self._runner.worker, until=self._clock.now() + self._lease
+        )
+        return leased is not None and await self._interrupt(scope, leased)
+
+    async def _interrupt(self, scope: Scope, turn: Turn) -> bool:
+        fold = await self._shown(scope, turn)
+        parts = fold.parts()
+        end = TurnEnd(status="interrupted", error="the process that ran it went away")
+        metadata = {"status": "interrupted"}
+        reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
+        return await self._turns.finish(scope, turn, Ending(end, reply, [])) is not None
+
+    async def _shown(self, scope: Scope, turn: Turn) -> Fold:
+        tx = self._store.scoped(scope)
+        fold, after = Fold(), 0
+        while page := await tx.chunks(turn.id, after=after, limit=_PAGE):
+            for chunk in page:
+                fold.add(events.from_json(chunk.json))
+                after = chunk.n
+        return fold
