@@ -2,7 +2,8 @@
 
 Agents speak it, turns fold it into a message, streams carry it, surfaces render it. An event is a frozen value with a
 `type` tag, so it is its own JSON: that JSON is what a stream keeps for replay. Deltas belong to the part that is open;
-a new text, reasoning or tool event closes what was open before.
+it is closed when another text, reasoning, tool call or step begins. A result changes its call's part where that stands
+and closes nothing; neither does a source, a status or a usage.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text-delta"):
 
 
 class FinalText(msgspec.Struct, frozen=True, tag="final-text"):
-    """The whole text since the last tool call, from an agent that repeats itself at the end. It wins in the store."""
+    """The whole text since the last tool call, from an agent that repeats itself at the end. It wins in the store.
+
+    Folding publishes what it adds to the deltas as a TextDelta, so a stream carries a FinalText only where the two
+    differ: a surface that can correct what it showed does, one that cannot passes over it."""
 
     text: str
 
@@ -30,7 +34,8 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning-delta"):
 
 
 class ReasoningEnd(msgspec.Struct, frozen=True, tag="reasoning-end"):
-    """Closes the open reasoning; `metadata` is what the provider signed it with, kept byte for byte."""
+    """Closes the open reasoning; `metadata` is what the provider signed it with, kept byte for byte. With none open,
+    metadata alone is a reasoning without words: an encrypted one."""
 
     metadata: dict[str, Any] | None = None
 
@@ -59,6 +64,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, tag="approval-request"):
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool-result"):
+    """What the call gave. A preliminary one is for whoever watches; only the last is stored."""
+
     call_id: str
     output: Any = None
     preliminary: bool = False
