@@ -69,8 +69,8 @@ class Clock(Protocol):
 
 class ThreadVerbs(Protocol):
     async def create_thread(self, new: NewThread) -> Thread:
-        """A new, empty thread on a new timeline; the tenant and the user are made known if they are not yet.
-        DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
+        """A new, empty thread on a new timeline. DuplicateId if the id is taken in this tenant, or the state key by a
+        living thread of this owner."""
         ...
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
@@ -445,7 +445,8 @@ class PurgeVerbs(Protocol):
 
 
 class Transaction(ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, Protocol):
-    """Every verb, in one scope."""
+    """Every verb, in one scope. A verb that stores something makes the tenant and the owner of it known, if they are
+    not yet."""
 
     @property
     def scope(self) -> Scope: ...
