@@ -1,0 +1,136 @@
+"""What the documentation shows is what happens, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import FENCE, Block, Command, PageWrong, commands, is_shown, run_page
+from tests.house.rules import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a reader's own, who has set nothing up."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "THREADLINE_DATABASE", "THREADLINE_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_shows_runs(page: Path, reader: Path) -> None:
+    run_page(page, reader)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place) if place else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown renderer gives the headings of a page."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+ONE_NAMESPACE = """
+```python
+import asyncio
+from pathlib import Path
+```
+
+1. Blocks in lists are indented:
+
+   ```python
+   await asyncio.sleep(0)
+   y = 1 + 1
+   ```
+
+```python
+Path("out").write_text(str(y))
+```
+"""
+
+
+def test_a_page_keeps_one_namespace_and_may_await(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text(ONE_NAMESPACE)
+    run_page(page, reader)
+    assert (reader / "out").read_text() == "2"
+
+
+def test_a_page_whose_code_fails_is_found_at_its_line(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("# Page\n\n```python\nx = 1\nassert x == 2\n```\n")
+    with pytest.raises(AssertionError) as failed:
+        run_page(page, reader)
+    assert failed.traceback[-1].lineno == 4
+
+
+def test_a_page_whose_command_fails_is_found(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("```sh\nthreadline no-such-verb\n```\n")
+    with pytest.raises(PageWrong, match=r"page.md:2 `threadline no-such-verb` ends with"):
+        run_page(page, reader)
+
+
+def test_a_page_that_shows_other_output_is_found(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("```console\n$ threadline no-such-verb\nDone.\n```\n")
+    with pytest.raises(PageWrong, match=r"shows\nDone\.\n\nbut prints"):
+        run_page(page, reader)
+
+
+def test_only_commands_of_threadline_run() -> None:
+    block = Block("sh", "make test\nthreadline a \\\n  --b\necho hi | threadline c\necho hi | rm x\nthreadlines d\n", 1)
+    assert list(commands(block)) == [Command("threadline a    --b", ""), Command("echo hi | threadline c", "")]
+
+
+def test_a_console_block_shows_what_its_commands_print() -> None:
+    block = Block("console", "$ threadline a\none\ntwo\n$ make x\nthree\n$ threadline b\n", 1)
+    assert list(commands(block)) == [Command("threadline a", "one\ntwo\n"), Command("threadline b", "")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("Lisbon  4 messages", "Lisbon 4 messages\n", True),
+        ("01m3x7w9k2f8q4v6t1z5y0r3a7 Lisbon", "01m3x7w9k2f8q4v6t1z5y0r3b8 Lisbon", True),
+        ("2026-11-15 20:40 Lisbon", "2027-01-01 00:00 Lisbon", True),
+        ("first\n…\nlast", "first\nand more\nand more\nlast\n", True),
+        ("took 3 ms", "took 12.5 ms", True),
+        ("Lisbon 4 messages", "Lisbon 5 messages", False),
+        ("Lisbon", "Lisbon\nPorto", False),
+    ],
+)
+def test_what_varies_from_run_to_run_may_differ_and_nothing_else(shown: str, printed: str, same: bool) -> None:
+    assert is_shown(shown, printed) is same
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# The `page`\n[a](page.md#the-page) [b](#the-page) [c](gone.md) [d](#gone)\n```\n[e](x.md)\n```\n")
+    assert list(broken_links(page)) == ["gone.md", "#gone"]
