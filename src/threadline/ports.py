@@ -379,7 +379,8 @@ class TurnVerbs(Protocol):
         ...
 
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept."""
+        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept.
+        InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
         ...
 
     async def ask_to_stop(self, turn_id: str) -> bool:
@@ -398,9 +399,14 @@ class TurnVerbs(Protocol):
         """Keeps what was shown. False if the fence is old. A number stored before is left as it is."""
         ...
 
-    async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]: ...
+    async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]:
+        """Those with a number above `after`, by number."""
+        ...
 
-    async def drop_chunks(self, *, finished_before: dt.datetime) -> int: ...
+    async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
+        """Removes the chunks of turns that had ended by then; how many chunks. The system scope's are the tenant's, a
+        user's their own."""
+        ...
 
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
@@ -409,12 +415,17 @@ class TurnVerbs(Protocol):
         not `is_new`: whether it may run again is the caller's to judge. None if the fence is old."""
         ...
 
-    async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool: ...
+    async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
+        """Stores what came of a run. False if the fence is old or there is no such run."""
+        ...
 
-    async def tool_runs(self, turn_id: str) -> list[ToolRun]: ...
+    async def tool_runs(self, turn_id: str) -> list[ToolRun]:
+        """In the order in which they were started."""
+        ...
 
     async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
-        """A summary of the history up to and with `seq`; a later one for the same point replaces it."""
+        """A summary of the history up to and with `seq`; a later one for the same point replaces it. NotFound;
+        InvalidInput if there is no such seq."""
         ...
 
     async def summary(self, thread_id: str) -> Summary | None:
