@@ -1,12 +1,20 @@
-"""Prompts: what an agent is shown. A prompt is assembled once per turn, in the house's own parts; adapters spell it
-out for each provider."""
+"""Prompts: what an agent is shown. A prompt is assembled once per turn, in the house's own parts; codecs spell it out
+for each provider. What those codecs agree on stands here: where one round of the model ends and the next begins, how a
+tool's input and outcome are put, and how neighbours of one role become one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from threadline.core.messages import Role
-from threadline.core.parts import Part
+from threadline.core.parts import FilePart, Part, ReasoningPart, StepStartPart, TextPart, ToolPart, plain_text
+
+WRAPPED_INPUT = "malformed_input"
+"""Providers take only objects as a tool's input; anything else is put under this key."""
 
 
 class PromptMessage(msgspec.Struct, frozen=True):
@@ -15,7 +23,10 @@ class PromptMessage(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """Snapshot, system prompt and summary first (role system), then the window, then the request."""
+    """Snapshot, system prompt and summary first (role system), then the window, then the request.
+
+    `turns_shown` counts the turns of the window, `messages_left_out` the messages of the history before the request
+    that are not in it, `tokens` is an estimate of the whole. `first_seq` is where the window begins in the history."""
 
     messages: tuple[PromptMessage, ...]
     model: str | None = None
@@ -24,3 +35,85 @@ class Prompt(msgspec.Struct, frozen=True):
     turn_id: str | None = None
     turns_shown: int = 0
     messages_left_out: int = 0
+    tokens: int = 0
+    first_seq: int | None = None
+
+
+def say(role: Role, text: str) -> PromptMessage:
+    return PromptMessage(role, (TextPart(text),))
+
+
+class Round(NamedTuple):
+    """What the model said in one go, and the calls it made with it."""
+
+    said: tuple[Part, ...]
+    calls: tuple[ToolPart, ...]
+
+
+def rounds(parts: Iterable[Part]) -> list[Round]:
+    """An assistant's parts, round by round. What is said after a call was said in the knowledge of its result."""
+    found: list[Round] = []
+    said: list[Part] = []
+    calls: list[ToolPart] = []
+    for part in parts:
+        if isinstance(part, ToolPart):
+            calls.append(part)
+            continue
+        if calls and isinstance(part, TextPart | ReasoningPart | FilePart | StepStartPart):
+            found.append(Round(tuple(said), tuple(calls)))
+            said, calls = [], []
+        if not isinstance(part, StepStartPart):
+            said.append(part)
+    if said or calls:
+        found.append(Round(tuple(said), tuple(calls)))
+    return found
+
+
+def follow(parts: Sequence[Part], more: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts of a next round after those of the rounds before; marked only where it could not be told otherwise."""
+    marked = bool(parts and more) and isinstance(parts[-1], ToolPart) and isinstance(more[0], ToolPart)
+    return (*parts, *((StepStartPart(),) if marked else ()), *more)
+
+
+def joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
+    """The same with neighbours of one role made one, for providers that want the roles to alternate."""
+    found: list[PromptMessage] = []
+    for message in messages:
+        if found and found[-1].role == message.role:
+            found[-1] = PromptMessage(message.role, follow(found[-1].parts, message.parts))
+        else:
+            found.append(message)
+    return found
+
+
+def wrapped_input(part: ToolPart) -> dict[str, Any]:
+    """The tool's input as an object. `unwrapped_input` gives back what it was."""
+    value = {} if part.input is None else part.input_value()
+    if not isinstance(value, dict) or value.keys() == {WRAPPED_INPUT}:
+        return {WRAPPED_INPUT: value}
+    return value
+
+
+def unwrapped_input(value: Any) -> Any:
+    return value[WRAPPED_INPUT] if isinstance(value, dict) and value.keys() == {WRAPPED_INPUT} else value
+
+
+def outcome_text(part: ToolPart) -> str:
+    """A call's result in words, as a model reads it: text as it is, data as JSON."""
+    if part.state == "output-error":
+        return part.error or "the tool failed"
+    if part.state == "output-denied":
+        reason = part.approval.reason if part.approval is not None else None
+        return f"denied: {reason}" if reason else "denied"
+    value = part.output_value()
+    return value if isinstance(value, str) else (part.output or b"null").decode()
+
+
+def file_note(part: FilePart) -> str:
+    """What stands for a file where the file itself cannot go."""
+    return f"[file {part.filename}, {part.media_type}]" if part.filename else f"[file, {part.media_type}]"
+
+
+def spoken(parts: Sequence[Part]) -> str:
+    """The words of a message, with a note in the place of each file."""
+    return plain_text([TextPart(file_note(part)) if isinstance(part, FilePart) else part for part in parts])

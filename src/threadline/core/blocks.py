@@ -1,0 +1,257 @@
+"""Anthropic's content blocks, to and from parts.
+
+A tool part is a `tool_use` in the assistant's message and a `tool_result` at the head of the user's message after it.
+What goes out is repaired first, so that a caller cannot forget it, and roles alternate from the user on. What comes in
+may be anything a session file holds: malformed tool input stays the string it was, and what has no part of its own (a
+kind not known here, a result without its call) is kept whole as data, which no provider is sent.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from threadline.core import jsontext
+from threadline.core.errors import InvalidInput
+from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
+from threadline.core.messages import ROLES, Role
+from threadline.core.parts import DataPart, FilePart, Part, ReasoningPart, TextPart, ToolPart, plain_text
+from threadline.core.prompts import (
+    PromptMessage,
+    file_note,
+    follow,
+    joined,
+    outcome_text,
+    rounds,
+    say,
+    unwrapped_input,
+    wrapped_input,
+)
+from threadline.core.repair import repair
+
+Block: TypeAlias = dict[str, Any]
+Content: TypeAlias = str | Sequence[Mapping[str, Any]]
+
+OPENING = "(The assistant speaks first.)"
+"""Stands for the user where the assistant began: Anthropic wants the user to."""
+FOREIGN_BLOCK = "anthropic-block"
+"""The name of the data part that keeps a block as it came."""
+
+
+class Blocks(NamedTuple):
+    """System texts in their order, and the messages, each `{"role", "content"}`."""
+
+    system: tuple[str, ...]
+    messages: list[dict[str, Any]]
+
+
+def to_blocks(messages: Iterable[PromptMessage]) -> Blocks:
+    repaired = repair(messages)
+    system = tuple(plain_text(message.parts) for message in repaired if message.role == "system")
+    found: list[dict[str, Any]] = []
+    for message in joined(message for message in repaired if message.role != "system"):
+        if message.role == "user":
+            _say(found, "user", [block for part in message.parts for block in _user_block(part)])
+        else:
+            for said, calls in rounds(message.parts):
+                spoken = [block for part in said for block in _assistant_block(part)]
+                _say(found, "assistant", [*spoken, *(_tool_use(call) for call in calls)])
+                _say(found, "user", [_tool_result(call) for call in calls])
+    if found and found[0]["role"] == "assistant":
+        found.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
+    return Blocks(system, found)
+
+
+def _say(found: list[dict[str, Any]], role: Role, blocks: list[Block]) -> None:
+    if not blocks:
+        return
+    if found and found[-1]["role"] == role:
+        found[-1]["content"].extend(blocks)
+    else:
+        found.append({"role": role, "content": blocks})
+
+
+def _user_block(part: Part) -> list[Block]:
+    match part:
+        case TextPart():
+            return [{"type": "text", "text": part.text}]
+        case FilePart():
+            return [_file(part)]
+    return []
+
+
+def _assistant_block(part: Part) -> list[Block]:
+    match part:
+        case TextPart():
+            return [{"type": "text", "text": part.text}]
+        case ReasoningPart():
+            return _thinking(part)
+        case FilePart():
+            return [{"type": "text", "text": file_note(part)}]
+    return []
+
+
+def _thinking(part: ReasoningPart) -> list[Block]:
+    """Reasoning that Anthropic did not sign is refused there, so it stays at home."""
+    signed = (part.provider_metadata or {}).get("anthropic")
+    match signed:
+        case {"redactedData": str(data)}:
+            return [{"type": "redacted_thinking", "data": data}]
+        case {"signature": str(signature)}:
+            return [{"type": "thinking", "thinking": part.text, "signature": signature}]
+    return []
+
+
+def _file(part: FilePart) -> Block:
+    found = embedded(part)
+    title = {} if part.filename is None else {"title": part.filename}
+    if found is not None and found.media_type == "text/plain":
+        source = {"type": "text", "media_type": "text/plain", "data": found.content.decode()}
+        return {"type": "document", "source": source, **title}
+    if found is not None:
+        source = {"type": "base64", "media_type": found.media_type, "data": found.base64}
+        if found.media_type in IMAGE_TYPES:
+            return {"type": "image", "source": source}
+        return {"type": "document", "source": source, **title}
+    if is_web_url(part) and part.media_type.startswith("image/"):
+        return {"type": "image", "source": {"type": "url", "url": part.url}}
+    if is_web_url(part) and part.media_type == "application/pdf":
+        return {"type": "document", "source": {"type": "url", "url": part.url}, **title}
+    return {"type": "text", "text": file_note(part)}
+
+
+def _tool_use(call: ToolPart) -> Block:
+    return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": wrapped_input(call)}
+
+
+def _tool_result(call: ToolPart) -> Block:
+    result: Block = {"type": "tool_result", "tool_use_id": call.call_id}
+    if call.state != "output-available":
+        return {**result, "content": outcome_text(call), "is_error": True}
+    value = call.output_value()
+    if value is None:
+        return result
+    blocks = _content_blocks(value)
+    return {**result, "content": outcome_text(call) if blocks is None else blocks}
+
+
+def _content_blocks(value: Any) -> list[Block] | None:
+    """A tool's output that is content blocks already (text and images) goes as such; any other goes as JSON."""
+    if not isinstance(value, list) or not value:
+        return None
+    blocks: list[Block] = []
+    for item in value:
+        match item:
+            case {"type": "text", "text": str(text), **rest} if text.strip() and not rest:
+                blocks.append(item)
+            case {"type": "image"} if (part := _file_part(item)) is not None and _file(part)["type"] == "image":
+                blocks.append(_file(part))
+            case _:
+                return None
+    return blocks
+
+
+def from_blocks(content: Content) -> tuple[Part, ...]:
+    """The parts of one message's content; a result in it belongs to the call in it."""
+    blocks = _listed(content)
+    return _parts(blocks, _Results([blocks]))
+
+
+def messages_from_blocks(messages: Iterable[Mapping[str, Any]], *, system: Content = "") -> tuple[PromptMessage, ...]:
+    """A whole conversation. An assistant's rounds become one message, its results next to their calls."""
+    contents = [(_role(message), _listed(message.get("content", ""))) for message in messages]
+    results = _Results([blocks for _, blocks in contents])
+    found = [say("system", text) for text in _system_texts(system)]
+    goes_on = False
+    for role, blocks in contents:
+        parts = _parts(blocks, results)
+        if not parts:
+            goes_on = role == "user" and bool(found) and found[-1].role == "assistant"
+            continue
+        if goes_on and role == "assistant":
+            found[-1] = PromptMessage("assistant", follow(found[-1].parts, parts))
+        else:
+            found.append(PromptMessage(role, parts))
+        goes_on = False
+    return tuple(found)
+
+
+class _Results:
+    """Every result by its call's id, the first of several; and which calls there are to claim them."""
+
+    def __init__(self, contents: Iterable[Sequence[Mapping[str, Any]]]) -> None:
+        self.by_call: dict[str, Mapping[str, Any]] = {}
+        self.call_ids: set[str] = set()
+        for block in (block for blocks in contents for block in blocks):
+            match block:
+                case {"type": "tool_use", "id": str(call_id)}:
+                    self.call_ids.add(call_id)
+                case {"type": "tool_result", "tool_use_id": str(call_id)}:
+                    self.by_call.setdefault(call_id, block)
+
+
+def _role(message: Mapping[str, Any]) -> Role:
+    for role in ROLES:
+        if message.get("role") == role:
+            return role
+    raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {message.get('role')!r}")
+
+
+def _system_texts(system: Content) -> list[str]:
+    return [part.text for part in from_blocks(system) if isinstance(part, TextPart)]
+
+
+def _listed(content: Any) -> list[Mapping[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    if not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):
+        raise InvalidInput("content is a text or a list of blocks")
+    return list(content)
+
+
+def _parts(blocks: Sequence[Mapping[str, Any]], results: _Results) -> tuple[Part, ...]:
+    return tuple(part for block in blocks if (part := _part(block, results)) is not None)
+
+
+def _part(block: Mapping[str, Any], results: _Results) -> Part | None:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            signature = block.get("signature")
+            return ReasoningPart(text, {"anthropic": {"signature": signature}} if signature else None)
+        case {"type": "redacted_thinking", "data": str(data)}:
+            return ReasoningPart("", {"anthropic": {"redactedData": data}})
+        case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+            return _call(call_id, name, block.get("input", {}), results.by_call.get(call_id))
+        case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id in results.call_ids:
+            return None
+    return _file_part(block) or DataPart(FOREIGN_BLOCK, dict(block))
+
+
+def _call(call_id: str, name: str, given: Any, result: Mapping[str, Any] | None) -> ToolPart:
+    value = jsontext.dump(unwrapped_input(given), "tool input")
+    if result is None:
+        return ToolPart(call_id, name, "input-available", value)
+    content = result.get("content")
+    if result.get("is_error"):
+        words = content if isinstance(content, str) else plain_text(from_blocks(content or ""))
+        return ToolPart(call_id, name, "output-error", value, error=words)
+    return ToolPart(call_id, name, "output-available", value, output=jsontext.dump(content, "tool output"))
+
+
+def _file_part(block: Mapping[str, Any]) -> FilePart | None:
+    title = block.get("title") or None
+    match block:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return FilePart(kind, data_url(kind, data))
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return FilePart("image/*", url)
+        case {"type": "document", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return FilePart(kind, data_url(kind, data), title)
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            return FilePart("text/plain", data_url("text/plain", base64.b64encode(text.encode()).decode()), title)
+        case {"type": "document", "source": {"type": "url", "url": str(url)}}:
+            return FilePart("application/pdf", url, title)
+    return None

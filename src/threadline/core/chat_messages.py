@@ -1,0 +1,181 @@
+"""OpenAI's chat-completions messages, to and from a prompt.
+
+A tool part is an entry of `tool_calls`, its arguments a JSON text, and a message of role `tool` after it. What goes out
+is repaired first. Chat completions have no place for reasoning, so it stays at home. What comes in may be anything an
+export holds: arguments that are no JSON stay the string they were, a result without its call is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from threadline.core import jsontext
+from threadline.core.errors import InvalidInput
+from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
+from threadline.core.messages import Role
+from threadline.core.parts import DataPart, FilePart, Part, TextPart, ToolPart, plain_text
+from threadline.core.prompts import (
+    PromptMessage,
+    file_note,
+    follow,
+    joined,
+    outcome_text,
+    rounds,
+    spoken,
+    unwrapped_input,
+    wrapped_input,
+)
+from threadline.core.repair import repair
+
+FOREIGN_PART = "openai-part"
+"""The name of the data part that keeps a content part as it came."""
+_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+def to_chat(
+    messages: Iterable[PromptMessage],
+    *,
+    system_role: Literal["system", "developer"] = "system",
+    alternating: bool = False,
+) -> list[dict[str, Any]]:
+    """`alternating` joins neighbours of one role: the templates of many local models refuse them."""
+    repaired: Iterable[PromptMessage] = repair(messages)
+    found: list[dict[str, Any]] = []
+    for message in joined(repaired) if alternating else repaired:
+        match message.role:
+            case "system":
+                found.append({"role": system_role, "content": plain_text(message.parts)})
+            case "user":
+                found.append({"role": "user", "content": _user_content(message.parts)})
+            case "assistant":
+                for said, calls in rounds(message.parts):
+                    found.extend(_round(spoken(said), calls))
+    return found
+
+
+def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
+    if not calls:
+        return [{"role": "assistant", "content": words}] if words else []
+    # Several local servers want the key even where there are no words.
+    message = {"role": "assistant", "content": words or None, "tool_calls": [_call(call) for call in calls]}
+    results = [{"role": "tool", "tool_call_id": call.call_id, "content": outcome_text(call)} for call in calls]
+    return [message, *results]
+
+
+def _call(call: ToolPart) -> dict[str, Any]:
+    arguments = jsontext.dump(wrapped_input(call), "tool input").decode()
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    """One text where there is only text: small servers take nothing else."""
+    if not any(isinstance(part, FilePart) for part in parts):
+        return plain_text(parts)
+    return [_content_part(part) for part in parts if isinstance(part, TextPart | FilePart)]
+
+
+def _content_part(part: TextPart | FilePart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    found = embedded(part)
+    if found is not None and found.media_type in IMAGE_TYPES:
+        return {"type": "image_url", "image_url": {"url": data_url(found.media_type, found.base64)}}
+    if found is not None and found.media_type == "text/plain":
+        return {"type": "text", "text": f"{file_note(part)}\n{found.content.decode()}"}
+    if found is not None:
+        body = {"filename": part.filename or "file", "file_data": data_url(found.media_type, found.base64)}
+        return {"type": "file", "file": body}
+    if is_web_url(part) and part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": part.url}}
+    return {"type": "text", "text": file_note(part)}
+
+
+def from_chat(messages: Iterable[Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
+    """A whole conversation. An assistant's rounds become one message, its results next to their calls."""
+    given = list(messages)
+    results = _results(given)
+    found: list[PromptMessage] = []
+    goes_on = False
+    for message in given:
+        if message.get("role") == "tool":
+            goes_on = bool(found) and found[-1].role == "assistant"
+            continue
+        role = _role(message)
+        parts = (*_said(message.get("content")), *(_call_part(call, results) for call in _calls(message)))
+        if goes_on and role == "assistant":
+            found[-1] = PromptMessage(role, follow(found[-1].parts, parts))
+        elif parts:
+            found.append(PromptMessage(role, parts))
+        goes_on = False
+    return tuple(found)
+
+
+def _results(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The words of every result by its call's id, the first of several."""
+    results: dict[str, str] = {}
+    for message in messages:
+        match message:
+            case {"role": "tool", "tool_call_id": str(call_id)}:
+                results.setdefault(call_id, plain_text(_said(message.get("content"))))
+    return results
+
+
+def _role(message: Mapping[str, Any]) -> Role:
+    role = _ROLES.get(str(message.get("role")))
+    if role is None:
+        raise InvalidInput(f"a message's role is one of {', '.join(_ROLES)} or tool, not {message.get('role')!r}")
+    return role
+
+
+def _said(content: Any) -> tuple[Part, ...]:
+    match content:
+        case None | "":
+            return ()
+        case str():
+            return (TextPart(content),)
+        case list() | tuple() if all(isinstance(item, Mapping) for item in content):
+            return tuple(_part(item) for item in content)
+    raise InvalidInput("content is a text or a list of content parts")
+
+
+def _part(item: Mapping[str, Any]) -> Part:
+    match item:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return TextPart(text)
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return FilePart(_declared(url) or "image/*", url)
+        case {"type": "file", "file": {"file_data": str(url), **rest}}:
+            return FilePart(_declared(url) or "application/octet-stream", url, rest.get("filename"))
+    return DataPart(FOREIGN_PART, dict(item))
+
+
+def _declared(url: str) -> str | None:
+    return url[5:].partition(",")[0].partition(";")[0] if url.startswith("data:") else None
+
+
+def _calls(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    for call in message.get("tool_calls") or ():
+        match call:
+            case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                found.append((call_id, name, arguments))
+            case _:
+                raise InvalidInput("a tool call has an id and a function with a name and arguments")
+    return found
+
+
+def _call_part(call: tuple[str, str, str], results: Mapping[str, str]) -> ToolPart:
+    call_id, name, arguments = call
+    given = jsontext.dump(_parsed(arguments), "tool input")
+    if call_id not in results:
+        return ToolPart(call_id, name, "input-available", given)
+    output = jsontext.dump(results[call_id], "tool output")
+    return ToolPart(call_id, name, "output-available", given, output=output)
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return unwrapped_input(jsontext.parse(arguments or "{}", "tool input"))
+    except InvalidInput:
+        return arguments

@@ -1,0 +1,127 @@
+"""Repair: a history made fit for a provider, which refuses for good one that holds a dangling call.
+
+Pure and idempotent, and it invents nothing but the missing results. Every call comes out with exactly one result and
+with an id and a name that every provider takes; what only looks like a call or a result, in a message that is not the
+assistant's, goes. Of several results the first real one stays, next to its call. Signed reasoning is left byte for
+byte or dropped whole. What no model could read is removed, and so is a message with nothing else in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from threadline.core.mending import CALL_ID_LENGTH, distinct
+from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
+from threadline.core.prompts import PromptMessage
+
+INTERRUPTED = "interrupted: no result was recorded"
+NOT_APPROVED = "not run: approval was asked for and not given"
+_SYNTHETIC = frozenset((INTERRUPTED, NOT_APPROVED))
+# Anthropic and OpenAI both refuse any other character in ids and names of calls.
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_LENGTH = 64
+
+
+def repair(messages: Iterable[PromptMessage]) -> tuple[PromptMessage, ...]:
+    calls = _Calls()
+    placed = [(message, _place(message, position, calls)) for position, message in enumerate(messages)]
+    settled = [_settle(message, parts) for message, parts in placed]
+    return tuple(message for message in settled if message is not None)
+
+
+class _Slot:
+    """Where a call stands. A result found further on comes to it here."""
+
+    def __init__(self, part: ToolPart, position: int, call_id: str) -> None:
+        self.part = part
+        self.position = position
+        self.call_id = call_id
+
+    def absorb(self, later: ToolPart) -> None:
+        if _is_real(later) and not _is_real(self.part):
+            self.part = later
+
+    def settled(self) -> ToolPart:
+        part = _answered(self.part)
+        name = _FOREIGN.sub("_", part.name)[:_NAME_LENGTH] or "unnamed"
+        if (part.call_id, part.name) == (self.call_id, name):
+            return part
+        return msgspec.structs.replace(part, call_id=self.call_id, name=name)
+
+
+class _Calls:
+    """Every call so far, by the id it came with. New ids depend on earlier messages only, so prompt caches hold."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, list[_Slot]] = {}
+        self._ids: set[str] = set()
+
+    def place(self, part: ToolPart, position: int) -> _Slot | None:
+        """A slot of its own, or None where it is a call seen before."""
+        known = self._slots.setdefault(part.call_id, [])
+        for slot in known:
+            if _is_same_call(slot, part, position):
+                slot.absorb(part)
+                return None
+        spelled = _FOREIGN.sub("_", part.call_id)[:CALL_ID_LENGTH] or "call"
+        slot = _Slot(part, position, distinct(spelled, self._ids))
+        self._ids.add(slot.call_id)
+        known.append(slot)
+        return slot
+
+
+def _is_same_call(slot: _Slot, part: ToolPart, position: int) -> bool:
+    first = slot.part
+    if (first.name, first.input) != (part.name, part.input):
+        return False
+    # Answered twice in different messages, it is another call by a server that names all its calls alike.
+    both = _is_real(first) and _is_real(part)
+    return not both or slot.position == position or (first.output, first.error) == (part.output, part.error)
+
+
+def _is_real(part: ToolPart) -> bool:
+    return part.is_answered and not (part.state == "output-error" and part.error in _SYNTHETIC)
+
+
+def _answered(part: ToolPart) -> ToolPart:
+    if part.is_answered:
+        return part
+    approval = part.approval
+    if approval is not None and approval.approved is False:
+        return msgspec.structs.replace(part, state="output-denied", output=None, error=None)
+    reason = NOT_APPROVED if part.state == "approval-requested" else INTERRUPTED
+    return msgspec.structs.replace(part, state="output-error", output=None, error=reason, approval=None)
+
+
+def _place(message: PromptMessage, position: int, calls: _Calls) -> list[Part | _Slot]:
+    placed: list[Part | _Slot] = []
+    for part in message.parts:
+        if isinstance(part, ToolPart):
+            slot = calls.place(part, position) if message.role == "assistant" else None
+            if slot is not None:
+                placed.append(slot)
+        elif _is_legible(part, message):
+            placed.append(part)
+    return placed
+
+
+def _is_legible(part: Part, message: PromptMessage) -> bool:
+    match part:
+        case TextPart():
+            return bool(part.text.strip())
+        case ReasoningPart():
+            return message.role == "assistant" and bool(part.text.strip() or part.provider_metadata)
+    return True
+
+
+def _settle(message: PromptMessage, placed: list[Part | _Slot]) -> PromptMessage | None:
+    parts = [part.settled() if isinstance(part, _Slot) else part for part in placed]
+    content = [index for index, part in enumerate(parts) if isinstance(part, TextPart | ToolPart | FilePart)]
+    if not content:
+        return None
+    # Reasoning that led to nothing: Anthropic refuses a message that ends with it.
+    kept = tuple(p for index, p in enumerate(parts) if index < content[-1] or not isinstance(p, ReasoningPart))
+    return message if kept == message.parts else PromptMessage(message.role, kept)
