@@ -7,17 +7,23 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check types tests slow format requirements bench lock clean
+.PHONY: help env test check lint types layers tests slow format requirements bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 test: check tests ## everything a commit must pass: lint, types, import rules, all tests
 
-check: env ## the quick part: lint, format, types, import rules
+check: lint types layers ## the quick part: lint, format, types, import rules
+
+lint: env
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+types: env
 	$(BIN)/mypy
+
+layers: env
 	$(BIN)/lint-imports --no-logo
 
 tests: env ## only the tests; ARGS goes to pytest: make tests ARGS="tests/house -k lock"
