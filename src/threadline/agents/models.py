@@ -6,7 +6,7 @@ hands it the whole prompt each round, in the house's own parts, and the adapter 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -33,7 +33,7 @@ class RoundSettings(msgspec.Struct, frozen=True):
 class Model(Protocol):
     def round(
         self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """What the provider says next: text, reasoning, complete tool calls, usage, and a Finish at the end.
 
         If the last message is the assistant's, the round goes on with it: its tool calls all have results. AgentFailed

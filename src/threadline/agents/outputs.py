@@ -12,6 +12,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, InvalidText
+from threadline.core.mending import mend_json, mend_text
 
 
 class ToolFailed(Exception):
@@ -35,42 +36,18 @@ def plain(value: Any, limit: int) -> Any:
     return jsontext.parse(raw, "tool output")
 
 
-def mend(text: str) -> str:
-    """The text with half characters and NULs replaced by U+FFFD; the very same object where there are none."""
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # A pair of halves that arrived as two escapes is one whole character.
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-def mend_json(value: Any) -> Any:
-    """The same for every string inside plain JSON data."""
-    match value:
-        case str():
-            return mend(value)
-        case dict():
-            return {mend_json(key): mend_json(item) for key, item in value.items()}
-        case list() | tuple():
-            return [mend_json(item) for item in value]
-    return value
-
-
 def _dump(data: Any) -> bytes:
     try:
         return jsontext.dump(data, "tool output")
     except InvalidText:
-        return jsontext.dump(mend_json(data), "tool output")
+        return mend_json(data, "tool output").json
 
 
 def _text(value: str, limit: int) -> str:
     # At most four bytes a character: only a text this long can be past the limit, and only its head is looked at.
     if len(value) * 4 <= limit:
-        return mend(value)
-    head = mend(value[:limit]).encode()[:limit].decode(errors="ignore")
+        return mend_text(value)
+    head = mend_text(value[:limit]).encode()[:limit].decode(errors="ignore")
     return head if len(head) == len(value) else _cut(head, len(value), "characters")
 
 

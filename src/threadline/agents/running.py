@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from threadline.agents.outputs import ToolFailed, mend
+from threadline.agents.outputs import ToolFailed
+from threadline.core.mending import mend_text
 
 GRACE_SECONDS = 1.0
 """How long a cancelled task may take to clean up before it is left alone."""
@@ -36,10 +37,10 @@ async def run_bounded(call: Callable[[], Any], seconds: float) -> Any:
     work: asyncio.Future[_Returned | _Raised]
     if _is_async(call):
         work = asyncio.ensure_future(_await(call))
-        late = f"took longer than {seconds:g} s and was stopped"
+        late = f"took longer than {seconds:.3g} s and was stopped"
     else:
         work = _start_thread(call)
-        late = f"did not return within {seconds:g} s; it may still be running"
+        late = f"did not return within {seconds:.3g} s; it may still be running"
     in_time = False
     try:
         await asyncio.wait({work}, timeout=seconds)
@@ -98,7 +99,7 @@ def _start_thread(call: Callable[[], Any]) -> asyncio.Future[_Returned | _Raised
 def describe(exc: BaseException) -> str:
     """One short text of an error, for a model or a person: never a traceback."""
     try:
-        words = mend(str(exc)).strip()
+        words = mend_text(str(exc)).strip()
     except Exception:  # noqa: BLE001 - a stranger's __str__
         words = ""
     name = type(exc).__name__

@@ -1,0 +1,121 @@
+"""The tool loop: ask the model, run the tools it calls, tell it what came of them, until it calls no more.
+
+Tools of one round run at the same time; their results are told in the order of the calls. Every call gets exactly one
+result before the model is asked again or the turn ends, and a turn that waits for an approval ends with the request.
+The loop is one async generator: closing it cancels what it started and waits until that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import count
+
+from threadline.agents.calls import CallSettler, Hooks, Outcome
+from threadline.agents.limits import Allowance, Limits
+from threadline.agents.models import Model, RoundSettings
+from threadline.agents.replies import Reply
+from threadline.agents.tools import Tool
+from threadline.core.errors import AgentFailed, InvalidInput
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    Failure,
+    Finish,
+    FinishReason,
+    StepStart,
+)
+from threadline.core.prompts import Prompt
+from threadline.ports import Desk
+
+
+class LoopAgent:
+    """An agent from one model and some tools. Holds no state of a turn: one object answers any number at a time."""
+
+    def __init__(
+        self, model: Model, tools: Sequence[Tool] = (), hooks: Hooks | None = None, limits: Limits | None = None
+    ) -> None:
+        self._model = model
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise InvalidInput(f"two tools have the same name: {', '.join(sorted(tool.name for tool in tools))}")
+        self._specs = tuple(tool.spec for tool in tools)
+        self._hooks = hooks or Hooks()
+        self._limits = limits or Limits()
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+        allowance = Allowance(self._limits.seconds)
+        settler = CallSettler(self._tools, self._hooks, desk, allowance, parallel=self._limits.parallel)
+        reply = Reply(prompt, limit=self._limits.reply_bytes)
+        settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
+        for event in reply.say_again():
+            yield event
+        for number in count():
+            deferred = False
+            async with aclosing(self._settle(reply, settler)) as outcomes:
+                async for outcome in outcomes:
+                    deferred = deferred or isinstance(outcome, ApprovalRequest)
+                    yield outcome
+            if deferred:
+                yield Finish("tool-calls")
+                return
+            if number == self._limits.rounds:
+                raise AgentFailed(f"The agent called tools for {number} rounds and came to no answer.")
+            reason: FinishReason = "stop"
+            async with aclosing(self._round(reply, settings, allowance)) as events:
+                async for event in events:
+                    if isinstance(event, Finish):
+                        reason = event.reason
+                    else:
+                        yield event
+            if not reply.calls:
+                yield Finish(reason)
+                return
+
+    async def _round(self, reply: Reply, settings: RoundSettings, allowance: Allowance) -> AsyncGenerator[Event, None]:
+        stream = self._model.round(reply.messages(), self._specs, settings)
+        for event in reply.add(StepStart()):
+            yield event
+        async with aclosing(stream):
+            while (said := await _next(stream, allowance)) is not None:
+                if isinstance(said, Failure):
+                    raise AgentFailed(said.error)
+                for event in reply.add(said):
+                    yield event
+
+    async def _settle(self, reply: Reply, settler: CallSettler) -> AsyncGenerator[Outcome, None]:
+        """Gives each open call its result, in order, while all of them are at work."""
+        calls, reply.calls = reply.calls, []
+        tasks = [
+            asyncio.create_task(settler.settle(call, reply.approvals.get(call.call_id)), name=f"tool {call.name}")
+            for call in calls
+        ]
+        try:
+            for task in tasks:
+                yield reply.answer(await task)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _next(stream: AsyncGenerator[Event, None], allowance: Allowance) -> Event | None:
+    # A stream that never waits never meets the timeout.
+    if allowance.left <= 0:
+        raise _too_long(allowance)
+    limit = asyncio.timeout(allowance.left)
+    try:
+        async with limit:
+            return await anext(stream, None)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise _too_long(allowance) from None
+
+
+def _too_long(allowance: Allowance) -> AgentFailed:
+    return AgentFailed(f"The answer took longer than {allowance.seconds:g} s and was stopped.")

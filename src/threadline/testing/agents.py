@@ -1,0 +1,88 @@
+"""Doubles for whoever tests an agent, a tool or a hook: a model that follows a script, a desk that is all memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from threadline.agents.approval import Standing
+from threadline.agents.models import RoundSettings, ToolSpec
+from threadline.core import jsontext
+from threadline.core.errors import AgentFailed
+from threadline.core.events import Event, ToolCall
+from threadline.core.parts import TextPart
+from threadline.core.prompts import Prompt, PromptMessage
+from threadline.core.turns import ToolRun
+from threadline.ports import Approver, Desk, ToolJournal
+
+Step: TypeAlias = Event | Exception | Callable[[], Any]
+
+
+class ScriptedModel:
+    """Plays one list of steps per round: an event is emitted, an exception raised, a function called (and awaited).
+
+    `seen` is what each round was shown."""
+
+    def __init__(self, *rounds: Sequence[Step]) -> None:
+        self._rounds = list(rounds)
+        self.seen: list[tuple[PromptMessage, ...]] = []
+        self.tools: tuple[ToolSpec, ...] = ()
+        self.closed = False
+
+    async def round(
+        self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
+    ) -> AsyncGenerator[Event, None]:
+        self.seen.append(tuple(messages))
+        self.tools = tuple(tools)
+        if len(self.seen) > len(self._rounds):
+            raise AgentFailed("the script has no more rounds")
+        for step in self._rounds[len(self.seen) - 1]:
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, msgspec.Struct):
+                yield step
+            else:
+                await step()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class MemoryJournal:
+    """A journal that remembers as a stored one would. `log` says what was asked of it, in order."""
+
+    def __init__(self, turn_id: str = "turn") -> None:
+        self.turn_id = turn_id
+        self.runs: dict[str, ToolRun] = {}
+        self.log: list[str] = []
+
+    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
+        self.log.append(f"begin {call.call_id}")
+        earlier = self.runs.get(call.call_id)
+        if earlier is None:
+            given = jsontext.dump(call.input, "tool input")
+            self.runs[call.call_id] = ToolRun(self.turn_id, call.call_id, call.name, given, repeatable, None, None)
+        return earlier
+
+    async def end(self, call_id: str, output: Any) -> None:
+        self.log.append(f"end {call_id}")
+        written = jsontext.dump(output, "tool output")
+        now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        self.runs[call_id] = msgspec.structs.replace(self.runs[call_id], output_json=written, finished_at=now)
+
+
+def memory_desk(journal: ToolJournal | None = None, approver: Approver | None = None) -> Desk:
+    """A desk that needs no store; without an approver everything is allowed."""
+    return Desk(journal or MemoryJournal(), approver or Standing("allow"))
+
+
+def prompt_of(*texts: str, system: str | None = None, **fields: Any) -> Prompt:
+    """A prompt from texts that were said in turn, the user's first and last."""
+    said = [
+        PromptMessage("assistant" if number % 2 else "user", (TextPart(text),)) for number, text in enumerate(texts)
+    ]
+    first = [] if system is None else [PromptMessage("system", (TextPart(system),))]
+    return Prompt(messages=(*first, *said), **fields)
