@@ -1,0 +1,1 @@
+"""`threadline chat`: talk to an agent in the terminal, leave, come back, go on."""

@@ -1,0 +1,53 @@
+"""Asking the person whether a tool may run, and remembering what they said for the rest of the chat."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from threadline.cli.chat.screen import Screen
+from threadline.cli.output import cut, shown
+from threadline.core.events import ToolCall
+from threadline.ports import Verdict
+
+
+class Asks(Protocol):
+    async def key(self, prompt: str) -> str: ...
+
+
+class TerminalApprover:
+    def __init__(self, keyboard: Asks, screen: Screen) -> None:
+        self._keyboard = keyboard
+        self._screen = screen
+        self._remembered: dict[str, Verdict] = {}
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        if call.name in self._remembered:
+            return self._remembered[call.name]
+        given = cut(shown(msgspec.json.encode(call.input).decode()), 600)
+        self._screen.line(f"The agent wants to run {shown(call.name)} with {given}")
+        while True:
+            answer = (await self._keyboard.key("Allow? [y]es, [n]o, [a]lways, ne[v]er: ")).strip().lower()
+            match answer:
+                case "y" | "yes":
+                    return Verdict("allow")
+                case "n" | "no" | "":
+                    return Verdict("deny", "the user said no")
+                case "a" | "always":
+                    return self._remember(call, Verdict("allow"))
+                case "v" | "never":
+                    return self._remember(call, Verdict("deny", "the user said never"))
+                case _:
+                    self._screen.note("y, n, a or v")
+
+    def _remember(self, call: ToolCall, verdict: Verdict) -> Verdict:
+        self._remembered[call.name] = verdict
+        return verdict
+
+
+class AllowAll:
+    """For `--allow-tools`: whoever started the command has agreed beforehand."""
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        return Verdict("allow")

@@ -1,0 +1,187 @@
+"""The command itself: its options, which thread to go on with, and the loop that reads and answers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from threadline.cli.chat import slash
+from threadline.cli.chat.approval import AllowAll, TerminalApprover
+from threadline.cli.chat.conversation import Conversation, Options
+from threadline.cli.chat.keyboard import Keyboard, Lines
+from threadline.cli.chat.screen import Screen
+from threadline.cli.opening import opened, scope_of
+from threadline.cli.output import cut, shown, when
+from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
+from threadline.library import ThreadHandle
+from threadline.ports import Approver
+from threadline.replies import DenyAll
+
+_PICKED = 20
+_FAILED = 1
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    text = "talk to an agent; the thread is kept"
+    parser = commands.add_parser("chat", help=text, description=text.capitalize() + ".", parents=[common])
+    parser.set_defaults(run=chat)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resume", nargs="?", const="", metavar="ID", help="go on with a thread (a list without ID)")
+    which.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest thread")
+    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: go on in a branch of it")
+    parser.add_argument("--agent", metavar="ID", help="who answers (default: the agent of the settings)")
+    parser.add_argument("--model", help="which model the agent is to use")
+    parser.add_argument("--system", metavar="TEXT", help="the system prompt of a new thread")
+    parser.add_argument(
+        "-p",
+        "--print",
+        dest="prompt",
+        nargs="?",
+        const="-",
+        metavar="TEXT",
+        help="ask once and leave; without TEXT the question is standard input",
+    )
+    parser.add_argument("--allow-tools", action="store_true", help="run tools without asking")
+    parser.add_argument("--json", action="store_true", help="with -p: print the reply as JSON")
+
+
+async def chat(args: argparse.Namespace) -> int:
+    if args.fork and not (args.latest or args.resume is not None):
+        raise InvalidInput("--fork goes with --resume or --continue")
+    if args.json and args.prompt is None:
+        raise InvalidInput("--json goes with -p")
+    options = Options(agent=args.agent, model=args.model, system=args.system)
+    async with opened(args) as tl:
+        await tl.recovery.recover(scope_of(tl))
+        if args.prompt is not None:
+            return await _ask_once(args, Conversation(tl, scope_of(tl), _screen(args), _approver(args), options))
+        keyboard = (
+            Keyboard(_history_file(tl.settings.database), [f"/{name}" for name in slash.COMMANDS])
+            if (sys.stdin.isatty())
+            else Lines()
+        )
+        screen = Screen()
+        approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
+        conversation = Conversation(tl, scope_of(tl), screen, approver, options)
+        conversation.thread = await _chosen(args, conversation, keyboard)
+        await _welcome(conversation)
+        await _loop(conversation, keyboard)
+    return 0
+
+
+def _approver(args: argparse.Namespace) -> Approver:
+    return AllowAll() if args.allow_tools else DenyAll()
+
+
+def _screen(args: argparse.Namespace) -> Screen:
+    # With --json nothing but the JSON goes to standard output.
+    return Screen(sys.stderr, colours=False) if args.json else Screen()
+
+
+async def _ask_once(args: argparse.Namespace, conversation: Conversation) -> int:
+    text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
+    if not text.strip():
+        raise InvalidInput("there is no question: give one after -p, or on standard input")
+    conversation.thread = await _chosen(args, conversation, Lines())
+    status = await conversation.say(text.rstrip("\n"))
+    if args.json and conversation.thread is not None:
+        newest = await conversation.thread.last_turns(1)
+        said = {"threadId": conversation.thread.id, "status": status, "text": newest[-1].text if newest else ""}
+        print(msgspec.json.encode(said).decode())
+    return 0 if status in ("executed", None) else _FAILED
+
+
+async def _chosen(
+    args: argparse.Namespace, conversation: Conversation, keyboard: Keyboard | Lines
+) -> ThreadHandle | None:
+    found = await _found(args, conversation, keyboard)
+    return await found.branch() if found is not None and args.fork else found
+
+
+async def _found(
+    args: argparse.Namespace, conversation: Conversation, keyboard: Keyboard | Lines
+) -> ThreadHandle | None:
+    if args.latest:
+        latest = (await conversation.view.threads(limit=1)).items
+        if not latest:
+            conversation.screen.warn("there is no thread to go on with: a new one begins")
+            return None
+        return await conversation.view.thread(latest[0].id)
+    if args.resume is None:
+        return None
+    wanted = args.resume or await _pick(conversation, keyboard)
+    if not wanted:
+        return None
+    try:
+        return await conversation.view.thread(wanted)
+    except NotFound:
+        conversation.screen.warn(f"there is no thread {wanted}: a new one begins")
+        return None
+
+
+async def _pick(conversation: Conversation, keyboard: Keyboard | Lines) -> str | None:
+    """A numbered list to choose from; an empty answer begins a new thread."""
+    threads = (await conversation.view.threads(limit=_PICKED)).items
+    if not threads:
+        conversation.screen.note("No threads yet: a new one begins.")
+        return None
+    for number, thread in enumerate(threads, start=1):
+        title = cut(shown(thread.title or "(untitled)"), 60)
+        conversation.screen.line(f"{number:3}  {when(thread.updated_at)}  {thread.message_count:5}  {title}")
+    while True:
+        answer = (await keyboard.key("Which one? (number, or Enter for a new one) ")).strip()
+        if not answer:
+            return None
+        if answer.isdigit() and 1 <= int(answer) <= len(threads):
+            return threads[int(answer) - 1].id
+        conversation.screen.note(f"a number from 1 to {len(threads)}")
+
+
+async def _welcome(conversation: Conversation) -> None:
+    screen = conversation.screen
+    if conversation.thread is None:
+        screen.note(f"Threadline, agent {conversation.agent_id}. /help lists commands, Ctrl-D leaves.")
+        return
+    info = conversation.thread.info
+    screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {info.id}).")
+    conversation.show_history(await conversation.thread.last_turns(2))
+
+
+async def _loop(conversation: Conversation, keyboard: Keyboard | Lines) -> None:
+    while True:
+        try:
+            text = await keyboard.line("› ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            break
+        if not text.strip():
+            continue
+        try:
+            if text.startswith("/"):
+                await slash.run(conversation, text.strip())
+            else:
+                await conversation.say(text)
+        except slash.Quit:
+            break
+        except ThreadlineError as exc:
+            conversation.screen.error(str(exc))
+    if conversation.thread is not None:
+        conversation.screen.note(f"Kept. To go on: threadline chat --resume {conversation.thread.id}")
+
+
+def _history_file(database: str) -> Path | None:
+    """What was typed is kept beside the database, readable by its owner only."""
+    if "://" in database or database == ":memory:":
+        return None
+    path = Path(database).expanduser().parent / "chat-history"
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,89 @@
+"""What a turn looks like in the terminal: words as they come, tools as they are called, errors as one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO
+
+import msgspec
+
+from threadline.cli.chat.markdown import MarkdownStream
+from threadline.cli.output import cut, shown
+from threadline.core import events
+from threadline.core.events import Event
+
+_DIM, _RED, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+_LONGEST_LINE = 300
+
+
+class Screen:
+    """Prints events. Everything a model or tool wrote is made safe before it is printed."""
+
+    def __init__(self, out: IO[str] | None = None, *, colours: bool | None = None) -> None:
+        self._out = out or sys.stdout
+        self.colours = self._wants_colours() if colours is None else colours
+        self._markdown = MarkdownStream(colours=self.colours)
+        self._open: str | None = None
+
+    def _wants_colours(self) -> bool:
+        return self._out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def show(self, event: Event) -> None:
+        match event:
+            case events.TextDelta():
+                self._begin("text")
+                self._write(self._markdown.feed(shown(event.text, multiline=True)))
+            case events.ReasoningDelta():
+                self._begin("reasoning")
+                self._write(self._dim(shown(event.text, multiline=True)))
+            case events.ToolCall():
+                called = msgspec.json.encode(event.input).decode()
+                self.line(self._dim(f"⚙ {shown(event.name)} {cut(shown(called), _LONGEST_LINE)}"))
+            case events.ToolResult() if not event.preliminary:
+                result = msgspec.json.encode(event.output).decode()
+                self.line(self._dim(f"  → {cut(shown(result), _LONGEST_LINE)}"))
+            case events.ToolError():
+                self.line(self._dim(f"  → failed: {cut(shown(event.error), _LONGEST_LINE)}"))
+            case events.ToolDenied():
+                self.line(self._dim("  → not allowed" + (f": {shown(event.reason)}" if event.reason else "")))
+            case events.Source():
+                self.line(self._dim(f"source: {shown(event.title or event.url)} {shown(event.url)}"))
+            case events.Failure():
+                self.error(event.error)
+            case _:
+                pass
+
+    def line(self, text: str) -> None:
+        self.end()
+        self._write(text + "\n")
+
+    def note(self, text: str) -> None:
+        self.line(self._dim(text))
+
+    def warn(self, text: str) -> None:
+        self.line(self._colour(_YELLOW, f"warning: {shown(text)}"))
+
+    def error(self, text: str) -> None:
+        self.line(self._colour(_RED, f"error: {shown(text)}"))
+
+    def end(self) -> None:
+        """Closes what is open, so that the next thing starts on a line of its own."""
+        if self._open is not None:
+            self._write(self._markdown.flush() + "\n")
+            self._open = None
+
+    def _begin(self, kind: str) -> None:
+        if self._open not in (None, kind):
+            self.end()
+        self._open = kind
+
+    def _dim(self, text: str) -> str:
+        return self._colour(_DIM, text)
+
+    def _colour(self, code: str, text: str) -> str:
+        return f"{code}{text}{_RESET}" if self.colours else text
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

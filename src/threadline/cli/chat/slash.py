@@ -1,0 +1,189 @@
+"""Slash commands: each with its help in one place. `run` is the only way in; unknown ones get a hint."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from threadline.cli.chat.conversation import Conversation
+from threadline.cli.output import cut, shown, when
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.threads import Thread
+from threadline.usecases.transfer import export
+
+_LISTED = 15
+
+
+class Quit(Exception):
+    """The person is done."""
+
+
+class Command(NamedTuple):
+    name: str
+    argument: str
+    help: str
+    run: Callable[[Conversation, str], Awaitable[None]]
+
+
+async def run(chat: Conversation, text: str) -> None:
+    """Runs `/name argument`. InvalidInput for a command there is not, with the nearest one that there is."""
+    name, _, argument = text[1:].partition(" ")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        hint = f" Did you mean /{near[0]}?" if near else ""
+        raise InvalidInput(f"there is no /{name}.{hint} /help lists what there is")
+    await command.run(chat, argument.strip())
+
+
+async def show_help(chat: Conversation, argument: str) -> None:
+    width = max(len(f"/{c.name} {c.argument}") for c in COMMANDS.values())
+    for command in COMMANDS.values():
+        chat.screen.line(f"{f'/{command.name} {command.argument}':{width}}  {command.help}")
+    chat.screen.line("Alt-Enter begins a new line. Ctrl-C stops a reply, Ctrl-D leaves.")
+
+
+async def new(chat: Conversation, argument: str) -> None:
+    chat.thread = await chat.view.create_thread(title=argument, agent_id=chat.agent_id) if argument else None
+    chat.screen.note("A new thread begins with your next message.")
+
+
+async def branch(chat: Conversation, argument: str) -> None:
+    source = _current(chat)
+    chat.thread = await chat.threadline.as_user().thread(source.id)
+    chat.thread = await chat.thread.branch(title=argument or None)
+    chat.screen.note(f"You are on a branch now: {chat.thread.id}. The other is unchanged: {source.id}")
+
+
+async def save(chat: Conversation, argument: str) -> None:
+    thread = chat.thread
+    if thread is None:
+        raise InvalidInput("there is nothing to save yet")
+    saved = await thread.save(argument or f"point-{thread.info.message_count}")
+    chat.screen.note(f"Saved {shown(saved.name)}. /load {shown(saved.name)} comes back here.")
+
+
+async def load(chat: Conversation, argument: str) -> None:
+    if not argument:
+        points = await chat.view.saved_points()
+        for point in points:
+            chat.screen.line(f"{shown(point.name)}  (message {point.point.seq}, {when(point.created_at)})")
+        chat.screen.note("/load NAME goes on from one of these." if points else "Nothing is saved yet.")
+        return
+    await (await chat.begin_thread()).load(argument)
+    chat.screen.note(f"Loaded {shown(argument)}: {_current(chat).message_count} messages.")
+
+
+async def undo(chat: Conversation, argument: str) -> None:
+    if chat.thread is None:
+        raise InvalidInput("there is nothing to undo")
+    await chat.thread.undo()
+    chat.screen.note(f"Undone: {chat.thread.info.message_count} messages now.")
+
+
+async def context(chat: Conversation, argument: str) -> None:
+    contexts = chat.view.contexts
+    if argument == "clear":
+        await contexts.clear(chat.agent_id)
+        chat.screen.note("Nothing is pinned any more.")
+    elif argument:
+        await contexts.set(chat.agent_id, argument)
+        chat.screen.note(f"Pinned for {chat.agent_id}: it goes first into every prompt.")
+    else:
+        try:
+            pinned = (await contexts.get(chat.agent_id)).context
+            chat.screen.line(f"Pinned for {chat.agent_id}:\n{shown(pinned, multiline=True)}")
+        except NotFound:
+            chat.screen.note(f"Nothing is pinned for {chat.agent_id}. /context TEXT pins something.")
+        if chat.thread is not None:
+            info = await chat.thread.refresh()
+            chat.screen.note(f"Thread {info.id}: {info.message_count} messages, {info.token_count} tokens.")
+
+
+async def list_threads(chat: Conversation, argument: str) -> None:
+    page = await chat.view.threads(limit=_LISTED)
+    for thread in page.items:
+        mark = "*" if chat.thread is not None and thread.id == chat.thread.id else " "
+        chat.screen.line(f"{mark} {thread.id}  {when(thread.updated_at)}  {cut(shown(thread.title or ''), 50)}")
+    chat.screen.note("/open ID goes on with one of these." if page.items else "No threads yet.")
+
+
+async def open_thread(chat: Conversation, argument: str) -> None:
+    if not argument:
+        raise InvalidInput("say which: /open ID; /threads lists them")
+    chat.thread = await chat.view.thread(argument)
+    chat.show_history(await chat.thread.last_turns(2))
+
+
+async def rename(chat: Conversation, argument: str) -> None:
+    await (await chat.begin_thread()).update(title=argument)
+    chat.screen.note(f"Renamed to {shown(argument)}.")
+
+
+async def model(chat: Conversation, argument: str) -> None:
+    if not argument:
+        held = _current(chat).model if chat.thread else None
+        chat.screen.line(f"agent {chat.agent_id}, model {held or chat.options.model or 'the default one'}")
+        return
+    chat.options = msgspec.structs.replace(chat.options, model=argument)
+    if chat.thread is not None:
+        await chat.thread.update(model=argument)
+    chat.screen.note(f"From now on: {shown(argument)}.")
+
+
+async def compact(chat: Conversation, argument: str) -> None:
+    if chat.thread is None:
+        raise InvalidInput("there is nothing to compact yet")
+    summary = await chat.threadline.compaction.compact(chat.view.scope, chat.thread.id)
+    if summary is None:
+        chat.screen.note("It is short enough as it is.")
+    else:
+        chat.screen.note(f"Messages up to {summary.point.seq} are summed up for the agent. All of them are kept.")
+
+
+async def export_thread(chat: Conversation, argument: str) -> None:
+    thread = _current(chat)
+    path = Path(argument or f"{thread.id}.md")
+    form = {".jsonl": "jsonl", ".json": "json"}.get(path.suffix, "markdown")
+    try:
+        with path.open("wb") as out:
+            async for piece in export(chat.threadline.threads(chat.view.scope), thread.id, form):  # type: ignore[arg-type]
+                out.write(piece)
+    except OSError as exc:
+        raise InvalidInput(f"{path} cannot be written: {exc.strerror}") from exc
+    chat.screen.note(f"Written to {path}.")
+
+
+async def leave(chat: Conversation, argument: str) -> None:
+    raise Quit
+
+
+def _current(chat: Conversation) -> Thread:
+    if chat.thread is None:
+        raise InvalidInput("no thread is open yet: say something first, or /open one")
+    return chat.thread.info
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("help", "", "what there is", show_help),
+        Command("new", "[name]", "begin another thread", new),
+        Command("branch", "[name]", "go on in a copy; this thread stays as it is", branch),
+        Command("save", "[name]", "give this point a name", save),
+        Command("load", "[name]", "go on from a saved point", load),
+        Command("undo", "", "take back the last question and its answer", undo),
+        Command("context", "[text|clear]", "show or pin what the agent is always told", context),
+        Command("threads", "", "your latest threads", list_threads),
+        Command("open", "<id>", "go on with another thread", open_thread),
+        Command("rename", "<name>", "give this thread a title", rename),
+        Command("model", "[name]", "show or change the model", model),
+        Command("compact", "", "sum up the older part for the agent", compact),
+        Command("export", "[file]", "write this thread to a file (.md, .json, .jsonl)", export_thread),
+        Command("quit", "", "leave", leave),
+    )
+}

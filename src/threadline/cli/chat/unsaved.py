@@ -1,0 +1,65 @@
+"""A chat without a database: the turn is completed, the history lives in memory, nothing is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from threadline.bootstrap import Threadline
+from threadline.core.errors import StoreFailed
+from threadline.core.events import Event, ToolCall
+from threadline.core.folding import Fold
+from threadline.core.parts import TextPart
+from threadline.core.prompts import Prompt, PromptMessage
+from threadline.core.repair import repair
+from threadline.core.threads import Scope
+from threadline.core.turns import ToolRun
+from threadline.ports import Agent, Approver, Desk
+
+
+class Wishes(Protocol):
+    """What the person asked for when they started the chat."""
+
+    @property
+    def agent(self) -> str | None: ...
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def system(self) -> str | None: ...
+
+
+class MemoryJournal:
+    """Tools may run: without a stored turn there is none that a recovery could run again."""
+
+    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
+        return None
+
+    async def end(self, call_id: str, output: Any) -> None:
+        return None
+
+
+class Unsaved:
+    def __init__(self, threadline: Threadline, scope: Scope, approver: Approver) -> None:
+        self._threadline = threadline
+        self._scope = scope
+        self._approver = approver
+        self._said: list[PromptMessage] = []
+
+    async def answer(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
+        self._said.append(PromptMessage("user", (TextPart(text),)))
+        system = [] if wishes.system is None else [PromptMessage("system", (TextPart(wishes.system),))]
+        prompt = Prompt(messages=repair([*system, *self._said]), model=wishes.model)
+        agent = await self._agent(wishes.agent or self._threadline.settings.agent)
+        fold = Fold()
+        async with contextlib.aclosing(agent.answer(prompt, Desk(MemoryJournal(), self._approver))) as events:
+            async for event in events:
+                for shown in fold.add(event):
+                    yield shown
+        self._said.append(PromptMessage("assistant", tuple(fold.parts())))
+
+    async def _agent(self, agent_id: str) -> Agent:
+        try:
+            return await self._threadline.directory.find(self._scope, agent_id)
+        except StoreFailed:
+            return self._threadline.directory.find_configured(agent_id)
