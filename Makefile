@@ -47,7 +47,7 @@ lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer 
 		--all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
 
 clean: ## remove everything that was made here
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .tools build dist
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env:
