@@ -1,0 +1,103 @@
+"""The budget: every kind of work that is measured, and what Threadline may need for it on each database.
+
+A ratio is against the reference that a row names: the bare driver doing the least possible for the same durability,
+unless the work says otherwise. A value is in the row's own unit. Budgets hold for Threadline's rows alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from bench.places import Backend
+
+OURS = "Threadline"
+
+
+class Budget(NamedTuple):
+    of: Literal["ratio", "value"]
+    sign: Literal["≤", "≥"]
+    limit: float
+
+    def met_by(self, ratio: float | None, value: float) -> bool:
+        found = ratio if self.of == "ratio" else value
+        if found is None:
+            raise ValueError("a budget for a ratio needs a row with a reference")
+        # What is printed is what is judged: two decimals.
+        found = round(found, 2)
+        return found <= self.limit if self.sign == "≤" else found >= self.limit
+
+
+class Work(NamedTuple):
+    name: str
+    sqlite: Budget | None = None
+    postgres: Budget | None = None
+
+    def budget(self, backend: Backend) -> Budget | None:
+        return self.sqlite if backend == "sqlite" else self.postgres
+
+
+def _ratio(sign: Literal["≤", "≥"], limit: float) -> Budget:
+    return Budget("ratio", sign, limit)
+
+
+def _value(limit: float) -> Budget:
+    return Budget("value", "≤", limit)
+
+
+def _both(name: str, budget: Budget | None) -> Work:
+    return Work(name, budget, budget)
+
+
+APPEND_ALONE = _both("append a turn, alone", _ratio("≤", 1.4))
+APPEND_FLAT = _both("append a turn at 100,000 messages, against 100", _ratio("≤", 1.1))
+CROWD = Work("64 tasks to 64 threads: throughput", _ratio("≥", 3.5), _ratio("≥", 0.9))
+CROWD_P99 = Work("64 tasks to 64 threads: slowest of 100", _value(15))
+CROWD_ERRORS = _both("64 tasks to 64 threads: errors", _value(0))
+PROCESSES = _both("the same across 4 processes: throughput", None)
+PROCESSES_ERRORS = _both("the same across 4 processes: errors", _value(0))
+ONE_THREAD = Work("64 tasks to one thread: throughput", _ratio("≥", 4.0))
+ONE_THREAD_LOST = _both("64 tasks to one thread: lost, doubled or failed", _value(0))
+LAST_TURNS = Work("last 12 turns", _ratio("≤", 1.2), _ratio("≤", 1.6))
+LAST_TURNS_DEEP = _both("last 12 turns at lineage depth 1,000", _ratio("≤", 1.3))
+WHOLE = _both("whole thread, typed", _ratio("≤", 1.0))
+WHOLE_DECODED = _both("whole thread, typed, every part decoded", None)
+BRANCH = _both("branch", _ratio("≤", 1.5))
+SAVE = _both("save", _ratio("≤", 1.5))
+LOAD = _both("load", _ratio("≤", 1.5))
+UNDO = _both("undo", _ratio("≤", 1.5))
+COPIED = _both("messages copied by branch, save, load and undo", _value(0))
+LIST = _both("list 50 of 10,000 threads", _ratio("≤", 1.5))
+SEARCH = _both("search 1,000,000 messages", _value(50))
+DISK = Work("bytes on disk for each byte of payload", _value(1.45), _value(1.1))
+MEMORY = _both("memory while streaming 100,000 messages", _value(100))
+IMPORT = Work("import threadline, over bare Python", _value(150))
+HELP = Work("threadline --help", _value(250))
+PEERS_APPEND = _both("append a turn at 1,000 messages", None)
+PEERS_READ = _both("last 12 turns at 1,000 messages", None)
+
+WORKS = (
+    APPEND_ALONE,
+    APPEND_FLAT,
+    CROWD,
+    CROWD_P99,
+    CROWD_ERRORS,
+    PROCESSES,
+    PROCESSES_ERRORS,
+    ONE_THREAD,
+    ONE_THREAD_LOST,
+    LAST_TURNS,
+    LAST_TURNS_DEEP,
+    WHOLE,
+    WHOLE_DECODED,
+    BRANCH,
+    SAVE,
+    LOAD,
+    UNDO,
+    COPIED,
+    LIST,
+    SEARCH,
+    DISK,
+    MEMORY,
+    IMPORT,
+    HELP,
+)

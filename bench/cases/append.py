@@ -1,0 +1,60 @@
+"""Appending a turn: alone against the bare driver, and the same in ever longer threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from bench.arena import Arena
+from bench.budgets import APPEND_ALONE, APPEND_FLAT, OURS
+from bench.cases.references import BARE, BARE_IN_STEPS, FRONT_DOOR, open_bare
+from bench.contenders import Contender
+from bench.contenders.bare_postgres import BarePostgres
+from bench.contenders.ours import FrontDoor, ThreadlineStore, place_for_ours
+from bench.measure import Operation, interleave
+from bench.results import Row, timing, timings
+from bench.workload import MESSAGES_PER_TURN, Turn, turns
+
+
+async def alone(arena: Arena) -> list[Row]:
+    """One caller appends turn after turn to a thread of 1,000 messages: the time until a turn is durable.
+    It is what every reply waits for, so nothing the store promises may make it much dearer than the bare driver's."""
+    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    door = await FrontDoor.open(await place_for_ours(arena))
+    bare = await open_bare(arena)
+    history = turns(500)
+    feed = itertools.cycle(history)
+    operations = {
+        BARE: appending(bare, await bare.start(history), feed),
+        OURS: appending(ours, await ours.start(history), feed),
+        FRONT_DOOR: appending(door, await door.start(history), feed),
+    }
+    if isinstance(bare, BarePostgres):
+        thread_id = await bare.start(history)
+        operations[BARE_IN_STEPS] = lambda: bare.append_in_steps(thread_id, next(feed))
+    taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(20, 8), warmup=3)
+    for contender in (ours, door, bare):
+        await contender.close()
+    return timings(APPEND_ALONE, taken, reference=BARE)
+
+
+async def flat(arena: Arena) -> list[Row]:
+    """The same append in threads of 100 to 100,000 messages, all in one database.
+    A conversation that gets slower as it gets longer is the commonest fault of what people use today."""
+    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    history = turns(2_000)
+    feed = itertools.cycle(history)
+    operations: dict[str, Operation] = {}
+    for length in (100, 1_000, 10_000, arena.sized(100_000, 20_000)):
+        filling = list(itertools.islice(itertools.cycle(history), length // MESSAGES_PER_TURN))
+        operations[f"{length:,} messages"] = appending(ours, await ours.start(filling), feed)
+    taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(10, 5), warmup=3)
+    await ours.close()
+    shortest = next(iter(taken))
+    return [
+        timing(APPEND_FLAT, OURS, samples, at=at, against=(shortest, taken[shortest])) for at, samples in taken.items()
+    ]
+
+
+def appending(contender: Contender, thread_id: str, feed: Iterator[Turn]) -> Operation:
+    return lambda: contender.append(thread_id, next(feed))

@@ -1,0 +1,64 @@
+"""Searching a large history, fresh words included."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from functools import partial
+
+from bench.arena import Arena
+from bench.budgets import OURS, SEARCH
+from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.measure import Operation, interleave
+from bench.results import Row, timing
+from bench.workload import SEED, prose
+from threadline.core.messages import user
+from threadline.core.sealing import Sealed, Sealer
+
+MESSAGES_PER_THREAD = 1_000
+TEXT = 200
+RARE = "quetzalcoatlus"
+
+
+async def search(arena: Arena) -> list[Row]:
+    """Searches in 1,000,000 messages of 200 characters in 1,000 threads of one owner: a word that ten messages hold,
+    two words together, a word in one message of a hundred, and a word nobody used. People search to find one thing
+    among everything they ever said, and they type while they wait."""
+    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    total = arena.sized(1_000_000, 20_000)
+    await _fill(ours, total)
+    await ours.store.index_pending()
+    queries = {
+        "a rare word": RARE,
+        "two words": f"{RARE} {_SECOND}",
+        "a word in one of a hundred": _HUNDREDTH,
+        "a word nobody used": "archaeopteryx",
+    }
+    operations: dict[str, Operation] = {name: partial(ours.tx.search, query) for name, query in queries.items()}
+    taken = await interleave(operations, rounds=arena.sized(10, 5), repeats=2)
+    await ours.close()
+    return [timing(SEARCH, OURS, samples, at=f"{total:,} messages, {name}") for name, samples in taken.items()]
+
+
+_SECOND = "pterodactyl"
+_HUNDREDTH = "plesiosaur"
+
+
+async def _fill(ours: ThreadlineStore, total: int) -> None:
+    draw = random.Random(SEED)  # noqa: S311 - the same text in every run is the point
+    sealer = Sealer()
+    texts = [prose(draw, TEXT) for _ in range(5_000)]
+    for first in range(0, total, MESSAGES_PER_THREAD):
+        thread_id = await ours.start([])
+        messages = [
+            _message(sealer, number, texts, total) for number in range(first, min(first + MESSAGES_PER_THREAD, total))
+        ]
+        await ours.tx.append(thread_id, messages)
+
+
+def _message(sealer: Sealer, number: int, texts: list[str], total: int) -> Sealed:
+    marks = itertools.compress(
+        (RARE, _SECOND, _HUNDREDTH),
+        (number % (total // 10) == 7, number % (total // 5) == 7, number % 100 == 50),
+    )
+    return sealer.message(user(" ".join((texts[number % len(texts)], *marks))))

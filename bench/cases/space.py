@@ -1,0 +1,82 @@
+"""Space: bytes on disk for each byte of payload, and memory while a long thread streams by."""
+
+from __future__ import annotations
+
+import itertools
+
+import apsw
+import asyncpg
+
+from bench.arena import Arena
+from bench.budgets import DISK, MEMORY, OURS
+from bench.children import Child, StreamOrder, StreamReport
+from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.results import Row
+from bench.workload import MESSAGES_PER_TURN, turns
+
+
+async def disk(arena: Arena) -> list[Row]:
+    """10,000 messages appended turn by turn: what the database takes on disk, its search index counted apart, for
+    each byte of message parts. History is kept for ever, so what is added to each message is paid for ever."""
+    place = await place_for_ours(arena)
+    ours = await ThreadlineStore.open(place)
+    count = arena.sized(5_000, 1_000)
+    thread_id = await ours.start([])
+    payload = 0
+    for turn in itertools.islice(itertools.cycle(turns(2_000)), count):
+        payload += sum(len(sealed.parts_json) for sealed in ours.seal(turn))
+        await ours.append(thread_id, turn)
+    await ours.store.index_pending()
+    await ours.close()
+    sizes = _sqlite_sizes(place) if arena.backend == "sqlite" else await _postgres_sizes(arena.admin_dsn(place))
+    apart = sum(size for name, size in sizes.items() if is_search(name))
+    return [
+        Row(DISK.name, OURS, "bytes", (sum(sizes.values()) - apart) / payload),
+        Row(DISK.name, "Threadline, the search index alone", "bytes", apart / payload),
+    ]
+
+
+async def memory(arena: Arena) -> list[Row]:
+    """The peak of a process that streams a thread of 100,000 messages and looks at every part, Python included.
+    An export or a migration of somebody's longest thread must not need a larger machine."""
+    place = await place_for_ours(arena)
+    ours = await ThreadlineStore.open(place)
+    length = arena.sized(100_000, 10_000)
+    filling = list(itertools.islice(itertools.cycle(turns(1_000)), length // MESSAGES_PER_TURN))
+    thread_id = await ours.start(filling)
+    await ours.close()
+    child = await Child.start("stream", StreamOrder(place, thread_id))
+    report = await child.report(StreamReport)
+    if report.messages != length:
+        raise RuntimeError(f"streamed {report.messages} of {length} messages")
+    at = f"{length:,} messages"
+    return [
+        Row(MEMORY.name, OURS, "MB", report.peak_megabytes, at=at),
+        Row(MEMORY.name, "Threadline, opened and idle", "MB", report.megabytes_before, at=at),
+    ]
+
+
+def is_search(relation: str) -> bool:
+    return "search" in relation or "fts" in relation
+
+
+def _sqlite_sizes(path: str) -> dict[str, int]:
+    """By table and index; the store is closed, so nothing else of this process holds the file."""
+    db = apsw.Connection(path)
+    sizes = dict(db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
+    db.close()
+    return sizes
+
+
+async def _postgres_sizes(dsn: str) -> dict[str, int]:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("VACUUM")
+    rows = await connection.fetch("""
+        SELECT relation.relname::text, pg_relation_size(relation.oid) + coalesce(pg_total_relation_size(toast.oid), 0)
+        FROM pg_class AS relation
+        JOIN pg_namespace AS namespace ON namespace.oid = relation.relnamespace
+        LEFT JOIN pg_class AS toast ON toast.oid = relation.reltoastrelid
+        WHERE relation.relkind IN ('r', 'i') AND namespace.nspname = 'threadline'
+    """)
+    await connection.close()
+    return dict(rows)

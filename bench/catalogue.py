@@ -1,0 +1,66 @@
+"""Every case in the order in which a run takes them, and how one is run: alone, in a process of its own.
+
+A process per case means that no case inherits another's heap, caches or threads; the order never changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.arena import Arena, arena
+from bench.cases import append, crowd, listing, moves, peers, reading, search, space, startup
+from bench.machine import noise
+from bench.places import BACKENDS, Backend
+from bench.results import CaseResult, Row
+
+
+class Case(NamedTuple):
+    name: str
+    measure: Callable[[Arena], Awaitable[list[Row]]]
+    backends: tuple[Backend, ...] = BACKENDS
+
+
+CASES = (
+    Case("append", append.alone),
+    Case("flat", append.flat),
+    Case("crowd", crowd.many_threads),
+    Case("one-thread", crowd.one_thread),
+    Case("processes", crowd.processes),
+    Case("last-turns", reading.last_turns),
+    Case("depth", reading.at_depth),
+    Case("whole", reading.whole_thread),
+    Case("moves", moves.moves),
+    Case("list", listing.list_threads),
+    Case("disk", space.disk),
+    Case("memory", space.memory),
+    Case("startup", startup.startup, ("sqlite",)),
+    Case("peers", peers.peers),
+    Case("search", search.search),
+)
+
+
+async def run_case(case: Case, backend: Backend, *, quick: bool) -> CaseResult:
+    before = noise()
+    started = time.perf_counter()
+    async with arena(backend, quick=quick) as ground:
+        rows = await case.measure(ground)
+    seconds = round(time.perf_counter() - started, 1)
+    return CaseResult(case=case.name, backend=backend, rows=rows, seconds=seconds, noise=[*before, *noise()])
+
+
+def main(name: str, backend: Backend, size: str, output: str) -> None:
+    """`python -m bench.catalogue CASE BACKEND quick|full FILE`: one case, its result written to the file."""
+    case = next(case for case in CASES if case.name == name)
+    result = asyncio.run(run_case(case, backend, quick=size == "quick"))
+    Path(output).write_bytes(msgspec.json.encode(result))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])  # type: ignore[arg-type]

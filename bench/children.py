@@ -1,0 +1,132 @@
+"""What a case does in a process of its own: `python -m bench.children TASK ORDER`, answers as JSON on one line.
+
+A crowd that shares a database with other processes says when it is ready and begins when it is told, so that no
+process has the database to itself. Streaming has a process of its own because memory is counted per process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from bench.contenders.bare_postgres import BarePostgres
+from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
+from bench.contenders.ours import SCOPE, ThreadlineStore
+from bench.crowds import Crowd, run_crowd
+from bench.places import ROOT
+from threadline.clock import SystemClock
+from threadline.core.sealing import Sealer
+from threadline.usecases.threads import Threads
+
+READY = b"ready\n"
+T = TypeVar("T")
+
+
+class CrowdOrder(msgspec.Struct, frozen=True):
+    ours: bool
+    place: str
+    thread_ids: list[str]
+    per_task: int
+
+
+class StreamOrder(msgspec.Struct, frozen=True):
+    place: str
+    thread_id: str
+
+
+class StreamReport(msgspec.Struct, frozen=True):
+    messages: int
+    peak_megabytes: float
+    megabytes_before: float
+
+
+class Child:
+    """One of these processes, as the case that started it sees it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, task: str, order: msgspec.Struct) -> Child:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.children", task, msgspec.json.encode(order).decode()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            # A report of some thousand latencies is one line.
+            limit=2**26,
+        )
+        return cls(process)
+
+    async def ready(self) -> None:
+        assert self._process.stdout is not None
+        if await asyncio.wait_for(self._process.stdout.readline(), 60) != READY:
+            raise RuntimeError("a child process ended before it was ready; its error is above")
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+
+    async def report(self, kind: type[T]) -> T:
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), 240)
+        await self._process.wait()
+        return msgspec.json.decode(line, type=kind)
+
+
+async def crowd(order: CrowdOrder) -> Crowd:
+    if order.ours:
+        ours = await ThreadlineStore.open(order.place)
+        await _told_to_go()
+        found = await run_crowd(ours.append, order.thread_ids, order.per_task)
+        await ours.close()
+    elif order.place.startswith("postgresql:"):
+        bare = await BarePostgres.open(order.place, connections=4, create=False)
+        await _told_to_go()
+        found = await run_crowd(bare.append, order.thread_ids, order.per_task)
+        await bare.close()
+    else:
+        threads = BareSqliteCrowd(Path(order.place), len(order.thread_ids))
+        await _told_to_go()
+        found = await run_crowd(threads.append, order.thread_ids, order.per_task)
+        threads.close()
+    return found
+
+
+async def _told_to_go() -> None:
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+
+
+async def stream(order: StreamOrder) -> StreamReport:
+    ours = await ThreadlineStore.open(order.place)
+    before = _peak_megabytes()
+    count = 0
+    async for message in Threads(ours.store, Sealer(), SystemClock(), SCOPE).stream(order.thread_id):
+        count += len(message.parts) > 0
+    report = StreamReport(messages=count, peak_megabytes=_peak_megabytes(), megabytes_before=before)
+    await ours.close()
+    return report
+
+
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def main(task: str, order: str) -> None:
+    found: Any
+    if task == "crowd":
+        found = asyncio.run(crowd(msgspec.json.decode(order, type=CrowdOrder)))
+    else:
+        found = asyncio.run(stream(msgspec.json.decode(order, type=StreamOrder)))
+    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
