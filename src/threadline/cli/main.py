@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from threadline.cli import admin, contexts, threads
+from threadline.cli.chat import command as chat
 from threadline.cli.output import shown
 from threadline.core.errors import (
     Conflict,
@@ -62,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     common = _common_options()
-    for module in (threads, contexts, admin):
+    for module in (chat, threads, contexts, admin):
         module.add_commands(commands, common)
     return parser
 

@@ -41,7 +41,7 @@ async def export_threads(args: argparse.Namespace) -> None:
             else [(await threads.find(name)).id for name in args.thread]
         )
         progress = Progress("Exported threads")
-        with _output(args.output) as out:
+        with output_file(args.output) as out:
             for done, thread_id in enumerate(ids, start=1):
                 async for piece in export(threads, thread_id, args.format):
                     out.write(piece)
@@ -76,7 +76,7 @@ async def import_threads(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _output(path: str | None) -> Iterator[IO[bytes]]:
+def output_file(path: str | None) -> Iterator[IO[bytes]]:
     if path is None:
         yield sys.stdout.buffer
         return

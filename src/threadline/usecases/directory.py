@@ -46,5 +46,13 @@ class Directory:
             self._built[(scope.tenant_id, agent_id)] = known
         return known[1]
 
+    def find_configured(self, agent_id: str) -> Agent:
+        """One that needs no database: given in code or in the settings. NotFound."""
+        if agent_id in self._given:
+            return self._given[agent_id]
+        if agent_id not in self._configured:
+            raise NotFound("agent", agent_id)
+        return self._build(self._configured[agent_id])
+
     async def row(self, scope: Scope, agent_id: str) -> AgentRow | None:
         return await self._store.scoped(scope).agent(agent_id) or self._configured.get(agent_id)

@@ -6,26 +6,55 @@ crash is what was stored.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from threadline.core import jsontext
-from threadline.core.errors import AgentFailed
+from threadline.core.errors import AgentFailed, StoreFailed
 from threadline.core.events import ToolCall
 from threadline.core.sealing import CleanJson, Masker
 from threadline.core.threads import Scope
 from threadline.core.turns import ToolRun, Turn
 from threadline.ports import Store
 
+log = logging.getLogger("threadline.turns")
+
 
 class StoredJournal:
+    """The journal of one leased turn. AgentFailed when the lease is lost: the turn is another process's now."""
+
     def __init__(self, store: Store, scope: Scope, turn: Turn, masker: Masker | None) -> None:
         self._tx = store.scoped(scope)
         self._turn = turn
         self._masker = masker
 
     async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
+        with self._going_on():
+            return await self._begin(call, repeatable)
+        return None
+
+    async def end(self, call_id: str, output: Any) -> None:
+        with self._going_on():
+            clean = self._clean(output, "tool output")
+            if not await self._tx.finish_tool_run(self._turn.id, self._turn.fence, call_id, clean):
+                raise AgentFailed("another process has taken this turn over")
+
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """In a terminal the database failing does not stop a turn. Its tools run unrecorded, which is safe there:
+        recovery ends a terminal's turns and never runs them again."""
+        try:
+            yield
+        except StoreFailed:
+            if self._turn.surface != "cli":
+                raise
+            log.warning("tool run not recorded", extra={"turn_id": self._turn.id})
+
+    async def _begin(self, call: ToolCall, repeatable: bool) -> ToolRun | None:
         run = await self._tx.start_tool_run(
             self._turn.id,
             self._turn.fence,
@@ -37,11 +66,6 @@ class StoredJournal:
         if run is None:
             raise AgentFailed("another process has taken this turn over")
         return None if run.is_new else run
-
-    async def end(self, call_id: str, output: Any) -> None:
-        clean = self._clean(output, "tool output")
-        if not await self._tx.finish_tool_run(self._turn.id, self._turn.fence, call_id, clean):
-            raise AgentFailed("another process has taken this turn over")
 
     def _clean(self, value: Any, what: str) -> CleanJson:
         plain = msgspec.to_builtins(value)

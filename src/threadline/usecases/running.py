@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from threadline.core import events
-from threadline.core.errors import AgentFailed, ThreadlineError
+from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
 from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.ids import new_id
@@ -206,25 +206,32 @@ class Runner:
         async with self._store.watch(scope, turn.id) as watch:
             while True:
                 await watch.wait(min(self._timing.wait_seconds, renew_every))
-                if await tx.stop_asked(turn.id):
-                    self._cancel(turn.id)
-                    return
-                if asyncio.get_running_loop().time() - renewed < renew_every:
-                    continue
-                until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
-                if not await tx.renew_lease(turn.id, turn.fence, until=until):
-                    log.warning("lease lost", extra={"turn_id": turn.id})
-                    self._tasks[turn.id].cancel()
-                    return
-                renewed = asyncio.get_running_loop().time()
+                try:
+                    if await tx.stop_asked(turn.id):
+                        self._cancel(turn.id)
+                        return
+                    if asyncio.get_running_loop().time() - renewed < renew_every:
+                        continue
+                    until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
+                    if not await tx.renew_lease(turn.id, turn.fence, until=until):
+                        log.warning("lease lost", extra={"turn_id": turn.id})
+                        self._tasks[turn.id].cancel()
+                        return
+                    renewed = asyncio.get_running_loop().time()
+                except StoreFailed:
+                    log.warning("lease not renewed", extra={"turn_id": turn.id})
 
     async def _store_chunks(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
         tx = self._store.scoped(scope)
         while True:
             await asyncio.sleep(self._timing.flush_seconds)
             chunks = stream.unstored()
-            if chunks and await tx.put_chunks(turn.id, turn.fence, chunks):
-                stream.mark_stored(chunks)
+            try:
+                if chunks and await tx.put_chunks(turn.id, turn.fence, chunks):
+                    stream.mark_stored(chunks)
+            except StoreFailed:
+                # Readers here have the chunks; the finish stores what is still missing, or says that it could not.
+                log.warning("chunks not stored", extra={"turn_id": turn.id})
 
 
 class _Run:

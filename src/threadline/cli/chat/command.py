@@ -155,7 +155,7 @@ async def _welcome(conversation: Conversation) -> None:
 async def _loop(conversation: Conversation, keyboard: Keyboard | Lines) -> None:
     while True:
         try:
-            text = await keyboard.line("› ")
+            text = await keyboard.line("> ")
         except KeyboardInterrupt:
             continue
         except EOFError:

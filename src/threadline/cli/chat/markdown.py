@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_BOLD, _ITALIC, _CODE, _HEADING, _DIM, _RESET = "\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[1;34m", "\x1b[2m", "\x1b[0m"
+_BOLD, _CODE, _HEADING, _DIM, _RESET = "\x1b[1m", "\x1b[36m", "\x1b[1;34m", "\x1b[2m", "\x1b[0m"
 _LINE_START = re.compile(
     r"(?P<indent>\s{0,8})(?:(?P<fence>```+)|(?P<heading>#{1,6}) |(?P<bullet>[-*+]) |(?P<quote>>) ?)"
 )

@@ -11,9 +11,10 @@ import msgspec
 
 from threadline.cli.chat.conversation import Conversation
 from threadline.cli.output import cut, shown, when
+from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import Thread
-from threadline.usecases.transfer import export
+from threadline.usecases.transfer import Format, export
 
 _LISTED = 15
 
@@ -148,13 +149,10 @@ async def compact(chat: Conversation, argument: str) -> None:
 async def export_thread(chat: Conversation, argument: str) -> None:
     thread = _current(chat)
     path = Path(argument or f"{thread.id}.md")
-    form = {".jsonl": "jsonl", ".json": "json"}.get(path.suffix, "markdown")
-    try:
-        with path.open("wb") as out:
-            async for piece in export(chat.threadline.threads(chat.view.scope), thread.id, form):  # type: ignore[arg-type]
-                out.write(piece)
-    except OSError as exc:
-        raise InvalidInput(f"{path} cannot be written: {exc.strerror}") from exc
+    form: Format = "jsonl" if path.suffix == ".jsonl" else "json" if path.suffix == ".json" else "markdown"
+    with output_file(str(path)) as out:
+        async for piece in export(chat.threadline.threads(chat.view.scope), thread.id, form):
+            out.write(piece)
     chat.screen.note(f"Written to {path}.")
 
 
