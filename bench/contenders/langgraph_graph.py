@@ -52,7 +52,7 @@ class Graph:
     async def close(self) -> None:
         await self._close()
 
-    async def _answer(self, _: MessagesState) -> dict[str, list[AnyMessage]]:
+    async def _answer(self, state: MessagesState) -> dict[str, list[AnyMessage]]:
         assert self._turn is not None
         return {"messages": _replies(self._turn)}
 

@@ -10,6 +10,7 @@ from bench import results
 from bench.budgets import OURS, Budget, Work
 from bench.crowds import count_wrong
 from bench.measure import Samples
+from bench.places import Backend
 from bench.results import CaseResult, Progress, Result, Row, throughput, timings, verdict
 
 WORK = Work("some work", Budget("ratio", "≤", 1.4), Budget("ratio", "≥", 0.9))
@@ -31,7 +32,7 @@ def test_throughput_ratios_say_how_many_times_as_many() -> None:
     ("ratio", "backend", "met"),
     [(1.4, "sqlite", True), (1.41, "sqlite", False), (0.9, "postgres", True), (0.89, "postgres", False)],
 )
-def test_a_budget_is_kept_up_to_its_limit(ratio: float, backend: results.Backend, met: bool) -> None:
+def test_a_budget_is_kept_up_to_its_limit(ratio: float, backend: Backend, met: bool) -> None:
     assert verdict(Row(WORK.name, OURS, "ms", 1.0, ratio=ratio), WORK.budget(backend)) is met
 
 
