@@ -1,0 +1,148 @@
+"""The rehearsal agent: the default, for the first minute, for tests and for rehearsing faults.
+
+It needs no key and no network, answers the same prompt with the same events, streams word by word, and shows what it
+was given, so that anyone can see continuity work. Its tools are pure and harmless; one of them asks for approval. It
+runs on the same loop as every other agent: only the model is replaced by `rehearsal_script`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Annotated
+
+import msgspec
+
+from threadline.agents import arithmetic
+from threadline.agents import rehearsal_script as script
+from threadline.agents.loop import LoopAgent
+from threadline.agents.models import RoundSettings, ToolSpec
+from threadline.agents.rehearsal_script import Given
+from threadline.agents.tools import Tool, tool
+from threadline.core import jsontext
+from threadline.core.errors import AgentFailed
+from threadline.core.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    TextDelta,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
+from threadline.core.parts import ToolPart, plain_text
+from threadline.core.prompts import Prompt, PromptMessage, rounds
+from threadline.ports import Desk
+
+SNAPSHOT = "Persisted user context:\n"
+_WORD = re.compile(r"\s*\S+")
+_FOUND_AT_MOST = 5
+
+
+@tool(repeatable=True)
+def calculate(expression: Annotated[str, "such as 2+3*4"]) -> str:
+    """Calculate an arithmetic expression exactly."""
+    return arithmetic.calculate(expression)
+
+
+@tool(repeatable=True)
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+@tool(needs_approval=True)
+def stamp(text: str) -> str:
+    """Stamp a text with its fingerprint. Asks for approval."""
+    return f"{text} [{hashlib.sha256(text.encode()).hexdigest()[:8]}]"
+
+
+def _look_back(said: Sequence[str]) -> Tool:
+    def look_back(words: Annotated[str, "what to look for"]) -> list[str]:
+        """Look up what the user said earlier in this thread."""
+        return [text for text in said if words.lower() in text.lower()][:_FOUND_AT_MOST]
+
+    return Tool.from_function(look_back, repeatable=True)
+
+
+class RehearsalAgent:
+    """`pace` is a pause in seconds after each word, for those who like to watch."""
+
+    def __init__(self, *, pace: float = 0.0, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._pace = pace
+        self._sleep = sleep
+
+    def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+        given = _given(prompt)
+        tools = (calculate, count_words, _look_back(given.said), stamp)
+        return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).answer(prompt, desk)
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class _RehearsalModel:
+    def __init__(self, given: Given, pace: float, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._given = given
+        self._pace = pace
+        self._sleep = sleep
+
+    async def round(
+        self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
+    ) -> AsyncGenerator[Event, None]:
+        answered = _answered_calls(messages)
+        answer = script.Answer(script.conclude(answered)) if answered else script.answer(self._given)
+        words = _WORD.findall(answer.text)
+        pause = self._pace + answer.seconds / max(len(words), 1)
+        if answer.thought:
+            yield ReasoningDelta(answer.thought)
+            yield ReasoningEnd()
+        for word in words:
+            yield TextDelta(word)
+            if pause:
+                await self._sleep(pause)
+        if answer.fails:
+            raise AgentFailed("The rehearsal agent failed, as you asked.")
+        for number, (name, given) in enumerate(answer.calls):
+            call_id = _call_id(messages, settings, number)
+            yield ToolInputStart(call_id, name)
+            yield ToolInputDelta(call_id, jsontext.dump(given).decode())
+            yield ToolCall(call_id, name, given)
+        yield Usage(input_tokens=_length(messages), output_tokens=len(words))
+        yield Finish("tool-calls" if answer.calls else "stop")
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+
+def _given(prompt: Prompt) -> Given:
+    said = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
+    system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
+    pinned = [text.removeprefix(SNAPSHOT) for text in system if text.startswith(SNAPSHOT)]
+    return Given(
+        request=said[-1] if said else "",
+        said=tuple(said[:-1]),
+        snapshot=pinned[0] if pinned else None,
+        left_out=prompt.messages_left_out,
+    )
+
+
+def _answered_calls(messages: Sequence[PromptMessage]) -> tuple[ToolPart, ...]:
+    if not messages or messages[-1].role != "assistant":
+        return ()
+    said = rounds(messages[-1].parts)
+    return said[-1].calls if said else ()
+
+
+def _call_id(messages: Sequence[PromptMessage], settings: RoundSettings, number: int) -> str:
+    """The same for the same prompt, and for no other: a turn run again finds what its tools did the first time."""
+    seen = msgspec.json.encode((settings.turn_id, messages, number))
+    return f"call_{hashlib.sha256(seen).hexdigest()[:16]}"
+
+
+def _length(messages: Sequence[PromptMessage]) -> int:
+    return sum(len(plain_text(message.parts).split()) for message in messages)
