@@ -122,7 +122,8 @@ def _file(part: FilePart) -> Block:
 
 
 def _tool_use(call: ToolPart) -> Block:
-    return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": wrapped_input(call)}
+    given = jsontext.parse(wrapped_input(call), "tool input")
+    return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
 
 
 def _tool_result(call: ToolPart) -> Block:

@@ -64,8 +64,8 @@ def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolPart) -> dict[str, Any]:
-    arguments = jsontext.dump(wrapped_input(call), "tool input").decode()
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    function = {"name": call.name, "arguments": wrapped_input(call).decode()}
+    return {"id": call.call_id, "type": "function", "function": function}
 
 
 def _user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
@@ -145,8 +145,8 @@ def _part(item: Mapping[str, Any]) -> Part:
             return TextPart(text)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return FilePart(_declared(url) or "image/*", url)
-        case {"type": "file", "file": {"file_data": str(url), **rest}}:
-            return FilePart(_declared(url) or "application/octet-stream", url, rest.get("filename"))
+        case {"type": "file", "file": {"file_data": str(url), "filename": str(filename)}}:
+            return FilePart(_declared(url) or "application/octet-stream", url, filename)
     return DataPart(FOREIGN_PART, dict(item))
 
 

@@ -18,6 +18,8 @@ from threadline.core.errors import InvalidInput
 REPLACEMENT = "\ufffd"
 CALL_ID_LENGTH = 40
 """OpenAI refuses longer ids of tool calls."""
+_LEVELS_ABOVE = 2
+"""The list of parts and the part itself."""
 
 
 class Mended(NamedTuple):
@@ -43,11 +45,17 @@ def mend_text(text: str) -> str:
 
 
 def mend_json(value: Any, what: str = "the value") -> Mended:
+    """The value as it can stand inside a message's part."""
     try:
-        return Mended(value, jsontext.dump(value, what), changed=False)
+        return Mended(value, _inside_a_part(value, what), changed=False)
     except InvalidInput:
-        mended = _plain(value, 1)
-        return Mended(mended, jsontext.dump(mended, what), changed=True)
+        mended = _plain(value, _LEVELS_ABOVE + 1)
+        return Mended(mended, _inside_a_part(mended, what), changed=True)
+
+
+def _inside_a_part(value: Any, what: str) -> bytes:
+    # Checked at the depth where it will stand: what fits by itself need not fit inside a message.
+    return jsontext.dump([[value]], what)[_LEVELS_ABOVE:-_LEVELS_ABOVE]
 
 
 def distinct(call_id: str, taken: Container[str]) -> str:

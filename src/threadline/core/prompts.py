@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from threadline.core import jsontext
 from threadline.core.messages import Role
 from threadline.core.parts import FilePart, Part, ReasoningPart, StepStartPart, TextPart, ToolPart, plain_text
 
@@ -86,12 +87,12 @@ def joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
     return found
 
 
-def wrapped_input(part: ToolPart) -> dict[str, Any]:
-    """The tool's input as an object. `unwrapped_input` gives back what it was."""
-    value = {} if part.input is None else part.input_value()
-    if not isinstance(value, dict) or value.keys() == {WRAPPED_INPUT}:
-        return {WRAPPED_INPUT: value}
-    return value
+def wrapped_input(part: ToolPart) -> bytes:
+    """The JSON of the tool's input, which is an object: byte for byte if it was one. `unwrapped_input` undoes it."""
+    raw = part.input or b"{}"
+    value = jsontext.parse(raw, "tool input")
+    is_plain = isinstance(value, dict) and value.keys() != {WRAPPED_INPUT}
+    return raw if is_plain else b'{"%s":%s}' % (WRAPPED_INPUT.encode(), raw)
 
 
 def unwrapped_input(value: Any) -> Any:

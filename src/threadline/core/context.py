@@ -1,0 +1,100 @@
+"""Context: what an agent is shown of a thread. Values in, a value out.
+
+First what stands still: the snapshot a user pinned, the system prompt, a summary of what came before. Then a window of
+the history, repaired; then the request, always, however long it is, and never in its own history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+from typing import Any
+
+from threadline.core.messages import Message
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt, PromptMessage, say
+from threadline.core.repair import repair
+from threadline.core.tokens import CountTokens, estimate, total_tokens
+from threadline.core.turns import Summary
+from threadline.core.windows import PastTurn, Window, newest, past_turns
+
+SNAPSHOT_HEAD = "Persisted user context:\n"
+SUMMARY_HEAD = "Summary of the conversation so far:\n"
+
+
+def assemble(
+    history: Sequence[Message],
+    request: Message | PromptMessage,
+    *,
+    window: Window,
+    snapshot: str | None = None,
+    system_prompt: str | None = None,
+    summary: Summary | None = None,
+    refused: Collection[str] = (),
+    count: CountTokens = estimate,
+) -> Prompt:
+    """`history` is the newest messages of the thread in order: more turns than the window holds, or all there are. It
+    may hold the request and what came after it; of that, only replies to earlier turns are shown. `refused` names the
+    turns whose request was refused and is not to be replayed: a placeholder stands in its place."""
+    stored = request if isinstance(request, Message) else None
+    asked = request if isinstance(request, PromptMessage) else PromptMessage(request.role, request.parts)
+    preamble = _preamble(snapshot, system_prompt, summary)
+    fixed = total_tokens((*preamble, asked), count)
+    turns = past_turns(history, stored, refused)
+    covered = -1 if summary is None else summary.point.seq
+    budget = None if window.tokens is None else window.tokens - fixed
+    uncovered = [turn for turn in turns if turn.last_seq > covered]
+    shown = newest(uncovered, window, budget, count, first_seq=covered + 1)
+    past = repair(message for turn in shown for message in turn.shown)
+    return Prompt(
+        messages=(*preamble, *past, asked),
+        turns_shown=len(shown),
+        messages_left_out=_past_messages(turns, stored) - len(past),
+        tokens=fixed + total_tokens(past, count),
+        first_seq=shown[0].first_seq if shown else None,
+    )
+
+
+def _preamble(snapshot: str | None, system_prompt: str | None, summary: Summary | None) -> tuple[PromptMessage, ...]:
+    texts = (
+        None if snapshot is None else SNAPSHOT_HEAD + snapshot,
+        system_prompt,
+        None if summary is None else SUMMARY_HEAD + summary.text,
+    )
+    return tuple(say("system", text) for text in texts if text is not None and text.strip())
+
+
+def _past_messages(turns: Sequence[PastTurn], request: Message | None) -> int:
+    """How many messages of the thread came before the request, also those that were not read."""
+    if request is None:
+        return max((turn.last_seq for turn in turns), default=-1) + 1
+    return request.seq + sum(message.seq > request.seq for turn in turns for message in turn.messages)
+
+
+def seen(prompt: Prompt) -> dict[str, Any]:
+    """What is kept with a turn, so that one can tell later what its agent was shown: with the log, which never
+    changes, this is enough."""
+    return {
+        "system": [plain_text(message.parts) for message in prompt.messages if message.role == "system"],
+        "first_seq": prompt.first_seq,
+        "turns": prompt.turns_shown,
+        "messages_left_out": prompt.messages_left_out,
+        "tokens": prompt.tokens,
+    }
+
+
+def plan_compaction(messages: Sequence[Message], budget: int, *, count: CountTokens = estimate) -> int | None:
+    """Up to which seq a summary should stand for these messages, if they are more than the budget of tokens; None if
+    they fit, or if there is but one turn. What is left takes half the budget, so that the next time is far off."""
+    turns = past_turns(messages)
+    costs = [total_tokens(turn.shown, count) for turn in turns]
+    if sum(costs) <= budget:
+        return None
+    cut, spent = len(turns) - 1, costs[-1]
+    while spent + costs[cut - 1] <= budget // 2:
+        cut, spent = cut - 1, spent + costs[cut - 1]
+    # A queued message can stand before the answer to the one ahead of it: such turns are covered together or not.
+    reach = list(accumulate((turn.last_seq for turn in turns), max))
+    while cut > 0 and reach[cut - 1] > turns[cut].first_seq:
+        cut -= 1
+    return reach[cut - 1] if cut > 0 else None

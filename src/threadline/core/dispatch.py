@@ -1,0 +1,70 @@
+"""The dispatch payload: what an agent behind HTTP is sent, and how the bridge reads it.
+
+`messages` is the whole conversation as role and text; `role` and `content` repeat the current message for agents that
+know nothing else. A body that came from a caller keeps its other fields. What has no message in it is refused before
+anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from threadline.core.context import SNAPSHOT_HEAD
+from threadline.core.errors import InvalidMessage
+from threadline.core.prompts import Prompt, spoken
+
+_ROLES = ("user", "assistant", "system", "developer", "tool")
+
+
+def payload(prompt: Prompt) -> dict[str, Any]:
+    """A prompt as it is dispatched. A message without words, such as one of tool calls alone, has no entry."""
+    said = [{"role": message.role, "content": spoken(message.parts)} for message in prompt.messages]
+    return _with_legacy_fields({"messages": [entry for entry in said if entry["content"].strip()]})
+
+
+def with_snapshot(body: Mapping[str, Any], snapshot: str | None) -> dict[str, Any]:
+    """A caller's body as it is dispatched: the snapshot first, then the body's own messages in their order."""
+    entries = normalise(body)
+    if snapshot is not None:
+        entries.insert(0, {"role": "system", "content": SNAPSHOT_HEAD + snapshot})
+    return _with_legacy_fields({**body, "messages": entries})
+
+
+def _with_legacy_fields(body: dict[str, Any]) -> dict[str, Any]:
+    current = body if not _is_blank(body) else body["messages"][-1] if body["messages"] else {}
+    if not isinstance(current.get("content"), str):
+        return body
+    return {**body, "role": current.get("role") or "user", "content": current["content"]}
+
+
+def normalise(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a payload, blank ones left out; without any, the one that `role` and `content` make.
+    InvalidMessage if there is none at all, or if what is there cannot be one."""
+    given = body.get("messages")
+    if given is not None and not isinstance(given, list):
+        raise InvalidMessage("'messages' has to be an array of messages")
+    entries = [_entry(item) for item in given or () if not _is_blank(item)]
+    if entries:
+        return entries
+    if _is_blank(body):
+        raise InvalidMessage("there is no message: give 'messages' or 'content'")
+    return [_entry({"role": body.get("role"), "content": body["content"]})]
+
+
+def _is_blank(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        raise InvalidMessage("each of 'messages' has to be an object with 'role' and 'content'")
+    content = item.get("content")
+    if item.get("tool_calls"):
+        return False
+    return not content or (isinstance(content, str) and not content.strip())
+
+
+def _entry(item: Mapping[str, Any]) -> dict[str, Any]:
+    role = item.get("role") or "user"
+    if role not in _ROLES:
+        raise InvalidMessage(f"a message's role is one of {', '.join(_ROLES)}, not {role!r}")
+    if not isinstance(item.get("content"), str | list | None):
+        raise InvalidMessage("a message's content is a text or a list of content parts")
+    return {**item, "role": role}

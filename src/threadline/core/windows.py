@@ -1,0 +1,156 @@
+"""Windows: the turns of a history, and which of them are shown.
+
+A turn is a user's message and what was answered to it, also where a queued message came in between. A window holds
+whole turns, the newest that fit, and never begins inside one. Messages are decoded only as far back as the window
+reaches, so a long history costs what is shown of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import msgspec
+
+from threadline.core.errors import SettingsInvalid
+from threadline.core.messages import Message
+from threadline.core.parts import FilePart, TextPart
+from threadline.core.prompts import PromptMessage, say
+from threadline.core.repair import repair
+from threadline.core.tokens import CountTokens, total_tokens
+from threadline.core.turns import Surface
+
+REFUSED_TEXT = "[This message was refused and is not shown.]"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How much of the history is shown: so many turns, or so many tokens in the whole prompt, or both.
+
+    With a `step` above 1 the window's beginning stays where it is for that many turns and then moves by as many, so
+    that a provider's cache of the prompt holds. The window is never larger for it."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        least = {"turns": 0, "tokens": 1, "step": 1}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise SettingsInvalid(f"a window's {name} is at least {lowest}, not {value}")
+
+    def narrowed(self, turns: int | None) -> Window:
+        """Smaller, if so many turns are fewer; never larger."""
+        if turns is None or (self.turns is not None and turns >= self.turns):
+            return self
+        return msgspec.structs.replace(self, turns=turns)
+
+
+CHANNEL_WINDOW = Window(turns=12)
+# Half of the smallest context the larger providers sell: the rest is for tools, the reply and the estimate's error.
+READING_WINDOW = Window(tokens=64_000, step=8)
+
+WINDOWS: Mapping[Surface, Window] = {
+    "web": READING_WINDOW,
+    "api": READING_WINDOW,
+    "cli": READING_WINDOW,
+    "slack": CHANNEL_WINDOW,
+    "telegram": CHANNEL_WINDOW,
+    "whatsapp": CHANNEL_WINDOW,
+    "matrix": CHANNEL_WINDOW,
+}
+
+
+class PastTurn:
+    """A turn of the history. The first may lack a request: a thread that an assistant began."""
+
+    def __init__(self, message: Message, refused: Collection[str] = ()) -> None:
+        self.messages = [message]
+        self.first_seq = message.seq
+        self.last_seq = message.seq
+        self._is_refused = message.role == "user" and message.turn_id in refused
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.last_seq = message.seq
+
+    @cached_property
+    def shown(self) -> tuple[PromptMessage, ...]:
+        """Nothing, where the request was blank: an answer to nothing would mislead."""
+        first = self._first()
+        if first.role == "user" and not _says_something(first):
+            return ()
+        return repair((first, *(PromptMessage(message.role, message.parts) for message in self.messages[1:])))
+
+    def _first(self) -> PromptMessage:
+        if self._is_refused:
+            return say("user", REFUSED_TEXT)
+        return PromptMessage(self.messages[0].role, self.messages[0].parts)
+
+
+def _says_something(message: PromptMessage) -> bool:
+    return any(
+        bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart) for part in message.parts
+    )
+
+
+def past_turns(
+    history: Sequence[Message], request: Message | None = None, refused: Collection[str] = ()
+) -> list[PastTurn]:
+    """The turns before the request. Of what came after it, only replies to earlier turns count."""
+    turns: list[PastTurn] = []
+    by_id: dict[str, PastTurn] = {}
+    for message in history:
+        came_after = request is not None and message.seq >= request.seq
+        owner = by_id.get(message.turn_id) if message.turn_id is not None else None
+        if message.role != "user" and owner is not None:
+            owner.add(message)
+        elif came_after:
+            continue
+        elif message.role == "user" or (not turns and history[0].seq == 0):
+            turns.append(PastTurn(message, refused))
+            if message.turn_id is not None:
+                by_id[message.turn_id] = turns[-1]
+        elif turns:
+            turns[-1].add(message)
+    return turns
+
+
+def newest(
+    turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int = 0
+) -> list[PastTurn]:
+    """The newest turns that fit the window and the budget (of tokens, for the turns alone), oldest first. `first_seq`
+    is where the history begins that could be shown."""
+    fitting: list[PastTurn] = []
+    spent = 0
+    for turn in reversed(turns):
+        if not turn.shown:
+            continue
+        if len(fitting) == window.turns:
+            break
+        spent += total_tokens(turn.shown, count)
+        if budget is not None and spent > budget:
+            break
+        fitting.append(turn)
+    else:
+        if not turns or turns[0].first_seq <= first_seq:
+            return fitting[::-1]
+    return _from_anchor(fitting[::-1], turns, window.step)
+
+
+def _from_anchor(fitting: list[PastTurn], turns: Sequence[PastTurn], step: int) -> list[PastTurn]:
+    """The window from its first anchor on. Anchors are told by seq alone, so they are the same in every turn: the
+    first turn in each run of `2 * step` messages, as a turn has two of them if nothing else is known."""
+    if step == 1:
+        return fitting
+    stride = 2 * step
+    anchors = {turn.first_seq for turn in turns if turn.first_seq % stride == 0}
+    anchors |= {
+        turn.first_seq for before, turn in pairwise(turns) if before.first_seq // stride != turn.first_seq // stride
+    }
+    for index, turn in enumerate(fitting):
+        if turn.first_seq in anchors:
+            return fitting[index:]
+    return fitting
