@@ -9,6 +9,7 @@ The tree:
     │   ├── InvalidName          an id, key or name outside its alphabet
     │   ├── InvalidCursor        a page cursor nobody issued
     │   ├── InvalidImport        a bad line in an import, named by its number
+    │   ├── InvalidMessage       a dispatch payload without a message in it
     │   └── LimitExceeded        a value past a named limit
     ├── NotFound                 unknown, deleted, or another owner's: never told apart
     ├── Conflict
@@ -71,6 +72,10 @@ class InvalidImport(InvalidInput):
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.reason = reason
+
+
+class InvalidMessage(InvalidInput):
+    code = "invalid_message"
 
 
 class LimitExceeded(InvalidInput):
