@@ -278,7 +278,7 @@ class PlaceVerbs(Protocol):
     async def delete_link(self, platform: Surface, platform_user_id: str) -> bool: ...
 
     async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-        """A code of this user's, known only by its hash."""
+        """A code of this user's, known only by its hash. DuplicateId if a code with this hash is there already."""
         ...
 
     async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
