@@ -18,7 +18,7 @@ from typing import TypeVar
 from bench.places import WORKSPACE, Backend
 from threadline.testing.postgres import PostgresServer, installations
 
-SERVER = "THREADLINE_BENCH_SERVER"
+SERVER = "BENCH_POSTGRES_SERVER"
 T = TypeVar("T")
 
 

@@ -72,6 +72,12 @@ DISK = Work("bytes on disk for each byte of payload", _value(1.45), _value(1.1))
 MEMORY = _both("memory while streaming 100,000 messages", _value(100))
 IMPORT = Work("import threadline, over bare Python", _value(150))
 HELP = Work("threadline --help", _value(250))
+TURN = _both("a whole turn with an instant agent", None)
+FIRST_EVENT = _both("from the question to the first event", None)
+FAN_OUT = _both("events delivered to subscribers", None)
+PROMPT = _both("context of a turn at 100,000 messages, against 1,000", _ratio("≤", 1.1))
+CHAT = Work("threadline chat until its prompt appears", _value(700))
+CHAT_MEMORY = Work("threadline chat at its prompt: memory", None)
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
@@ -100,4 +106,10 @@ WORKS = (
     MEMORY,
     IMPORT,
     HELP,
+    TURN,
+    FIRST_EVENT,
+    FAN_OUT,
+    PROMPT,
+    CHAT,
+    CHAT_MEMORY,
 )

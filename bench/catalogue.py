@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.arena import Arena, arena
-from bench.cases import append, crowd, listing, moves, peers, reading, search, space, startup
+from bench.cases import append, chatting, crowd, listing, moves, peers, reading, search, space, startup, turns
 from bench.machine import noise
 from bench.places import BACKENDS, Backend
 from bench.results import CaseResult, Row
@@ -41,6 +41,11 @@ CASES = (
     Case("disk", space.disk),
     Case("memory", space.memory),
     Case("startup", startup.startup, ("sqlite",)),
+    Case("turn", turns.whole_turn),
+    Case("first-event", turns.first_event),
+    Case("fan-out", turns.fan_out),
+    Case("prompts", turns.prompts),
+    Case("chat", chatting.chat, ("sqlite",)),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

@@ -35,6 +35,12 @@ INSERT INTO messages
 SELECT $1, message_count - 2 + place, id, role, parts, $2
 FROM head, (VALUES (0, $3, 'user', $4), (1, $5, 'assistant', $6)) AS turn (place, id, role, parts)
 """
+_APPEND_ONE = """
+WITH head AS (
+    UPDATE threads SET message_count = message_count + 1, updated_at = $2 WHERE id = $1 RETURNING message_count
+)
+INSERT INTO messages SELECT $1, message_count - 1, $3, $4, $5, $2 FROM head
+"""
 _ADVANCE = """
 UPDATE threads SET message_count = message_count + 2, updated_at = $2 WHERE id = $1 RETURNING message_count
 """
@@ -121,6 +127,19 @@ class BarePostgres:
         async with self._connection() as connection:
             rows = await connection.fetch(_ALL, thread_id)
         return [(seq, id, role, orjson.loads(parts), at) for seq, id, role, parts, at in rows]
+
+    async def exchange(self, thread_id: str, turn: Turn) -> None:
+        """A question and its answer, each durable before the next step."""
+        await self._append_one(thread_id, "user", question_parts(turn))
+        await self._append_one(thread_id, "assistant", answer_parts(turn)[1:])
+
+    async def append_question(self, thread_id: str, turn: Turn) -> None:
+        await self._append_one(thread_id, "user", question_parts(turn))
+
+    async def _append_one(self, thread_id: str, role: str, parts: list[dict[str, Any]]) -> None:
+        stored, now = orjson.dumps(parts).decode(), time.time_ns() // 1000
+        async with self._connection() as connection:
+            await connection.execute(_APPEND_ONE, thread_id, now, uuid.uuid4().hex, role, stored)
 
     async def mark(self) -> None:
         """One durable row: the least that branching, saving or undoing could cost."""

@@ -62,6 +62,14 @@ class BareSqlite:
         rows = self._db.execute(_ALL, (thread_id,))
         return [(seq, id, role, orjson.loads(parts), at) for seq, id, role, parts, at in rows]
 
+    async def exchange(self, thread_id: str, turn: Turn) -> None:
+        """A question and its answer, each durable before the next step."""
+        _append_one(self._db, thread_id, "user", orjson.dumps(question_parts(turn)))
+        _append_one(self._db, thread_id, "assistant", orjson.dumps(answer_parts(turn)[1:]))
+
+    async def append_question(self, thread_id: str, turn: Turn) -> None:
+        _append_one(self._db, thread_id, "user", orjson.dumps(question_parts(turn)))
+
     async def mark(self) -> None:
         """One durable row: the least that branching, saving or undoing could cost."""
         self._db.execute(_MARK, (uuid.uuid4().hex, "thread", 1))
@@ -84,6 +92,14 @@ def append(db: sqlite3.Connection, thread_id: str, turn: Turn) -> None:
     (count,) = db.execute(_ADVANCE, (MESSAGES_PER_TURN, now, thread_id)).fetchone()
     db.execute(_INSERT, (thread_id, count - 2, uuid.uuid4().hex, "user", question, now))
     db.execute(_INSERT, (thread_id, count - 1, uuid.uuid4().hex, "assistant", answer, now))
+    db.execute("COMMIT")
+
+
+def _append_one(db: sqlite3.Connection, thread_id: str, role: str, parts: bytes) -> None:
+    now = time.time_ns() // 1000
+    db.execute("BEGIN IMMEDIATE")
+    (count,) = db.execute(_ADVANCE, (1, now, thread_id)).fetchone()
+    db.execute(_INSERT, (thread_id, count - 1, uuid.uuid4().hex, role, parts, now))
     db.execute("COMMIT")
 
 

@@ -73,6 +73,9 @@ class FrontDoor:
             await thread.append(*(message for turn in chunk for message in new_messages(turn)))
         return thread.id
 
+    def thread(self, thread_id: str) -> threadline.ThreadHandle:
+        return self._threads[thread_id]
+
     async def append(self, thread_id: str, turn: Turn) -> object:
         return await self._threads[thread_id].append(*new_messages(turn))
 
