@@ -1,0 +1,94 @@
+"""Isolation: whoever is not the owner, or not of the tenant, learns nothing and changes nothing, whatever the verb."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from threadline.core.errors import ThreadlineError
+from threadline.core.threads import Scope, system_scope
+from threadline.ports import Store, Transaction
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.probes import PROBES, Probe
+from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids, furnish, view
+
+STRANGERS = {
+    "a neighbour": ("", "mallory", "member"),
+    "an admin next door": ("", "mallory", "admin"),
+    "a namesake abroad": ("-abroad", "alice", "member"),
+    "an admin abroad": ("-abroad", "mallory", "admin"),
+    "the house abroad": ("-abroad", "system", "system"),
+}
+THE_TENANTS = frozenset(("agent", "agents", "put_agent", "delete_agent"))
+"""Agents belong to the tenant, so a neighbour shares them."""
+THE_ADMINS = frozenset(("user", "users", "put_user"))
+
+
+def verbs() -> set[str]:
+    return {name for name, _ in inspect.getmembers(Transaction, inspect.iscoroutinefunction)}
+
+
+def stranger(store: Store, tenant_id: str, who: str) -> Transaction:
+    abroad, user_id, role = STRANGERS[who]
+    return store.scoped(Scope(tenant_id + abroad, user_id, role))  # type: ignore[arg-type]
+
+
+def skipped(tx: Transaction, tenant_id: str) -> frozenset[str]:
+    """What the port lets this stranger share with the victim."""
+    if tx.scope.tenant_id != tenant_id:
+        return frozenset()
+    return THE_TENANTS | THE_ADMINS if tx.scope.role == "admin" else THE_TENANTS
+
+
+async def answer(probe: Probe, tx: Transaction, ids: Ids) -> str:
+    try:
+        return repr(await probe.ask(tx, ids))
+    except ThreadlineError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def as_unknown(answered: str, ids: Ids) -> str:
+    """The answer with each of the victim's ids put as the unknown one, so that only what is learned differs."""
+    pairs = [(str(getattr(ids, field)), str(getattr(UNKNOWN, field))) for field in Ids.__struct_fields__]
+    for theirs, nobodys in sorted(pairs, key=lambda pair: -len(pair[0])):
+        answered = answered.replace(theirs, nobodys)
+    return answered
+
+
+async def complaint(probe: Probe, tx: Transaction, ids: Ids, *, same_tenant: bool) -> str | None:
+    unknown, theirs = await answer(probe, tx, UNKNOWN), await answer(probe, tx, ids)
+    if SECRET in theirs:
+        return f"{probe.verb} shows {theirs}"
+    if probe.in_tenant is not None and same_tenant:
+        expected = theirs.partition(":")[0]
+        return None if expected == probe.in_tenant else f"{probe.verb} answers {theirs}, not {probe.in_tenant}"
+    if as_unknown(theirs, ids) != as_unknown(unknown, ids):
+        return f"{probe.verb} answers {theirs}, and to unknown ids {unknown}"
+    return None
+
+
+class TestIsolation:
+    @pytest.mark.req("SX-04")
+    def test_every_verb_has_a_probe(self) -> None:
+        assert verbs() == {probe.verb for probe in PROBES}
+
+    @pytest.mark.req("SX-04", "S1-05")
+    @pytest.mark.parametrize("who", STRANGERS)
+    async def test_a_stranger_learns_and_changes_nothing(
+        self, store: Store, tenant_id: str, clock: ManualClock, who: str
+    ) -> None:
+        victim = Scope(tenant_id, "alice")
+        ids = await furnish(store, victim, clock)
+        before = await view(store, victim, ids)
+        tx = stranger(store, tenant_id, who)
+        shared = skipped(tx, tenant_id)
+        same_tenant = tx.scope.tenant_id == tenant_id
+        asked = [probe for probe in PROBES if probe.verb not in shared]
+        complaints = [await complaint(probe, tx, ids, same_tenant=same_tenant) for probe in asked]
+        assert [found for found in complaints if found] == []
+        assert await view(store, victim, ids) == before
+
+    async def test_a_scope_belongs_to_one_tenant(self, store: Store, tenant_id: str) -> None:
+        for scope in (Scope(tenant_id, "alice"), system_scope(tenant_id)):
+            assert store.scoped(scope).scope == scope

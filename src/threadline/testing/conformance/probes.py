@@ -1,0 +1,308 @@
+"""Probes: for every verb, what a stranger would try with somebody else's ids.
+
+A probe is called twice, with ids nobody has and with a victim's, and must not be able to tell one from the other. What
+it returns is compared, so it leaves out what differs by chance. `in_tenant` names what the port says a neighbour gets
+where an id is the whole tenant's. Reads stand before writes, so that a stranger looks before leaving traces.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from threadline.core.channels import Agent, User
+from threadline.core.threads import NewThread, ThreadChanges
+from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.ports import Transaction
+from threadline.testing.conformance.words import asked, clean, clean_json, texts, thread_saying
+from threadline.testing.conformance.world import SECRET, Ids
+
+Question: TypeAlias = Callable[[Transaction, Ids], Awaitable[Any]]
+
+NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+LATER = dt.datetime(2026, 1, 1, 13, tzinfo=dt.UTC)
+
+
+class Probe(NamedTuple):
+    verb: str
+    ask: Question
+    in_tenant: str | None = None
+
+
+PROBES: list[Probe] = []
+
+
+def probe(verb: str, *, in_tenant: str | None = None) -> Callable[[Question], Question]:
+    def register(question: Question) -> Question:
+        PROBES.append(Probe(verb, question, in_tenant))
+        return question
+
+    return register
+
+
+def asks(verb: str, *fields: str, **given: Any) -> None:
+    """A probe that passes the victim's ids on, by these names, and reports the answer."""
+
+    async def ask(tx: Transaction, ids: Ids) -> Any:
+        return await getattr(tx, verb)(*(getattr(ids, field) for field in fields), **given)
+
+    PROBES.append(Probe(verb, ask))
+
+
+asks("thread", "thread_id")
+asks("thread", "thread_id", deleted=True)
+asks("thread_by_key", "state_key")
+asks("threads", archived=None)
+asks("messages", "thread_id")
+asks("last_turns", "thread_id", turns=3)
+asks("message", "thread_id", "message_id")
+asks("search", query=SECRET)
+asks("timelines", "thread_id")
+asks("saved_points")
+asks("saved_point", "saved_name")
+asks("bindings")
+asks("context", "agent_id")
+asks("agent", "agent_id")
+asks("agents")
+asks("user", "user_id")
+asks("links")
+asks("outbox")
+asks("turn", "turn_id")
+asks("turn", "running_id")
+asks("turn_by_key", "turn_key")
+asks("active_turns", "thread_id")
+asks("turns", "thread_id")
+asks("stop_asked", "running_id")
+asks("due_turns")
+asks("chunks", "running_id")
+asks("tool_runs", "running_id")
+asks("summary", "thread_id")
+
+asks("update_thread", "thread_id", changes=ThreadChanges(title="mine now", archived=True))
+asks("append", "thread_id", messages=[asked("forged", "forged")])
+asks("branch", "thread_id", new=NewThread(id="stolen"))
+asks("move", "thread_id", seq=0)
+asks("undo", "thread_id")
+asks("switch", "thread_id", "timeline_id")
+asks("save", "thread_id", name="stolen")
+asks("load", "thread_id", "saved_name")
+asks("forget_saved_point", "saved_name")
+asks("clear_context", "agent_id")
+asks("delete_agent", "agent_id")
+asks("requeue", "outbox_id")
+asks("lease_turn", "running_id", worker="thief", until=LATER)
+asks("renew_lease", "running_id", fence=1, until=LATER)
+asks("ask_to_stop", "running_id")
+asks("put_chunks", "running_id", fence=1, chunks=[Chunk(2, b"{}")])
+asks("drop_chunks", finished_before=LATER)
+asks("finish_turn", "running_id", fence=1, end=TurnEnd("executed"))
+asks("put_summary", "thread_id", seq=0, text=clean("forged"))
+asks("delete_thread", "thread_id")
+asks("restore_thread", "thread_id")
+asks("purge_thread", "thread_id")
+
+
+@probe("users")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return sorted({user.id for user in await tx.users()} - {tx.scope.user_id})
+
+
+@probe("binding")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.binding("matrix", ids.place)
+
+
+@probe("bindings")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.bindings(surface="matrix", thread_id=ids.thread_id)
+
+
+@probe("link")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.link("slack", ids.platform_user_id)
+
+
+@probe("inbox_row")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.inbox_row("slack", ids.inbox_key)
+
+
+@probe("messages")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx, "mine")
+    return texts(await tx.messages(own.id, timeline_id=ids.timeline_id))
+
+
+@probe("create_thread", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.create_thread(NewThread(id=ids.thread_id))).id
+
+
+@probe("create_thread")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.create_thread(NewThread(state_key=ids.state_key))).state_key
+
+
+@probe("append")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx)
+    done = await tx.append(own.id, [asked("mine", ids.message_id)], key=ids.key)
+    return done.replayed, done.message_ids
+
+
+@probe("move")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx, "mine")
+    await tx.move(own.id, 0, timeline_id=ids.timeline_id)
+
+
+@probe("switch")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx, "mine")
+    await tx.switch(own.id, ids.timeline_id)
+
+
+@probe("load")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx, "mine")
+    await tx.load(own.id, ids.saved_name)
+
+
+@probe("save")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await thread_saying(tx, "mine")
+    return (await tx.save(own.id, ids.saved_name)).name
+
+
+@probe("unbind")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.unbind("matrix", ids.place)
+
+
+@probe("bind")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.bind("matrix", "strangers-place", ids.thread_id)
+
+
+@probe("bind", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await tx.create_thread(NewThread())
+    return (await tx.bind("matrix", ids.place, own.id)).place
+
+
+@probe("set_context")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.set_context(ids.agent_id, clean("mine"))).context
+
+
+@probe("put_agent")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.put_agent(Agent(ids.agent_id, "Mine", "rehearsal"))).name
+
+
+@probe("put_user")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.put_user(User(ids.user_id, "Mallory", "admin"))).role
+
+
+@probe("delete_link")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.delete_link("slack", ids.platform_user_id)
+
+
+@probe("put_link", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.put_link("slack", ids.platform_user_id, tx.scope.user_id, "verified")).state
+
+
+@probe("put_link")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    named = ids.user_id if ids.user_id != tx.scope.user_id else "no-user"
+    return (await tx.put_link("telegram", "somebody", named, "verified")).state
+
+
+@probe("redeem_link_code")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.redeem_link_code(ids.code_hash, "slack", NOW)
+
+
+@probe("put_link_code", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.put_link_code(ids.code_hash, "slack", LATER)
+
+
+@probe("settle_inbox")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.settle_inbox("slack", ids.inbox_key, status="stolen")
+
+
+@probe("claim_inbox", in_tenant="None")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    row = await tx.claim_inbox("slack", ids.inbox_key, owner_id=tx.scope.user_id)
+    return None if row is None else row.key
+
+
+@probe("settle_outbox")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.settle_outbox(ids.outbox_id, "w1", status="sent")
+
+
+@probe("claim_outbox")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.claim_outbox("thief", until=LATER)
+
+
+@probe("enqueue", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = tx.scope.user_id
+    row = await tx.enqueue("slack", "C9", clean("mine"), turn_id=None, owner_id=own, id=ids.outbox_id)
+    return row.payload
+
+
+@probe("create_turn")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.create_turn(NewTurn("forged", ids.thread_id + "-branch", "web"))
+
+
+@probe("create_turn", in_tenant="DuplicateId")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await tx.create_thread(NewThread())
+    return (await tx.create_turn(NewTurn(ids.turn_id, own.id, "web"))).id
+
+
+@probe("create_turn")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await tx.create_thread(NewThread())
+    turn = await tx.create_turn(NewTurn(own.id, own.id, "web", idempotency_key=ids.turn_key))
+    return turn.idempotency_key
+
+
+@probe("start_tool_run")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.start_tool_run(ids.running_id, 1, ids.call_id, "tool", clean_json({}), repeatable=True)
+
+
+@probe("finish_tool_run")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.finish_tool_run(ids.running_id, 1, ids.call_id, clean_json({"forged": True}))
+
+
+@probe("prune_threads")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.prune_threads(idle_since=LATER)
+
+
+@probe("purge_user")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.purge_user(ids.user_id if ids.user_id != tx.scope.user_id else "no-user")
+
+
+@probe("purge_tenant")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.purge_tenant()
+
+
+@probe("row_counts")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return sorted(table for table, rows in (await tx.row_counts()).items() if rows > 100)

@@ -1,0 +1,230 @@
+"""Inbox and outbox: each arrival is claimed once, each delivery is one worker's at a time, and time is the store's
+clock's."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from threadline.core.channels import OutboxRow, OutboxStatus
+from threadline.core.errors import Conflict, DuplicateId, NotFound, RoleRefused
+from threadline.ports import Transaction
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.words import clean
+
+
+async def waiting(house: Transaction, clock: ManualClock, *ids: str) -> list[OutboxRow]:
+    """Rows for alice, a second apart, all due."""
+    rows = []
+    for id in ids:
+        rows.append(await house.enqueue("slack", "C1", clean(f"to {id}"), turn_id=None, owner_id="alice", id=id))
+        clock.advance()
+    return rows
+
+
+def ids(rows: list[OutboxRow]) -> list[str]:
+    return [row.id for row in rows]
+
+
+class TestInbox:
+    async def test_the_first_claim_gets_the_row(self, house: Transaction, clock: ManualClock) -> None:
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        row = await house.claim_inbox("slack", "Ev1", fingerprint="f", correlation_id="c", owner_id="alice")
+        assert row is not None
+        assert (row.platform, row.key, row.status, row.decision) == ("slack", "Ev1", "claimed", None)
+        assert (row.fingerprint, row.correlation_id, row.owner_id) == ("f", "c", "alice")
+        assert row.created_at == row.updated_at == clock.now()
+        assert await house.inbox_row("slack", "Ev1") == row
+        assert await house.claim_inbox("slack", "Ev1", fingerprint="g") is None
+        assert await house.inbox_row("slack", "Ev1") == row
+        assert await house.inbox_row("slack", "Ev2") is None
+
+    @pytest.mark.req("S3-18")
+    async def test_a_key_is_the_platforms_and_the_tenants(self, house: Transaction, abroad: Transaction) -> None:
+        """Claims what arrived under this key"""
+        assert await house.claim_inbox("slack", "1") is not None
+        assert await house.claim_inbox("telegram", "1") is not None
+        assert await abroad.claim_inbox("slack", "1", owner_id="alice") is not None
+
+    @pytest.mark.req("S3-17")
+    async def test_of_a_hundred_claims_at_once_one_gets_the_row(self, house: Transaction) -> None:
+        """Claims are exclusive: of any number of workers, one gets a row."""
+        claims = await asyncio.gather(*(house.claim_inbox("slack", "Ev1") for _ in range(100)))
+        assert sum(claim is not None for claim in claims) == 1
+
+    async def test_what_came_of_it_is_recorded(self, house: Transaction, clock: ManualClock) -> None:
+        await house.claim_inbox("slack", "Ev1", owner_id="alice")
+        at = clock.advance()
+        assert await house.settle_inbox("slack", "Ev1", status="done", decision="executed", turn_id="turn-1") is True
+        row = await house.inbox_row("slack", "Ev1")
+        assert row is not None
+        assert (row.status, row.decision, row.turn_id, row.updated_at) == ("done", "executed", "turn-1", at)
+        assert await house.settle_inbox("slack", "Ev2", status="done") is False
+        assert await house.claim_inbox("slack", "Ev1") is None
+
+    async def test_a_row_is_its_owners_and_the_houses(
+        self, house: Transaction, alice: Transaction, bob: Transaction
+    ) -> None:
+        """The system scope sees the tenant's rows, a user their own"""
+        row = await house.claim_inbox("slack", "Ev1", owner_id="alice")
+        await house.claim_inbox("slack", "Ev2")
+        assert await alice.inbox_row("slack", "Ev1") == row
+        assert [await bob.inbox_row("slack", key) for key in ("Ev1", "Ev2")] == [None, None]
+        assert await bob.settle_inbox("slack", "Ev1", status="stolen") is False
+
+    async def test_only_the_house_names_another_owner(self, house: Transaction, bob: Transaction) -> None:
+        """only the system scope may name another owner (RoleRefused)"""
+        with pytest.raises(RoleRefused):
+            await bob.claim_inbox("slack", "Ev1", owner_id="alice")
+        with pytest.raises(RoleRefused):
+            await bob.enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice")
+        assert await house.inbox_row("slack", "Ev1") is None
+        assert await house.outbox() == []
+
+
+class TestEnqueueing:
+    async def test_a_row_waits_from_now_on(self, house: Transaction, clock: ManualClock) -> None:
+        """Waits for delivery from now on."""
+        row = await house.enqueue("slack", "C1", clean("hello"), turn_id="turn-1", owner_id="alice")
+        assert (row.platform, row.recipient, row.payload) == ("slack", "C1", "hello")
+        assert (row.turn_id, row.owner_id, row.status, row.attempts) == ("turn-1", "alice", "waiting", 0)
+        assert row.next_attempt_at == row.created_at == clock.now()
+        assert (row.claimed_by, row.claimed_until, row.last_error, row.sent_at) == (None,) * 4
+        assert await house.outbox() == [row]
+
+    async def test_an_id_is_enqueued_once(self, house: Transaction, clock: ManualClock) -> None:
+        """With an id that exists already: that row, and nothing is written"""
+        (row,) = await waiting(house, clock, "o1")
+        again = await house.enqueue("slack", "C2", clean("other"), turn_id=None, owner_id="alice", id="o1")
+        assert again == row
+        assert await house.outbox() == [row]
+
+    async def test_another_owners_row_is_not_shown(
+        self, house: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """DuplicateId if the row is another owner's."""
+        await waiting(house, clock, "o1")
+        with pytest.raises(DuplicateId):
+            await bob.enqueue("slack", "C2", clean("mine"), turn_id=None, owner_id="bob", id="o1")
+
+    async def test_the_outbox_is_listed_newest_first(
+        self, house: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """Newest first."""
+        await waiting(house, clock, "o2", "o1", "o3")
+        await house.claim_outbox("w", until=clock.after(30), limit=1)
+        assert ids(await house.outbox()) == ids(await alice.outbox()) == ["o3", "o1", "o2"]
+        assert ids(await house.outbox(limit=2)) == ["o3", "o1"]
+        assert ids(await house.outbox(status="claimed")) == ["o2"]
+        assert ids(await house.outbox(status="waiting")) == ["o3", "o1"]
+        assert await bob.outbox() == []
+
+
+class TestDelivering:
+    @pytest.mark.req("S3-22")
+    async def test_due_rows_are_claimed_oldest_first(self, house: Transaction, clock: ManualClock) -> None:
+        """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest first,
+        now claimed by this worker."""
+        await waiting(house, clock, "o3", "o1", "o2")
+        rows = await house.claim_outbox("w1", until=clock.after(30), limit=2)
+        assert ids(rows) == ["o3", "o1"]
+        assert {(row.status, row.claimed_by, row.claimed_until) for row in rows} == {("claimed", "w1", clock.after(30))}
+        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["o2"]
+        assert await house.claim_outbox("w3", until=clock.after(30)) == []
+
+    @pytest.mark.req("S3-22")
+    async def test_two_workers_never_get_one_row(self, house: Transaction, clock: ManualClock) -> None:
+        """Claims are exclusive: of any number of workers, one gets a row."""
+        await waiting(house, clock, *(f"o{n:02}" for n in range(20)))
+        claims = [house.claim_outbox(f"w{n}", until=clock.after(30), limit=3) for n in range(20)]
+        claimed = [id for rows in await asyncio.gather(*claims) for id in ids(rows)]
+        assert sorted(claimed) == [f"o{n:02}" for n in range(20)]
+
+    @pytest.mark.req("S3-22")
+    async def test_a_stale_claim_is_taken_over(self, house: Transaction, clock: ManualClock) -> None:
+        """False if the claim is no longer this worker's."""
+        await waiting(house, clock, "o1")
+        await house.claim_outbox("w1", until=clock.after(30))
+        clock.advance(29)
+        assert await house.claim_outbox("w2", until=clock.after(30)) == []
+        clock.advance(2)
+        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["o1"]
+        assert await house.settle_outbox("o1", "w1", status="sent") is False
+        assert await house.settle_outbox("o1", "w2", status="sent") is True
+        assert await house.settle_outbox("o1", "w2", status="sent") is False
+        assert await house.settle_outbox("nowhere", "w2", status="sent") is False
+
+    async def test_a_sent_row_is_done(self, house: Transaction, clock: ManualClock) -> None:
+        """What came of a claimed row; counts the attempt."""
+        await waiting(house, clock, "o1")
+        await house.claim_outbox("w1", until=clock.after(30))
+        at = clock.advance()
+        assert await house.settle_outbox("o1", "w1", status="sent") is True
+        (row,) = await house.outbox()
+        assert (row.status, row.attempts, row.sent_at, row.claimed_by) == ("sent", 1, at, None)
+        clock.advance(1_000)
+        assert await house.claim_outbox("w1", until=clock.after(30)) == []
+
+    @pytest.mark.req("S3-22")
+    async def test_a_retry_waits_for_its_time(self, house: Transaction, clock: ManualClock) -> None:
+        """What came of a claimed row; counts the attempt."""
+        await waiting(house, clock, "o1")
+        for attempt, delay in enumerate((5, 10, 20), start=1):
+            await house.claim_outbox("w1", until=clock.after(30))
+            retry_at = clock.after(delay)
+            assert await house.settle_outbox(
+                "o1", "w1", status="waiting", next_attempt_at=retry_at, error=f"error {attempt}"
+            )
+            (row,) = await house.outbox()
+            assert (row.status, row.attempts, row.next_attempt_at) == ("waiting", attempt, retry_at)
+            assert (row.last_error, row.claimed_by, row.sent_at) == (f"error {attempt}", None, None)
+            clock.advance(delay - 1)
+            assert await house.claim_outbox("w1", until=clock.after(30)) == []
+            clock.advance(1)
+        assert ids(await house.claim_outbox("w1", until=clock.after(30))) == ["o1"]
+
+    async def test_only_the_house_claims(self, alice: Transaction, house: Transaction, clock: ManualClock) -> None:
+        """System scope."""
+        await waiting(house, clock, "o1")
+        with pytest.raises(RoleRefused):
+            await alice.claim_outbox("w1", until=clock.after(30))
+
+    async def test_another_tenants_rows_are_never_claimed(
+        self, house: Transaction, abroad: Transaction, clock: ManualClock
+    ) -> None:
+        """Rows of the tenant that are due"""
+        await abroad.enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice", id="o1")
+        assert await house.claim_outbox("w1", until=clock.after(30)) == []
+
+
+class TestRequeueing:
+    @pytest.mark.req("S3-22")
+    async def test_a_dead_row_waits_again(self, house: Transaction, clock: ManualClock) -> None:
+        """A dead row waits again, its attempts reset."""
+        await waiting(house, clock, "o1")
+        await house.claim_outbox("w1", until=clock.after(30))
+        await house.settle_outbox("o1", "w1", status="dead", error="410")
+        assert await house.claim_outbox("w1", until=clock.after(30)) == []
+        at = clock.advance(100)
+        row = await house.requeue("o1")
+        assert (row.status, row.attempts, row.next_attempt_at) == ("waiting", 0, at)
+        assert ids(await house.claim_outbox("w1", until=clock.after(30))) == ["o1"]
+
+    @pytest.mark.parametrize("status", ["waiting", "claimed", "sent", "window_closed"])
+    async def test_only_a_dead_row_is_requeued(
+        self, house: Transaction, clock: ManualClock, status: OutboxStatus
+    ) -> None:
+        """NotFound; Conflict if it is not dead."""
+        with pytest.raises(NotFound, match="nowhere"):
+            await house.requeue("nowhere")
+        await waiting(house, clock, "o1")
+        if status != "waiting":
+            await house.claim_outbox("w1", until=clock.after(30))
+        if status in ("sent", "window_closed"):
+            await house.settle_outbox("o1", "w1", status=status)
+        (row,) = await house.outbox()
+        assert row.status == status
+        with pytest.raises(Conflict):
+            await house.requeue("o1")
+        assert await house.outbox() == [row]

@@ -1,0 +1,96 @@
+"""Everything that a store author's test module needs, in one import: the test classes, the fixtures they are written
+with, and the limits to open the store with.
+"""
+
+from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.isolation import TestIsolation
+from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
+from threadline.testing.conformance.listing import TestListingThreads
+from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, tenant_id
+from threadline.testing.conformance.places import (
+    TestAgents,
+    TestBinding,
+    TestContextSnapshots,
+    TestUsers,
+)
+from threadline.testing.conformance.purging import (
+    TestPurgingTenants,
+    TestPurgingThreads,
+    TestPurgingUsers,
+)
+from threadline.testing.conformance.queues import (
+    TestDelivering,
+    TestEnqueueing,
+    TestInbox,
+    TestRequeueing,
+)
+from threadline.testing.conformance.reading import TestKeepingBytes, TestLastTurns, TestReadingMessages
+from threadline.testing.conformance.running import TestChunks, TestSummaries, TestToolRuns
+from threadline.testing.conformance.saving import TestLoading, TestSaving
+from threadline.testing.conformance.searching import TestSearching, TestSearchingThePresent
+from threadline.testing.conformance.threads import (
+    TestChangingThreads,
+    TestCreatingThreads,
+    TestDeletingThreads,
+    TestReadingThreads,
+)
+from threadline.testing.conformance.timelines import (
+    TestBranching,
+    TestMoving,
+    TestSwitching,
+    TestUndoing,
+)
+from threadline.testing.conformance.transactions import TestScopedVerbs, TestTheStore, TestTransacting
+from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
+
+__all__ = [
+    "LIMITS",
+    "TestAgents",
+    "TestAppending",
+    "TestBinding",
+    "TestBranching",
+    "TestChangingThreads",
+    "TestChunks",
+    "TestContextSnapshots",
+    "TestCreatingThreads",
+    "TestCreatingTurns",
+    "TestDeletingThreads",
+    "TestDelivering",
+    "TestEnding",
+    "TestEnqueueing",
+    "TestExpectedCount",
+    "TestInbox",
+    "TestIsolation",
+    "TestKeepingBytes",
+    "TestLastTurns",
+    "TestLeasing",
+    "TestLinkCodes",
+    "TestLinks",
+    "TestListingThreads",
+    "TestLoading",
+    "TestMoving",
+    "TestPurgingTenants",
+    "TestPurgingThreads",
+    "TestPurgingUsers",
+    "TestReadingMessages",
+    "TestReadingThreads",
+    "TestRepeating",
+    "TestRequeueing",
+    "TestSaving",
+    "TestScopedVerbs",
+    "TestSearching",
+    "TestSearchingThePresent",
+    "TestSummaries",
+    "TestSwitching",
+    "TestTheStore",
+    "TestToolRuns",
+    "TestTransacting",
+    "TestUndoing",
+    "TestUsers",
+    "abroad",
+    "alice",
+    "bob",
+    "clock",
+    "house",
+    "tenant_id",
+]

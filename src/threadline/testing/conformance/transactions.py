@@ -1,0 +1,183 @@
+"""Transactions and the store itself: all or nothing, seen whole or not at all, and what the operator may ask."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from threadline.core.errors import DuplicateId, HeadMoved, NotFound
+from threadline.core.threads import NewThread, Thread
+from threadline.core.turns import NewTurn
+from threadline.ports import Store, Transaction
+from threadline.testing.conformance.words import clean, exchange, history, thread_saying
+
+
+class Interrupted(Exception):
+    """What a test's own work raises."""
+
+
+class TestTransacting:
+    async def test_all_of_the_work_is_stored(self, store: Store, alice: Transaction) -> None:
+        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none."""
+
+        async def work(tx: Transaction) -> Thread:
+            thread = await tx.create_thread(NewThread())
+            await tx.append(thread.id, exchange("a", "b"), key="k1")
+            await tx.create_turn(NewTurn("turn-1", thread.id, "web"))
+            await tx.enqueue("slack", "C1", clean("reply"), turn_id="turn-1", owner_id="alice", id="o1")
+            assert tx.scope == alice.scope
+            assert await history(tx, thread.id) == ["a", "b"]
+            return thread
+
+        thread = await store.transact(alice.scope, work)
+        assert await history(alice, thread.id) == ["a", "b"]
+        assert await alice.turn("turn-1") is not None
+        assert [row.id for row in await alice.outbox()] == ["o1"]
+
+    @pytest.mark.parametrize("error", [Interrupted, asyncio.CancelledError, KeyError])
+    async def test_of_work_that_raises_nothing_is_stored(
+        self, store: Store, alice: Transaction, error: type[BaseException]
+    ) -> None:
+        """all of it is stored, or, if it raises, none"""
+        thread = await thread_saying(alice, "a")
+        rows = await alice.row_counts()
+
+        async def work(tx: Transaction) -> None:
+            await tx.append(thread.id, exchange("zebra"), key="k1")
+            await tx.create_thread(NewThread(id="lost", state_key="plans"))
+            await tx.save(thread.id, "lost")
+            await tx.delete_thread(thread.id)
+            raise error
+
+        with pytest.raises(error):
+            await store.transact(alice.scope, work)
+        assert await alice.row_counts() == rows
+        assert await alice.thread(thread.id) == thread
+        assert await history(alice, thread.id) == ["a"]
+        assert await alice.search("zebra") == []
+        assert not (await alice.append(thread.id, exchange("b"), key="k1")).replayed
+
+    async def test_a_verb_that_raises_undoes_the_work(self, store: Store, alice: Transaction) -> None:
+        """if it raises, none"""
+        thread = await thread_saying(alice, "a")
+
+        async def work(tx: Transaction) -> None:
+            await tx.append(thread.id, exchange("b"))
+            await tx.append(thread.id, exchange("c"), expected_count=7)
+
+        with pytest.raises(HeadMoved) as moved:
+            await store.transact(alice.scope, work)
+        assert moved.value.current_count == 2
+        assert await history(alice, thread.id) == ["a"]
+
+    async def test_work_may_go_on_after_an_error_it_expected(self, store: Store, alice: Transaction) -> None:
+        """Runs `work` in one write transaction"""
+        taken = await thread_saying(alice, "a", new=NewThread(id="one", state_key="plans"))
+
+        async def work(tx: Transaction) -> str:
+            for new in (NewThread(id="one"), NewThread(state_key="plans")):
+                with pytest.raises(DuplicateId):
+                    await tx.create_thread(new)
+            with pytest.raises(NotFound):
+                await tx.append("nowhere", exchange("lost"))
+            await tx.append(taken.id, exchange("b"))
+            return (await tx.create_thread(NewThread())).id
+
+        made = await store.transact(alice.scope, work)
+        assert await history(alice, taken.id) == ["a", "b"]
+        assert await alice.thread(made) is not None
+
+    async def test_nobody_sees_half_a_transaction(self, store: Store, alice: Transaction) -> None:
+        """all of it is stored, or, if it raises, none"""
+
+        async def work(tx: Transaction) -> None:
+            for number in range(20):
+                thread = await tx.create_thread(NewThread(id=f"n{number}"))
+                await tx.append(thread.id, exchange("a"))
+
+        seen = set()
+        writing = asyncio.create_task(store.transact(alice.scope, work))
+        while not writing.done():
+            seen.add(len((await alice.threads()).items))
+            await asyncio.sleep(0)
+        await writing
+        assert seen <= {0, 20}
+        assert len((await alice.threads()).items) == 20
+
+    async def test_works_at_the_same_time_lose_nothing(self, store: Store, alice: Transaction) -> None:
+        """Runs `work` in one write transaction"""
+        thread = await alice.create_thread(NewThread())
+
+        async def add(number: int) -> None:
+            async def work(tx: Transaction) -> None:
+                await tx.append(thread.id, exchange(f"question {number}"))
+                await tx.append(thread.id, exchange(f"again {number}"))
+
+            await store.transact(alice.scope, work)
+
+        await asyncio.gather(*(add(number) for number in range(16)))
+        told = await history(alice, thread.id)
+        numbers = [text.split()[1] for text in told]
+        assert numbers[::2] == numbers[1::2]
+        assert sorted(told) == sorted(f"{word} {n}" for n in range(16) for word in ("again", "question"))
+
+    async def test_a_work_is_bound_to_its_scope(self, store: Store, alice: Transaction, bob: Transaction) -> None:
+        """Every verb of a Transaction is bound to one scope and sees nothing outside it"""
+        thread = await thread_saying(alice, "mine")
+
+        async def work(tx: Transaction) -> Thread | None:
+            return await tx.thread(thread.id)
+
+        assert await store.transact(bob.scope, work) is None
+        assert await store.transact(alice.scope, work) == thread
+
+
+class TestScopedVerbs:
+    async def test_each_verb_is_done_when_it_returns(self, store: Store, alice: Transaction) -> None:
+        """Verbs of which each call is a transaction of its own, done when it returns."""
+        thread = await thread_saying(alice, "a")
+        assert await history(store.scoped(alice.scope), thread.id) == ["a"]
+
+
+class TestTheStore:
+    async def test_tenants_are_listed(self, store: Store, alice: Transaction, abroad: Transaction) -> None:
+        """Every tenant's id."""
+        for tx in (alice, abroad):
+            assert tx.scope.tenant_id not in await store.tenants()
+            await tx.create_thread(NewThread())
+            assert tx.scope.tenant_id in await store.tenants()
+
+    async def test_statistics_count_rows(self, store: Store, alice: Transaction) -> None:
+        """Rows by table, bytes on disk, schema version: for the operator."""
+        before = await store.statistics()
+        await thread_saying(alice, "a", "b")
+        after = await store.statistics()
+        tables = (await alice.row_counts()).keys()
+        assert tables <= after.keys()
+        assert (after["messages"] - before["messages"], after["threads"] - before["threads"]) == (2, 1)
+        assert len(after.keys() - tables) >= 2
+
+    async def test_the_index_can_be_brought_up_to_date(self, store: Store, alice: Transaction) -> None:
+        """Brings the search index up to date; how many messages it took. Searches do this for what they need."""
+        await thread_saying(alice, "a zebra", "b")
+        assert await store.index_pending() >= 0
+        assert await store.index_pending() == 0
+        assert len(await alice.search("zebra")) == 1
+
+    async def test_a_sound_store_has_no_findings(self, store: Store, alice: Transaction) -> None:
+        """What a doctor would look at: integrity, schema, row security. Empty means healthy."""
+        thread = await thread_saying(alice, "a", "b")
+        await alice.branch(thread.id, NewThread(), at=0)
+        await alice.undo(thread.id)
+        assert await store.check() == []
+
+    async def test_closing_waits_for_what_was_accepted(self, store: Store, alice: Transaction) -> None:
+        """Waits for what was accepted. Safe to call twice."""
+        thread = await alice.create_thread(NewThread())
+        appends = [asyncio.create_task(alice.append(thread.id, exchange(f"m{n}"))) for n in range(8)]
+        await asyncio.sleep(0)
+        await store.close()
+        await store.close()
+        answers = await asyncio.gather(*appends)
+        assert sorted(answer.message_count for answer in answers) == list(range(1, 9))

@@ -1,0 +1,241 @@
+"""Turns: accepted, leased by one worker at a time, fenced, ended once, answered in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import get_args
+
+import pytest
+
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
+from threadline.core.threads import NewThread
+from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
+from threadline.ports import Transaction
+from threadline.testing.clock import ManualClock
+
+ENDS: tuple[TurnStatus, ...] = tuple(status for status in get_args(TurnStatus) if status not in ACTIVE)
+
+
+def ids(turns: list[Turn]) -> list[str]:
+    return [turn.id for turn in turns]
+
+
+async def accepted(tx: Transaction, *turn_ids: str) -> str:
+    """A thread with these turns accepted; its id."""
+    thread = await tx.create_thread(NewThread())
+    for turn_id in turn_ids:
+        await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
+    return thread.id
+
+
+async def leased(tx: Transaction, clock: ManualClock, turn_id: str, worker: str = "w1") -> Turn:
+    turn = await tx.lease_turn(turn_id, worker, until=clock.after(30))
+    assert turn is not None
+    return turn
+
+
+class TestCreatingTurns:
+    async def test_a_turn_keeps_what_it_was_given(self, alice: Transaction, clock: ManualClock) -> None:
+        thread = await alice.create_thread(NewThread())
+        new = NewTurn("turn-1", thread.id, "slack", "helper", "accepted", "key-1", b"\x00\xff", 3)
+        turn = await alice.create_turn(new)
+        assert {f: getattr(turn, f) for f in new.__struct_fields__} == {
+            f: getattr(new, f) for f in new.__struct_fields__
+        }
+        assert (turn.owner_id, turn.fence, turn.usage, turn.seen) == ("alice", 0, {}, {})
+        assert (turn.reply_seq, turn.error, turn.lease_owner, turn.lease_until, turn.finished_at) == (None,) * 5
+        assert turn.created_at == clock.now()
+        assert await alice.turn("turn-1") == turn
+        assert await alice.turn("nowhere") is None
+
+    async def test_an_id_is_given_once(self, alice: Transaction) -> None:
+        """DuplicateId if the id exists"""
+        thread_id = await accepted(alice, "turn-1")
+        with pytest.raises(DuplicateId):
+            await alice.create_turn(NewTurn("turn-1", thread_id, "web"))
+
+    async def test_a_key_has_one_turn_of_an_owner(
+        self, alice: Transaction, bob: Transaction, abroad: Transaction
+    ) -> None:
+        """KeyReused if this owner has a turn under the key (look it up first). This owner's turn under an idempotency
+        key."""
+        for index, tx in enumerate((alice, bob, abroad)):
+            thread_id = await accepted(tx)
+            assert await tx.turn_by_key("key-1") is None
+            turn = await tx.create_turn(NewTurn(f"turn-{index}", thread_id, "web", idempotency_key="key-1"))
+            assert await tx.turn_by_key("key-1") == turn
+            with pytest.raises(KeyReused, match="key-1"):
+                await tx.create_turn(NewTurn("another", thread_id, "web", idempotency_key="key-1"))
+            assert ids(await tx.turns(thread_id)) == [turn.id]
+
+    async def test_a_turn_needs_a_thread(self, alice: Transaction) -> None:
+        """NotFound for an unknown thread."""
+        with pytest.raises(NotFound, match="nowhere"):
+            await alice.create_turn(NewTurn("turn-1", "nowhere", "web"))
+        assert await alice.turn("turn-1") is None
+
+    @pytest.mark.parametrize("status", ["denied_rbac", "denied_no_agent", "denied_sentinel"])
+    async def test_a_turn_denied_at_once_is_over(
+        self, alice: Transaction, clock: ManualClock, status: TurnStatus
+    ) -> None:
+        thread_id = await accepted(alice)
+        turn = await alice.create_turn(NewTurn("turn-1", thread_id, "slack", status=status))
+        assert (turn.status, turn.finished_at) == (status, clock.now())
+        assert await alice.active_turns(thread_id) == await alice.due_turns() == []
+        assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
+
+    async def test_turns_are_listed_in_their_order(self, alice: Transaction, clock: ManualClock) -> None:
+        """Accepted and running ones of the thread, in order of acceptance. Newest first."""
+        thread_id = await accepted(alice, "c", "a", "b")
+        assert ids(await alice.active_turns(thread_id)) == ["c", "a", "b"]
+        assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
+        assert ids(await alice.turns(thread_id, limit=2)) == ["b", "a"]
+        running = await leased(alice, clock, "c")
+        assert ids(await alice.active_turns(thread_id)) == ["c", "a", "b"]
+        await alice.finish_turn("c", running.fence, TurnEnd("executed"))
+        assert ids(await alice.active_turns(thread_id)) == ["a", "b"]
+        assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
+
+
+class TestLeasing:
+    async def test_a_lease_makes_a_turn_run(self, alice: Transaction, clock: ManualClock) -> None:
+        """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is still
+        active: status `running`, the fence one higher."""
+        await accepted(alice, "turn-1")
+        turn = await leased(alice, clock, "turn-1")
+        assert (turn.status, turn.fence, turn.lease_owner) == ("running", 1, "w1")
+        assert turn.lease_until == clock.after(30)
+        assert await alice.turn("turn-1") == turn
+
+    async def test_of_many_workers_one_gets_the_turn(self, alice: Transaction, clock: ManualClock) -> None:
+        """None if it cannot be taken now."""
+        await accepted(alice, "turn-1")
+        tries = [alice.lease_turn("turn-1", f"w{n}", until=clock.after(30)) for n in range(20)]
+        assert sum(turn is not None for turn in await asyncio.gather(*tries)) == 1
+        assert await alice.lease_turn("nowhere", "w1", until=clock.after(30)) is None
+
+    async def test_a_lease_that_ran_out_is_taken_over(self, alice: Transaction, clock: ManualClock) -> None:
+        """or a running one whose lease has run out"""
+        await accepted(alice, "turn-1")
+        await leased(alice, clock, "turn-1")
+        clock.advance(29)
+        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        clock.advance(2)
+        taken = await leased(alice, clock, "turn-1", "w2")
+        assert (taken.fence, taken.lease_owner, taken.lease_until) == (2, "w2", clock.after(30))
+
+    async def test_a_renewed_lease_lasts(self, alice: Transaction, clock: ManualClock) -> None:
+        """False if the fence is old or the turn has ended: the holder must stop."""
+        await accepted(alice, "turn-1")
+        turn = await leased(alice, clock, "turn-1")
+        clock.advance(29)
+        assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is True
+        clock.advance(29)
+        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        clock.advance(2)
+        taken = await leased(alice, clock, "turn-1", "w2")
+        assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is False
+        await alice.finish_turn("turn-1", taken.fence, TurnEnd("executed"))
+        assert await alice.renew_lease("turn-1", taken.fence, until=clock.after(30)) is False
+        assert await alice.renew_lease("nowhere", 1, until=clock.after(30)) is False
+
+    async def test_the_turns_of_a_thread_run_in_order(self, alice: Transaction, clock: ManualClock) -> None:
+        """if no earlier turn of its thread is still active"""
+        await accepted(alice, "first", "second")
+        await accepted(alice, "elsewhere")
+        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        first = await leased(alice, clock, "first")
+        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        clock.advance(31)
+        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        await leased(alice, clock, "elsewhere")
+        await alice.finish_turn("first", first.fence, TurnEnd("dispatch_failed"))
+        await leased(alice, clock, "second")
+
+    async def test_due_turns_are_those_nobody_runs(
+        self, alice: Transaction, bob: Transaction, house: Transaction, abroad: Transaction, clock: ManualClock
+    ) -> None:
+        """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
+        tenant's, a user their own."""
+        await accepted(alice, "b1", "b2")
+        await accepted(bob, "a1")
+        await accepted(abroad, "far")
+        await leased(alice, clock, "b1")
+        assert ids(await house.due_turns()) == ["b2", "a1"]
+        assert ids(await alice.due_turns()) == ["b2"]
+        clock.advance(31)
+        assert ids(await house.due_turns()) == ["b1", "b2", "a1"]
+        assert ids(await house.due_turns(limit=2)) == ["b1", "b2"]
+        assert ids(await bob.due_turns()) == ["a1"]
+
+
+class TestEnding:
+    @pytest.mark.parametrize("status", sorted(TRANSITIONS["running"] - ACTIVE))
+    async def test_an_end_is_final(self, alice: Transaction, clock: ManualClock, status: TurnStatus) -> None:
+        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept."""
+        thread_id = await accepted(alice, "turn-1")
+        fence = (await leased(alice, clock, "turn-1")).fence
+        at = clock.advance()
+        end = TurnEnd(status, "why", {"tokens": 2**40}, {"first": 0, "system": ["é"]}, reply_seq=1)
+        ended = await alice.finish_turn("turn-1", fence, end)
+        assert ended is not None
+        assert {f: getattr(ended, f) for f in end.__struct_fields__} == {
+            f: getattr(end, f) for f in end.__struct_fields__
+        }
+        assert ended.finished_at == at
+        assert await alice.turn("turn-1") == ended
+        clock.advance(100)
+        assert await alice.finish_turn("turn-1", fence, TurnEnd("executed")) is None
+        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        assert await alice.ask_to_stop("turn-1") is False
+        assert await alice.due_turns() == await alice.active_turns(thread_id) == []
+        assert await alice.turn("turn-1") == ended
+
+    async def test_an_old_fence_ends_nothing(self, alice: Transaction, clock: ManualClock) -> None:
+        """None if the fence is old or it had ended"""
+        await accepted(alice, "turn-1")
+        old = (await leased(alice, clock, "turn-1")).fence
+        clock.advance(31)
+        taken = await leased(alice, clock, "turn-1", "w2")
+        assert await alice.finish_turn("turn-1", old, TurnEnd("executed")) is None
+        assert await alice.turn("turn-1") == taken
+        assert await alice.finish_turn("nowhere", 1, TurnEnd("executed")) is None
+
+    @pytest.mark.parametrize("status", ["accepted", "running", *ENDS])
+    async def test_an_accepted_turn_ends_only_as_it_may(self, alice: Transaction, status: TurnStatus) -> None:
+        """InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
+        await accepted(alice, "turn-1")
+        if status in TRANSITIONS["accepted"] - ACTIVE:
+            ended = await alice.finish_turn("turn-1", 0, TurnEnd(status))
+            assert ended is not None
+            assert ended.status == status
+        else:
+            with pytest.raises(InvalidInput):
+                await alice.finish_turn("turn-1", 0, TurnEnd(status))
+            turn = await alice.turn("turn-1")
+            assert turn is not None
+            assert (turn.status, turn.finished_at) == ("accepted", None)
+
+    async def test_an_accepted_turn_stops_at_once(self, alice: Transaction, clock: ManualClock) -> None:
+        """an accepted one ends `stopped` at once"""
+        await accepted(alice, "turn-1")
+        assert await alice.ask_to_stop("turn-1") is True
+        turn = await alice.turn("turn-1")
+        assert turn is not None
+        assert (turn.status, turn.finished_at) == ("stopped", clock.now())
+        assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
+
+    async def test_a_running_turn_is_asked_to_stop(self, alice: Transaction, clock: ManualClock) -> None:
+        """Records the wish to stop, for whichever process runs the turn. False if the turn is not active."""
+        await accepted(alice, "turn-1")
+        running = await leased(alice, clock, "turn-1")
+        assert await alice.stop_asked("turn-1") is False
+        assert await alice.ask_to_stop("turn-1") is True
+        assert await alice.stop_asked("turn-1") is True
+        turn = await alice.turn("turn-1")
+        assert turn is not None
+        assert (turn.status, turn.fence) == ("running", running.fence)
+        assert await alice.finish_turn("turn-1", running.fence, TurnEnd("stopped")) is not None
+        assert await alice.ask_to_stop("turn-1") is False
+        assert await alice.ask_to_stop("nowhere") is False
+        assert await alice.stop_asked("nowhere") is False

@@ -1,0 +1,56 @@
+"""What is said: sealed messages in one word, and histories as plain lists to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from threadline.core import messages
+from threadline.core.messages import Message, NewMessage
+from threadline.core.sealing import CleanJson, CleanText, Sealed, Sealer
+from threadline.core.threads import NewThread, Thread
+from threadline.ports import Transaction
+
+_SEALER = Sealer()
+
+
+def seal(new: NewMessage) -> Sealed:
+    return _SEALER.message(new)
+
+
+def asked(text: str, id: str | None = None) -> Sealed:
+    return seal(messages.user(text, id=id))
+
+
+def answered(text: str, id: str | None = None) -> Sealed:
+    return seal(messages.assistant(text, id=id))
+
+
+def exchange(*texts: str) -> list[Sealed]:
+    """A user asks, the assistant answers, and so on."""
+    return [answered(text) if index % 2 else asked(text) for index, text in enumerate(texts)]
+
+
+def clean(text: str) -> CleanText:
+    return _SEALER.text(text)
+
+
+def clean_json(value: dict[str, object]) -> CleanJson:
+    return _SEALER.json(value)
+
+
+def texts(found: Iterable[Message]) -> list[str]:
+    return [message.text for message in found]
+
+
+async def history(tx: Transaction, thread_id: str) -> list[str]:
+    return texts(await tx.messages(thread_id))
+
+
+async def thread_saying(tx: Transaction, *said: str, new: NewThread | None = None) -> Thread:
+    """A thread that holds this exchange, as it stands after it."""
+    thread = await tx.create_thread(new or NewThread())
+    if said:
+        await tx.append(thread.id, exchange(*said))
+    stored = await tx.thread(thread.id)
+    assert stored is not None
+    return stored

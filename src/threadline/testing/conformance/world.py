@@ -1,0 +1,145 @@
+"""One of everything: a user with a row in each table, for tests that nothing leaks and that nothing stays behind.
+
+Every text in it holds the word SECRET, so that whatever shows any of it can be caught.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from threadline.core.channels import Agent, User
+from threadline.core.threads import NewThread, Scope, system_scope
+from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.ports import Store, Transaction
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.words import clean, clean_json, exchange
+
+SECRET = "xyzzy"
+
+
+class Ids(msgspec.Struct, frozen=True):
+    """What a world can be asked for by name."""
+
+    user_id: str
+    thread_id: str
+    state_key: str
+    timeline_id: str
+    message_id: str
+    key: str
+    saved_name: str
+    place: str
+    agent_id: str
+    platform_user_id: str
+    code_hash: bytes
+    inbox_key: str
+    outbox_id: str
+    turn_id: str
+    turn_key: str
+    running_id: str
+    call_id: str
+
+
+UNKNOWN = Ids(
+    user_id="no-user",
+    thread_id="no-thread",
+    state_key="no-state-key",
+    timeline_id="no-timeline",
+    message_id="no-message",
+    key="no-key",
+    saved_name="no-saved-name",
+    place="no-place",
+    agent_id="no-agent",
+    platform_user_id="no-platform-user",
+    code_hash=b"no-code-hash",
+    inbox_key="no-inbox-key",
+    outbox_id="no-outbox",
+    turn_id="no-turn",
+    turn_key="no-turn-key",
+    running_id="no-running",
+    call_id="no-call",
+)
+
+
+def names_for(user_id: str) -> Ids:
+    """The ids of a user's world, all but the timeline's, which only the store can give."""
+    named: dict[str, Any] = {field: f"{user_id}-{field}" for field in Ids.__struct_fields__}
+    return Ids(**named | {"user_id": user_id, "code_hash": f"{user_id}-code".encode()})
+
+
+async def furnish(store: Store, scope: Scope, clock: ManualClock) -> Ids:
+    """Gives the user of the scope one of everything."""
+    ids = names_for(scope.user_id)
+    tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
+    timeline_id = await _talk(tx, ids)
+    await _settle_in(tx, house, ids, clock)
+    await _take_turns(tx, ids, clock)
+    return msgspec.structs.replace(ids, timeline_id=timeline_id)
+
+
+async def _talk(tx: Transaction, ids: Ids) -> str:
+    new = NewThread(ids.thread_id, ids.state_key, f"{SECRET} title", system_prompt=f"{SECRET} prompt")
+    thread = await tx.create_thread(new)
+    said = exchange(f"{SECRET} asked", f"{SECRET} answered", f"{SECRET} asked again")
+    said[0] = msgspec.structs.replace(said[0], id=ids.message_id)
+    await tx.append(ids.thread_id, said, key=ids.key)
+    await tx.put_summary(ids.thread_id, 1, clean(f"{SECRET} summary"))
+    await tx.save(ids.thread_id, ids.saved_name)
+    await tx.branch(ids.thread_id, NewThread(id=f"{ids.thread_id}-branch"), at=1)
+    await tx.move(ids.thread_id, 1)
+    await tx.move(ids.thread_id, 2, timeline_id=thread.timeline_id)
+    return thread.timeline_id
+
+
+async def _settle_in(tx: Transaction, house: Transaction, ids: Ids, clock: ManualClock) -> None:
+    await house.put_user(User(ids.user_id, f"{SECRET} name"))
+    await house.put_agent(Agent(ids.agent_id, "Agent", "rehearsal", system_prompt="Be brief."))
+    await tx.bind("matrix", ids.place, ids.thread_id, label=f"{SECRET} label", metadata=clean_json({"a": SECRET}))
+    await tx.set_context(ids.agent_id, clean(f"{SECRET} context"))
+    await tx.put_link("slack", ids.platform_user_id, ids.user_id, "verified")
+    await tx.put_link_code(ids.code_hash, "slack", clock.after(600))
+    await house.claim_inbox("slack", ids.inbox_key, fingerprint=f"{SECRET} print", owner_id=ids.user_id)
+    payload = clean(f"{SECRET} payload")
+    await house.enqueue("slack", "C1", payload, turn_id=None, owner_id=ids.user_id, id=ids.outbox_id)
+    for row in await house.claim_outbox("w1", until=clock.after(30)):
+        await house.settle_outbox(row.id, "w1", status="dead", error=f"{SECRET} error")
+
+
+async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
+    await tx.create_turn(NewTurn(ids.turn_id, ids.thread_id, "web", idempotency_key=ids.turn_key))
+    turn = await tx.lease_turn(ids.turn_id, "w1", until=clock.after(30))
+    assert turn is not None
+    await tx.finish_turn(ids.turn_id, turn.fence, TurnEnd("executed", error=f"{SECRET} error", usage={"a": SECRET}))
+    await tx.create_turn(NewTurn(ids.running_id, ids.thread_id, "web"))
+    running = await tx.lease_turn(ids.running_id, "w1", until=clock.after(3_000))
+    assert running is not None
+    await tx.put_chunks(ids.running_id, running.fence, [Chunk(1, f'{{"text":"{SECRET}"}}'.encode())])
+    tool_input = clean_json({"word": SECRET})
+    await tx.start_tool_run(ids.running_id, running.fence, ids.call_id, "tool", tool_input, repeatable=True)
+
+
+async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
+    """All that a user can see of their world, and their house of them."""
+    tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
+    threads = (await tx.threads(archived=None)).items
+    return {
+        "threads": threads,
+        "messages": [await tx.messages(thread.id) for thread in threads],
+        "timelines": [await tx.timelines(thread.id) for thread in threads],
+        "old timeline": await tx.messages(ids.thread_id, timeline_id=ids.timeline_id),
+        "summaries": [await tx.summary(thread.id) for thread in threads],
+        "saved": await tx.saved_points(),
+        "bindings": await tx.bindings(),
+        "context": await tx.context(ids.agent_id),
+        "agents": await tx.agents(),
+        "user": await house.user(ids.user_id),
+        "links": await tx.links(),
+        "inbox": await tx.inbox_row("slack", ids.inbox_key),
+        "outbox": await tx.outbox(),
+        "turns": await tx.turns(ids.thread_id),
+        "stop": await tx.stop_asked(ids.running_id),
+        "chunks": await tx.chunks(ids.running_id),
+        "tools": await tx.tool_runs(ids.running_id),
+        "search": sorted(hit.message_id for hit in await tx.search(SECRET)),
+    }
