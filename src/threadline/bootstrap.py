@@ -22,6 +22,7 @@ from threadline.core.guarding import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
+from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.ports import Agent, Clock, Guard, Masker, Store
 from threadline.replies import Answering, DenyAll
@@ -29,6 +30,7 @@ from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
+from threadline.usecases.counters import Counters
 from threadline.usecases.directory import Directory
 from threadline.usecases.prompting import Prompting
 from threadline.usecases.recovery import Recovery
@@ -38,6 +40,7 @@ from threadline.usecases.threads import Threads
 from threadline.usecases.turns import Turns
 
 _GRACE_SECONDS = 5.0
+_COMPACTION_TOKENS = 24_000
 
 
 class Threadline:
@@ -60,7 +63,9 @@ class Threadline:
         self.streams = Streams(store)
         self.turns = Turns(store, self.sealer, self.guard)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
-        self.prompting = Prompting(store, self.directory, settings.window, settings.agent)
+        self.counters = Counters()
+        shown = windows(settings.windows.reading, settings.windows.channels)
+        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.counters)
         self.runner = Runner(
             store,
             self.turns,
@@ -72,7 +77,7 @@ class Threadline:
             masker=self.masker,
         )
         self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll())
-        self.compaction = Compaction(store, self.sealer, self.directory, settings.agent)
+        self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)

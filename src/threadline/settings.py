@@ -18,6 +18,7 @@ import msgspec
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
+from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 
 _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
@@ -34,12 +35,11 @@ class Guarding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message: str = "This request was refused by a rule of this service."
 
 
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of the history an agent is shown."""
+class Windows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of a history an agent is shown: where people read long threads, and on messaging channels."""
 
-    channel_turns: int = 12
-    token_budget: int = 24_000
-    step_turns: int = 0
+    reading: Window = READING_WINDOW
+    channels: Window = CHANNEL_WINDOW
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     masking: Masking = Masking()
     guard: Guarding = Guarding()
-    window: Window = Window()
+    windows: Windows = Windows()
     agents: dict[str, AgentSettings] = {}
 
 

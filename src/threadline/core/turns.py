@@ -16,6 +16,9 @@ from threadline.core.threads import Point
 Surface: TypeAlias = Literal["web", "api", "cli", "slack", "telegram", "whatsapp", "matrix"]
 SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "whatsapp", "matrix")
 
+CHANNELS: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
+"""Messaging surfaces: their turns queue, are answered once whatever dies, and are delivered to a place."""
+
 TurnStatus: TypeAlias = Literal[
     "accepted",
     "running",

@@ -7,7 +7,7 @@ reaches, so a long history costs what is shown of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ from threadline.core.parts import FilePart, TextPart
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import repair
 from threadline.core.tokens import CountTokens, total_tokens
-from threadline.core.turns import Surface
+from threadline.core.turns import CHANNELS, SURFACES, Surface
 
 REFUSED_TEXT = "[This message was refused and is not shown.]"
 
@@ -52,15 +52,10 @@ CHANNEL_WINDOW = Window(turns=12)
 # Half of the smallest context the larger providers sell: the rest is for tools, the reply and the estimate's error.
 READING_WINDOW = Window(tokens=64_000, step=8)
 
-WINDOWS: Mapping[Surface, Window] = {
-    "web": READING_WINDOW,
-    "api": READING_WINDOW,
-    "cli": READING_WINDOW,
-    "slack": CHANNEL_WINDOW,
-    "telegram": CHANNEL_WINDOW,
-    "whatsapp": CHANNEL_WINDOW,
-    "matrix": CHANNEL_WINDOW,
-}
+
+def windows(reading: Window = READING_WINDOW, channels: Window = CHANNEL_WINDOW) -> dict[Surface, Window]:
+    """Which window each surface gets: one where people read long threads, one on messaging channels."""
+    return {surface: channels if surface in CHANNELS else reading for surface in SURFACES}
 
 
 class PastTurn:

@@ -6,9 +6,7 @@ crash is what was stored.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -33,26 +31,28 @@ class StoredJournal:
         self._masker = masker
 
     async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
-        with self._going_on():
+        try:
             return await self._begin(call, repeatable)
-        return None
+        except StoreFailed as exc:
+            self._go_on(exc)
+            return None
 
     async def end(self, call_id: str, output: Any) -> None:
-        with self._going_on():
-            clean = self._clean(output, "tool output")
-            if not await self._tx.finish_tool_run(self._turn.id, self._turn.fence, call_id, clean):
-                raise AgentFailed("another process has taken this turn over")
+        clean = self._clean(output, "tool output")
+        try:
+            kept = await self._tx.finish_tool_run(self._turn.id, self._turn.fence, call_id, clean)
+        except StoreFailed as exc:
+            self._go_on(exc)
+            return
+        if not kept:
+            raise AgentFailed("another process has taken this turn over")
 
-    @contextlib.contextmanager
-    def _going_on(self) -> Iterator[None]:
+    def _go_on(self, exc: StoreFailed) -> None:
         """In a terminal the database failing does not stop a turn. Its tools run unrecorded, which is safe there:
         recovery ends a terminal's turns and never runs them again."""
-        try:
-            yield
-        except StoreFailed:
-            if self._turn.surface != "cli":
-                raise
-            log.warning("tool run not recorded", extra={"turn_id": self._turn.id})
+        if self._turn.surface != "cli":
+            raise exc
+        log.warning("tool run not recorded", extra={"turn_id": self._turn.id})
 
     async def _begin(self, call: ToolCall, repeatable: bool) -> ToolRun | None:
         run = await self._tx.start_tool_run(

@@ -13,12 +13,11 @@ from threadline.core import events
 from threadline.core.folding import Fold
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import Surface, Turn, TurnEnd
+from threadline.core.turns import CHANNELS, Turn, TurnEnd
 from threadline.ports import Approver, Clock, Store
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.turns import Ending, Turns, reply_id
 
-RERUN: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
 _PAGE = 1000
 
 
@@ -58,7 +57,7 @@ class Recovery:
         return taken
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:
-        if turn.surface in RERUN:
+        if turn.surface in CHANNELS:
             self._runner.start(scope, turn, self._approver)
             return True
         leased = await self._store.scoped(scope).lease_turn(

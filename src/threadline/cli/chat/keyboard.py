@@ -31,9 +31,13 @@ class Keyboard:
 
     async def line(self, prompt: str) -> str:
         """What was typed, without the final newline. EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C."""
-        text: str = await self._session.prompt_async(prompt)
+        text = await self._read(prompt)
         while text.endswith("\\"):
-            text = text[:-1] + "\n" + await self._session.prompt_async("… ")
+            text = text[:-1] + "\n" + await self._read("… ")
+        return text
+
+    async def _read(self, prompt: str) -> str:
+        text: str = await self._session.prompt_async(prompt)
         return text
 
     async def key(self, prompt: str) -> str:
@@ -51,7 +55,7 @@ class Lines:
         return await self.key(prompt)
 
     async def key(self, prompt: str) -> str:
-        read = await asyncio.to_thread(sys.stdin.readline)
+        read: str = await asyncio.to_thread(sys.stdin.readline)
         if not read:
             raise EOFError
         return read.rstrip("\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -52,10 +51,9 @@ class Unsaved:
         prompt = Prompt(messages=repair([*system, *self._said]), model=wishes.model)
         agent = await self._agent(wishes.agent or self._threadline.settings.agent)
         fold = Fold()
-        async with contextlib.aclosing(agent.answer(prompt, Desk(MemoryJournal(), self._approver))) as events:
-            async for event in events:
-                for shown in fold.add(event):
-                    yield shown
+        async for event in agent.answer(prompt, Desk(MemoryJournal(), self._approver)):
+            for shown in fold.add(event):
+                yield shown
         self._said.append(PromptMessage("assistant", tuple(fold.parts())))
 
     async def _agent(self, agent_id: str) -> Agent:

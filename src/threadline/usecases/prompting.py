@@ -1,0 +1,117 @@
+"""Prompting: reads what an agent is to be shown and has it assembled.
+
+Reads backwards from the head in growing steps until the window is full, so the cost depends on the window and not on
+the length of the thread. A snapshot that cannot be read is left out, logged and counted: the request is served.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from threadline.core.channels import Agent as AgentRow
+from threadline.core.context import assemble, seen
+from threadline.core.errors import AgentFailed, StoreFailed
+from threadline.core.messages import Message
+from threadline.core.prompts import Prompt
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import CHANNELS, Surface, Turn
+from threadline.core.windows import Window
+from threadline.ports import Store, Transaction
+from threadline.usecases.counters import Counters
+
+log = logging.getLogger("threadline.prompting")
+
+_FIRST_READ = 48
+_GROWTH = 4
+
+
+class AgentRows(Protocol):
+    async def row(self, scope: Scope, agent_id: str) -> AgentRow | None: ...
+
+
+class Prompting:
+    def __init__(
+        self,
+        store: Store,
+        agents: AgentRows,
+        windows: Mapping[Surface, Window],
+        default_agent: str,
+        counters: Counters,
+    ) -> None:
+        self._store = store
+        self._agents = agents
+        self._windows = windows
+        self._default_agent = default_agent
+        self._counters = counters
+
+    async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
+        """The prompt of a turn, and what is kept about it."""
+        tx = self._store.scoped(scope)
+        request = await self._request(tx, turn)
+        agent_id = turn.agent_id or self._default_agent
+        row = await self._agents.row(scope, agent_id)
+        prompt = await self._assembled(
+            tx,
+            turn,
+            request,
+            snapshot=await self.snapshot(scope, agent_id),
+            system_prompt=thread.system_prompt or (row.system_prompt if row else None),
+        )
+        model = thread.model or (row.model if row else None)
+        addressed = msgspec.structs.replace(
+            prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
+        )
+        return addressed, seen(addressed)
+
+    async def snapshot(self, scope: Scope, agent_id: str) -> str | None:
+        """What the user pinned for the agent. On every path to an agent, and never a reason to fail."""
+        try:
+            found = await self._store.scoped(scope).context(agent_id)
+        except StoreFailed:
+            log.warning("snapshot not read", extra={"agent_id": agent_id})
+            self._counters.add("snapshot_not_read")
+            return None
+        return None if found is None else found.context
+
+    async def _request(self, tx: Transaction, turn: Turn) -> Message:
+        if turn.request_seq is not None:
+            found = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
+            if found and found[0].turn_id == turn.id:
+                return found[0]
+        raise AgentFailed("the question is no longer part of this thread")
+
+    async def _assembled(
+        self, tx: Transaction, turn: Turn, request: Message, *, snapshot: str | None, system_prompt: str | None
+    ) -> Prompt:
+        window = self._windows[turn.surface]
+        summary = await tx.summary(turn.thread_id)
+        refused = await self._refused(tx, turn)
+        turns = _FIRST_READ
+        while True:
+            history = await tx.last_turns(turn.thread_id, turns)
+            prompt = assemble(
+                history,
+                request,
+                window=window,
+                snapshot=snapshot,
+                system_prompt=system_prompt,
+                summary=summary,
+                refused=refused,
+            )
+            oldest = history[0].seq if history else 0
+            if oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest):
+                return prompt
+            if prompt.first_seq is None and prompt.turns_shown == 0:
+                return prompt
+            turns *= _GROWTH
+
+    async def _refused(self, tx: Transaction, turn: Turn) -> set[str]:
+        """Turns whose request was refused: their text is not shown to the agent again."""
+        if turn.surface not in CHANNELS:
+            return set()
+        recent = await tx.turns(turn.thread_id, limit=_FIRST_READ)
+        return {each.id for each in recent if each.status == "denied_sentinel"}
