@@ -22,6 +22,8 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _STATE_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}", re.ASCII)
 
+_REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+
 NAME_LENGTH = 100
 USER_ID_LENGTH = 256
 TITLE_LENGTH = 100
@@ -93,7 +95,7 @@ def title_from(text: str) -> str:
     if len(line) <= TITLE_LENGTH:
         return line
     end = TITLE_LENGTH - 1
-    while end > 0 and (unicodedata.combining(line[end]) or _joins(line[end]) or _joins(line[end - 1])):
+    while end > 0 and _is_inside_a_character(line, end):
         end -= 1
     return (line[:end] if end else line[: TITLE_LENGTH - 1]).rstrip() + "…"
 
@@ -123,6 +125,15 @@ def _invisible(char: str) -> bool:
 def _unseen(char: str) -> bool:
     # Cf covers zero-width characters, bidirectional controls and tag characters; the rest are blank letters.
     return unicodedata.category(char) in {"Cf", "Co", "Cn"} or char in "\u115f\u1160\u3164\uffa0\u034f"
+
+
+def _is_inside_a_character(line: str, at: int) -> bool:
+    return bool(unicodedata.combining(line[at])) or _joins(line[at]) or _joins(line[at - 1]) or _halves_a_flag(line, at)
+
+
+def _halves_a_flag(line: str, at: int) -> bool:
+    # A flag is two regional letters, so the letters of a row of flags pair up from its start.
+    return line[at] in _REGIONAL and (at - len(line[:at].rstrip(_REGIONAL))) % 2 == 1
 
 
 def _joins(char: str) -> bool:

@@ -2,7 +2,7 @@
 
 What passes here can be read back by every JSON library, is stored unchanged by both databases, and means the same
 to each reader: UTF-8 without a mark, no duplicate keys, no lone surrogates, no NUL, no NaN, no number that a double
-cannot hold, at most 64 levels deep. Integers of any size up to 4,300 digits keep their value.
+cannot hold, at most 64 levels deep. Integers of up to 4,300 characters, the sign among them, keep their value.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from threadline.core.errors import InvalidJson, InvalidText, LimitExceeded
 
 MAX_DEPTH = 64
 _LONGEST_INTEGER = 4_300
+_TOO_LARGE = 10**_LONGEST_INTEGER
+_TOO_SMALL = -(10 ** (_LONGEST_INTEGER - 1))
 # Brackets, and whole strings so that brackets inside them do not count.
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
@@ -101,7 +103,7 @@ def _check_value(value: Any, what: str, depth: int) -> None:
             raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
         for item in value:
             _check_value(item, what, depth + 1)
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_LONGEST_INTEGER:
+    elif isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
         raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
 
 

@@ -203,7 +203,7 @@ def _known(wire: _Wire) -> Part | None:
             return FilePart(wire.media_type, wire.url, wire.filename)
         case "source-url" if wire.source_id is not None and wire.url is not None:
             return SourceUrlPart(wire.source_id, wire.url, wire.title)
-        case "source-document" if wire.source_id and wire.media_type and wire.title is not None:
+        case "source-document" if wire.source_id is not None and wire.media_type is not None and wire.title is not None:
             return SourceDocumentPart(wire.source_id, wire.media_type, wire.title, wire.filename)
         case "dynamic-tool":
             return _tool(wire, wire.tool_name, dynamic=True)
