@@ -1,0 +1,181 @@
+"""The OpenAI and Anthropic adapters against a server that speaks both APIs: what is asked, and what is heard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.agents.mock_provider import MockProvider
+from threadline.agents.anthropic import AnthropicModel
+from threadline.agents.loop import LoopAgent
+from threadline.agents.models import Model, RoundSettings
+from threadline.agents.openai import OpenAIModel
+from threadline.agents.patience import Patience, Persistence
+from threadline.agents.tools import Tool, tool
+from threadline.core.errors import AgentFailed
+from threadline.core.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    Status,
+    StepStart,
+    TextDelta,
+    ToolCall,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+)
+from threadline.core.prompts import Prompt, say
+from threadline.testing.agents import memory_desk, prompt_of
+
+PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
+
+
+class Sleeper:
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+@pytest.fixture
+def slept() -> Sleeper:
+    return Sleeper()
+
+
+@pytest.fixture
+async def model(provider: str, aimock: MockProvider, slept: Sleeper) -> AsyncIterator[Model]:
+    persistence = Persistence(Patience(attempts=3), sleep=slept, chance=lambda: 1.0)
+    made: Model
+    if provider == "openai":
+        made = OpenAIModel("gpt-5", api_key="k", base_url=f"{aimock.url}/v1", persistence=persistence)
+    else:
+        made = AnthropicModel("claude-test", api_key="k", base_url=aimock.url, persistence=persistence)
+    yield made
+    await made.close()
+
+
+async def weather(city: str) -> str:
+    """The weather in a city."""
+    if city == "Oz":
+        raise LookupError("no such city")
+    return "sunny"
+
+
+async def events_of(model: Model, prompt: Prompt, *tools: Tool) -> list[Event]:
+    return [event async for event in LoopAgent(model, tools).answer(prompt, memory_desk())]
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def failure_of(model: Model, words: str) -> tuple[list[Event], str]:
+    shown: list[Event] = []
+    try:
+        async for event in model.round([say("user", words)], (), RoundSettings()):
+            shown.append(event)  # noqa: PERF401 - what was shown before the failure counts
+    except AgentFailed as exc:
+        return shown, str(exc)
+    raise AssertionError("the round did not fail")
+
+
+@PROVIDERS
+async def test_text_streams_in_and_usage_and_the_end_follow(model: Model) -> None:
+    events = await events_of(model, prompt_of("hello", system="You are kind."))
+    assert events == [
+        StepStart(),
+        TextDelta("Hello, how are you t"),
+        TextDelta("oday?"),
+        Usage(input_tokens=11, output_tokens=7),
+        Finish("stop"),
+    ]
+
+
+@PROVIDERS
+async def test_tools_are_offered_called_at_once_and_answered(model: Model, aimock: MockProvider) -> None:
+    events = await events_of(model, prompt_of("weather?"), tool(weather))
+    assert [event for event in events if not isinstance(event, Usage)] == [
+        StepStart(),
+        TextDelta("Let me look."),
+        ToolInputStart("call_w1", "weather"),
+        ToolInputDelta("call_w1", '{"city":"Bern"}'),
+        *([ToolCall("call_w1", "weather", {"city": "Bern"})] if isinstance(model, AnthropicModel) else []),
+        ToolInputStart("call_w2", "weather"),
+        ToolInputDelta("call_w2", '{"city":"Oz"}'),
+        *([] if isinstance(model, AnthropicModel) else [ToolCall("call_w1", "weather", {"city": "Bern"})]),
+        ToolCall("call_w2", "weather", {"city": "Oz"}),
+        ToolResult("call_w1", "sunny"),
+        ToolError("call_w2", "LookupError: no such city"),
+        StepStart(),
+        TextDelta("Sunny in Bern; I do "),
+        TextDelta("not know Oz."),
+        Finish("stop"),
+    ]
+    offered = aimock.last_request()["tools"][0]["function"]
+    assert (offered["name"], offered["description"]) == ("weather", "The weather in a city.")
+    assert offered["parameters"]["required"] == ["city"]
+
+
+@PROVIDERS
+async def test_reasoning_is_heard_apart_from_text(model: Model) -> None:
+    events = await events_of(model, prompt_of("think"))
+    thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    assert (thought, text_of(events)) == ("Let me think about it.", "42.")
+
+
+@PROVIDERS
+async def test_the_reason_for_the_end_is_kept(model: Model) -> None:
+    assert (await events_of(model, prompt_of("long")))[-1] == Finish("length")
+
+
+@PROVIDERS
+async def test_the_threads_model_goes_before_the_agents(model: Model, aimock: MockProvider) -> None:
+    await events_of(model, prompt_of("long", model="other-model"))
+    assert aimock.last_request()["model"] == "other-model"
+
+
+@PROVIDERS
+async def test_an_answer_that_is_cut_off_fails_and_is_not_begun_again(model: Model, slept: Sleeper) -> None:
+    shown, error = await failure_of(model, "cut off")
+    assert text_of(shown).startswith("This answer is cut")
+    assert "broke off" in error
+    assert slept.waits == []
+
+
+@PROVIDERS
+async def test_a_limited_request_waits_as_long_as_it_is_told_and_says_so(
+    model: Model, slept: Sleeper, provider: str
+) -> None:
+    request = [say("user", f"limited by {provider}")]
+    events = [event async for event in model.round(request, (), RoundSettings())]
+    assert slept.waits == [7.0]
+    assert isinstance(events[0], Status)
+    assert "is limiting requests (HTTP 429): slow down. Trying again in 7 s." in events[0].text
+    assert text_of(events) == "Now I have time."
+
+
+@PROVIDERS
+async def test_a_refused_key_is_told_without_repeating_it(model: Model, slept: Sleeper) -> None:
+    _, error = await failure_of(model, "refused")
+    assert error == "The model server refused the key (HTTP 401). Check the agent's key and its rights."
+    assert slept.waits == []
+
+
+@PROVIDERS
+async def test_a_server_in_trouble_is_tried_again_with_growing_waits(model: Model, slept: Sleeper) -> None:
+    shown, error = await failure_of(model, "broken")
+    assert error == "The model server has a problem of its own (HTTP 500): it burns"
+    assert slept.waits == [1.0, 2.0]
+    assert all(isinstance(event, Status) for event in shown)
+
+
+@PROVIDERS
+async def test_a_prompt_that_is_refused_is_told_in_the_providers_words(model: Model, slept: Sleeper) -> None:
+    _, error = await failure_of(model, "too much")
+    assert error == "The model server refused the request (HTTP 400): the prompt is too long: 9 tokens > 8"
+    assert slept.waits == []
