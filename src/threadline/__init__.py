@@ -12,7 +12,9 @@ What is listed in `__all__` is the public API; everything else may change.
 
 from __future__ import annotations
 
-from threadline.bootstrap import Threadline, open
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from threadline.core.errors import (
     AgentFailed,
     Conflict,
@@ -30,7 +32,12 @@ from threadline.core.errors import (
 from threadline.core.messages import Message, NewMessage, assistant, new_message, user
 from threadline.core.parts import Part, TextPart, ToolPart, tool
 from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
-from threadline.library import ThreadHandle, UserView
+
+if TYPE_CHECKING:
+    from threadline.blocking import open_blocking
+    from threadline.bootstrap import Threadline, open
+    from threadline.library import ThreadHandle, UserView
+    from threadline.replies import Reply
 
 __version__ = "0.1.0"
 
@@ -50,6 +57,7 @@ __all__ = [
     "Part",
     "Point",
     "Refused",
+    "Reply",
     "SavedPoint",
     "Scope",
     "StoreFailed",
@@ -65,6 +73,27 @@ __all__ = [
     "assistant",
     "new_message",
     "open",
+    "open_blocking",
     "tool",
     "user",
 ]
+
+# What opens a database is imported when it is first used: whoever needs only the values does not pay for the stores.
+_LATE = {
+    "Reply": "threadline.replies",
+    "ThreadHandle": "threadline.library",
+    "Threadline": "threadline.bootstrap",
+    "UserView": "threadline.library",
+    "open": "threadline.bootstrap",
+    "open_blocking": "threadline.blocking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'threadline' has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
