@@ -82,8 +82,9 @@ class Persistence:
 
 
 def _give_up(fault: Fault) -> NoReturn:
-    later = f" Try again in {fault.retry_after:.0f} s." if fault.retry_after else ""
-    raise AgentFailed(f"{fault}{later}") from fault
+    if fault.retry_after is None:
+        raise AgentFailed(str(fault)) from fault
+    raise AgentFailed(f"{str(fault).rstrip('.')}. Try again in {fault.retry_after:.0f} s.") from fault
 
 
 def status_fault(who: str, status: int, words: str = "", headers: Mapping[str, str] | None = None) -> Fault:
