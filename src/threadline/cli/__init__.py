@@ -1,5 +1,1 @@
 """The terminal: `threadline`."""
-
-from threadline.cli.main import main
-
-__all__ = ["main"]

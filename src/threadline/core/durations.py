@@ -7,7 +7,7 @@ import re
 
 from threadline.core.errors import InvalidInput
 
-_FORM = re.compile(r"(\d{1,9})([smhdw]?)")
+_FORM = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
