@@ -1,0 +1,1 @@
+"""Agents: who answers, and the tools they may use."""

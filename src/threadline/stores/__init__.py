@@ -1,0 +1,1 @@
+"""Stores: where it is kept. Two of them, behind the one port."""

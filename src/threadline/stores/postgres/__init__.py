@@ -1,0 +1,1 @@
+"""The store on PostgreSQL: many tenants, many workers, row security on every table."""
