@@ -156,7 +156,7 @@ class PostgresServer:
         command = [str(self.bin / program), "-D", str(self._data), *arguments]
         # pg_ctl's child keeps the standard streams open, so a pipe would never end.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(command, stdout=output, stderr=output, cwd="/", timeout=120, **as_user)  # type: ignore[call-overload]
+            done = subprocess.run(command, check=False, stdout=output, stderr=output, cwd="/", timeout=120, **as_user)  # type: ignore[call-overload]
             output.seek(0)
             if done.returncode != 0:
                 raise RuntimeError(f"{program} failed: {output.read().decode(errors='replace')}")
