@@ -7,6 +7,8 @@ after it, nothing is rewritten.
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from typing import Any, NewType, Protocol
 
 import msgspec
@@ -16,7 +18,7 @@ from threadline.core import parts as parts_
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_characters, check_id, new_id
 from threadline.core.messages import ROLES, NewMessage, Role, to_us
-from threadline.core.parts import Part
+from threadline.core.parts import OtherPart, Part, ToolPart
 
 CleanText = NewType("CleanText", str)
 """A text that has passed a Sealer."""
@@ -76,7 +78,7 @@ class Sealer:
             parts_json=raw,
             metadata_json=None if not new.metadata else self.json(new.metadata, "metadata"),
             text=parts_.plain_text(parts),
-            created_us=None if new.created_at is None else to_us(new.created_at),
+            created_us=None if new.created_at is None else _moment(new.created_at),
         )
 
     def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, tuple[Part, ...]]:
@@ -88,6 +90,7 @@ class Sealer:
         else:
             value, parts = None, given
             raw = parts_.encode(given)
+            _check_spliced(raw, given)
         if not parts:
             raise InvalidInput("a message needs at least one part")
         if len(parts) > self.limits.message_parts:
@@ -114,3 +117,27 @@ class Sealer:
         if len(raw) > self.limits.metadata_bytes:
             raise LimitExceeded(f"{what} size in bytes", self.limits.metadata_bytes, len(raw))
         return CleanJson(raw)
+
+
+def _moment(created_at: dt.datetime) -> int:
+    if created_at.tzinfo is None:
+        raise InvalidInput("the time of a message needs a time zone")
+    return to_us(created_at)
+
+
+def _check_spliced(raw: bytes, parts: Sequence[Part]) -> None:
+    """Tools and unknown parts carry JSON of their own, which `encode` puts between the rest as it is."""
+    spliced = [piece for part in parts for piece in _spliced(part)]
+    for piece in spliced:
+        jsontext.parse(piece, "parts")
+    if spliced:
+        jsontext.check(raw, "parts")
+
+
+def _spliced(part: Part) -> tuple[bytes, ...]:
+    match part:
+        case ToolPart():
+            return tuple(piece for piece in (part.input, part.output) if piece is not None)
+        case OtherPart():
+            return (part.json,)
+    return ()

@@ -1,0 +1,60 @@
+"""Errors say what was wrong and what to do next, and carry the values a caller needs to act on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from threadline.core import errors
+from threadline.core.errors import ThreadlineError
+
+SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
+    (
+        errors.InvalidImport(7, "not JSON"),
+        "line 7: not JSON",
+        {"line": 7, "reason": "not JSON"},
+    ),
+    (
+        errors.LimitExceeded("parts per message", 2, 3),
+        "parts per message is limited to 2, this has 3",
+        {"limit": "parts per message", "allowed": 2, "found": 3},
+    ),
+    (errors.NotFound("thread", "t1"), "no thread 't1' here", {"kind": "thread", "name": "t1"}),
+    (
+        errors.HeadMoved(5, 3),
+        "the thread holds 5 messages, not 3: read it again and retry",
+        {"current_count": 5, "expected_count": 3},
+    ),
+    (errors.DuplicateId("thread", "t1"), "thread 't1' exists already", {"kind": "thread", "name": "t1"}),
+    (errors.KeyReused("k1"), "idempotency key 'k1' was used for another request", {"key": "k1"}),
+    (
+        errors.TurnRunning("turn-1", 4),
+        "turn turn-1 is still running on this thread: wait for it or stop it",
+        {"turn_id": "turn-1", "current_count": 4},
+    ),
+    (
+        errors.RoleRefused("viewer", "admin"),
+        "this needs the role admin, yours is viewer",
+        {"role": "viewer", "needed": "admin"},
+    ),
+    (
+        errors.ExtraMissing("postgres", "PostgreSQL"),
+        "PostgreSQL needs an extra: pip install 'threadline[postgres]'",
+        {"extra": "postgres"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "values"), SAID, ids=[type(error).__name__ for error, _, _ in SAID])
+def test_an_error_says_what_it_knows(error: ThreadlineError, message: str, values: dict[str, object]) -> None:
+    assert str(error) == message
+    assert vars(error) == values
+
+
+def test_every_error_with_values_of_its_own_is_listed_here() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    with_values = {cls for cls in classes if issubclass(cls, ThreadlineError) and "__init__" in vars(cls)}
+    assert with_values == {type(error) for error, _, _ in SAID}
+
+
+def test_an_id_in_an_error_cannot_forge_a_line_of_a_log() -> None:
+    assert str(errors.NotFound("thread", "a\nERROR forged")) == "no thread 'a\\nERROR forged' here"
