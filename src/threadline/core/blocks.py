@@ -25,6 +25,7 @@ from threadline.core.prompts import (
     outcome_text,
     rounds,
     say,
+    spoken,
     unwrapped_input,
     wrapped_input,
 )
@@ -48,15 +49,15 @@ class Blocks(NamedTuple):
 
 def to_blocks(messages: Iterable[PromptMessage]) -> Blocks:
     repaired = repair(messages)
-    system = tuple(plain_text(message.parts) for message in repaired if message.role == "system")
+    system = tuple(spoken(message.parts) for message in repaired if message.role == "system")
     found: list[dict[str, Any]] = []
     for message in joined(message for message in repaired if message.role != "system"):
         if message.role == "user":
             _say(found, "user", [block for part in message.parts for block in _user_block(part)])
         else:
             for said, calls in rounds(message.parts):
-                spoken = [block for part in said for block in _assistant_block(part)]
-                _say(found, "assistant", [*spoken, *(_tool_use(call) for call in calls)])
+                words = [block for part in said for block in _assistant_block(part)]
+                _say(found, "assistant", [*words, *(_tool_use(call) for call in calls)])
                 _say(found, "user", [_tool_result(call) for call in calls])
     if found and found[0]["role"] == "assistant":
         found.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})

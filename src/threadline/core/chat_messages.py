@@ -45,7 +45,7 @@ def to_chat(
     for message in joined(repaired) if alternating else repaired:
         match message.role:
             case "system":
-                found.append({"role": system_role, "content": plain_text(message.parts)})
+                found.append({"role": system_role, "content": spoken(message.parts)})
             case "user":
                 found.append({"role": "user", "content": _user_content(message.parts)})
             case "assistant":
@@ -167,15 +167,18 @@ def _calls(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _call_part(call: tuple[str, str, str], results: Mapping[str, str]) -> ToolPart:
     call_id, name, arguments = call
-    given = jsontext.dump(_parsed(arguments), "tool input")
+    given = _input(arguments)
     if call_id not in results:
         return ToolPart(call_id, name, "input-available", given)
     output = jsontext.dump(results[call_id], "tool output")
     return ToolPart(call_id, name, "output-available", given, output=output)
 
 
-def _parsed(arguments: str) -> Any:
+def _input(arguments: str) -> bytes:
+    """Byte for byte where they are an object; the string they were where they are no JSON."""
     try:
-        return unwrapped_input(jsontext.parse(arguments or "{}", "tool input"))
+        value = jsontext.parse(arguments or "{}", "tool input")
     except InvalidInput:
-        return arguments
+        return jsontext.dump(arguments, "tool input")
+    inner = unwrapped_input(value)
+    return (arguments or "{}").encode() if inner is value else jsontext.dump(inner, "tool input")

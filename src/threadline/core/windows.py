@@ -94,9 +94,11 @@ def _says_something(message: PromptMessage) -> bool:
 def past_turns(
     history: Sequence[Message], request: Message | None = None, refused: Collection[str] = ()
 ) -> list[PastTurn]:
-    """The turns before the request. Of what came after it, only replies to earlier turns count."""
+    """The turns before the request. Of what came after it, only replies to earlier turns count. Where the history was
+    not read from its beginning, a reply whose request was not read is left out."""
     turns: list[PastTurn] = []
     by_id: dict[str, PastTurn] = {}
+    is_whole = bool(history) and history[0].seq == 0
     for message in history:
         came_after = request is not None and message.seq >= request.seq
         owner = by_id.get(message.turn_id) if message.turn_id is not None else None
@@ -104,11 +106,11 @@ def past_turns(
             owner.add(message)
         elif came_after:
             continue
-        elif message.role == "user" or (not turns and history[0].seq == 0):
+        elif message.role == "user" or (is_whole and not turns):
             turns.append(PastTurn(message, refused))
             if message.turn_id is not None:
                 by_id[message.turn_id] = turns[-1]
-        elif turns:
+        elif turns and (is_whole or message.turn_id is None):
             turns[-1].add(message)
     return turns
 

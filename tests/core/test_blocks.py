@@ -1,0 +1,258 @@
+"""Anthropic's content blocks: pairs and roles as the API wants them, and back again without loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core import strategies
+from tests.core.golden_files import as_ui, golden, golden_prompt
+from tests.core.strategies import INJECTIONS
+from threadline.core import jsontext
+from threadline.core.blocks import FOREIGN_BLOCK, OPENING, from_blocks, messages_from_blocks, to_blocks
+from threadline.core.errors import InvalidInput
+from threadline.core.parts import (
+    DataPart,
+    FilePart,
+    Part,
+    ReasoningPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    tool,
+)
+from threadline.core.prompts import PromptMessage, joined, say
+from threadline.core.repair import repair
+
+SIGNED = ReasoningPart("Hm.", {"anthropic": {"signature": "EqQBCg=="}})
+
+
+def assistant(*parts: Part) -> PromptMessage:
+    return PromptMessage("assistant", parts)
+
+
+def test_a_conversation_is_spelled_out_as_recorded() -> None:
+    system, messages = to_blocks(golden_prompt("conversation.ui.json"))
+    assert {"system": list(system), "messages": messages} == golden("conversation.blocks.json")
+
+
+@pytest.mark.req("S4-05")
+def test_a_session_file_is_read_as_recorded() -> None:
+    session = golden("session.blocks.json")
+    assert as_ui(messages_from_blocks(session["messages"], system=session["system"])) == golden("session.ui.json")
+
+
+@pytest.mark.req("S4-05")
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"type": "text", "text": "Hello"}],
+        [{"type": "thinking", "thinking": "Hm.", "signature": "EqQBCg=="}, {"type": "text", "text": "So."}],
+        [{"type": "redacted_thinking", "data": "ZW5j"}, {"type": "text", "text": "So."}],
+    ],
+)
+def test_what_an_assistant_said_round_trips(blocks: list[dict[str, Any]]) -> None:
+    opening = {"role": "user", "content": [{"type": "text", "text": OPENING}]}
+    assert to_blocks([assistant(*from_blocks(blocks))]).messages == [opening, {"role": "assistant", "content": blocks}]
+
+
+@pytest.mark.req("S4-05")
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": "sunny"},
+        {"content": '{"degrees": 21}'},
+        {},
+        {"content": [{"type": "text", "text": "sunny"}, {"type": "text", "text": "and warm"}]},
+        {"content": "it broke", "is_error": True},
+    ],
+)
+def test_a_call_and_its_result_round_trip_as_one_part(result: dict[str, Any]) -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "How is Rome?"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c", "name": "weather", "input": {"city": "Rome"}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", **result}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "So it is."}]},
+    ]
+    (_, reply) = found = messages_from_blocks(messages)
+    assert [type(part) for part in reply.parts] == [ToolPart, TextPart]
+    assert to_blocks(found).messages == messages
+
+
+@pytest.mark.req("S4-05")
+def test_a_malformed_tool_input_is_kept_as_a_string_and_goes_out_inside_an_object() -> None:
+    (part,) = from_blocks([{"type": "tool_use", "id": "c", "name": "t", "input": '{"city": '}])
+    assert isinstance(part, ToolPart)
+    assert part.input_value() == '{"city": '
+    (use,) = to_blocks([say("user", "go"), assistant(part)]).messages[1]["content"]
+    assert use["input"] == {"malformed_input": '{"city": '}
+    (again,) = from_blocks([use])
+    assert again == part
+
+
+def test_results_stand_at_the_head_of_the_next_user_message_in_the_order_of_their_calls() -> None:
+    calls = assistant(tool("t", "a", {}, output=1), tool("t", "b", {}, output=2))
+    assert to_blocks([say("user", "go"), calls, say("user", "and?")]).messages[2] == {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+            {"type": "tool_result", "tool_use_id": "b", "content": "2"},
+            {"type": "text", "text": "and?"},
+        ],
+    }
+
+
+def test_calls_of_different_rounds_are_kept_apart() -> None:
+    reply = assistant(tool("t", "a", {}, output="1"), StepStartPart(), tool("t", "b", {}, output="2"))
+    messages = to_blocks([say("user", "go"), reply]).messages
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
+    assert messages_from_blocks(messages) == (say("user", "go"), reply)
+
+
+@pytest.mark.req("S1-13")
+def test_a_dangling_call_is_never_sent() -> None:
+    (*_, results) = to_blocks([say("user", "go"), assistant(tool("t", "c", {}))]).messages
+    assert results["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": "c",
+            "content": "interrupted: no result was recorded",
+            "is_error": True,
+        }
+    ]
+
+
+def test_reasoning_that_anthropic_did_not_sign_stays_at_home() -> None:
+    foreign = ReasoningPart("Hm.", {"openai": {"itemId": "rs_1"}})
+    messages = to_blocks([say("user", "go"), assistant(foreign, ReasoningPart("Plain."), TextPart("So."))]).messages
+    assert messages[1]["content"] == [{"type": "text", "text": "So."}]
+
+
+def test_neighbours_of_one_role_become_one_message_and_the_user_always_begins() -> None:
+    messages = to_blocks([assistant(TextPart("Welcome.")), say("user", "a"), say("user", "b")]).messages
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert [block["text"] for block in messages[2]["content"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_text_that_looks_like_markup_stays_inside_the_users_content(text: str) -> None:
+    system, messages = to_blocks([say("user", text)])
+    assert system == ()
+    assert messages == [{"role": "user", "content": [{"type": "text", "text": text}]}]
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        (FilePart("image/*", "https://example.org/a.png"), "image"),
+        (FilePart("application/pdf", "https://example.org/a.pdf", "a.pdf"), "document"),
+        (FilePart("application/pdf", "data:application/pdf;base64,JVBERi0xLjc="), "document"),
+        (FilePart("text/csv", "data:text/csv,a%2Cb", "a.csv"), "document"),
+        (FilePart("image/png", "data:image/png;base64,bm90IGEgcG5n"), "text"),
+        (FilePart("image/png", "data:image/png;base64,!!"), "text"),
+        (FilePart("image/png", "data:image/png"), "text"),
+        (FilePart("image/svg+xml", "data:image/svg+xml,<svg/>"), "text"),
+        (FilePart("text/plain", "data:text/plain;base64,//8="), "text"),
+        (FilePart("image/png", "file:///etc/passwd", "passwd"), "text"),
+    ],
+)
+def test_only_files_that_the_provider_takes_are_sent_and_for_others_a_note(part: FilePart, kind: str) -> None:
+    (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
+    assert block["type"] == kind
+    assert "/etc/passwd" not in str(block)
+
+
+def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
+    gif = FilePart("image/png", "data:image/png;base64,R0lGODlhAQABAAAAACw=")
+    (block,) = to_blocks([PromptMessage("user", (gif,))]).messages[0]["content"]
+    assert block["source"]["media_type"] == "image/gif"
+    assert to_blocks([say("user", "draw"), assistant(gif)]).messages[1]["content"] == [
+        {"type": "text", "text": "[file, image/png]"}
+    ]
+
+
+def test_a_tool_may_answer_with_an_image_and_what_only_looks_like_one_goes_as_json() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGODlhAQABAAAAACw="}}
+    broken = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "?"}}
+    calls = [tool("t", f"c{n}", {}, output=[value]) for n, value in enumerate((image, broken, {"type": "text"}))]
+    results = to_blocks([say("user", "go"), assistant(*calls)]).messages[-1]["content"]
+    assert results[0]["content"] == [image]
+    assert jsontext.parse(results[1]["content"]) == [broken]
+    assert results[2]["content"] == '[{"type":"text"}]'
+
+
+def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
+    orphan = {"type": "tool_result", "tool_use_id": "gone", "content": "late"}
+    odd = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    assert from_blocks([orphan, odd]) == (DataPart(FOREIGN_BLOCK, orphan), DataPart(FOREIGN_BLOCK, odd))
+    found = messages_from_blocks([{"role": "user", "content": [orphan]}, {"role": "user", "content": "hi"}])
+    assert to_blocks(found).messages == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+
+
+@pytest.mark.parametrize("wrong", [{"role": "robot", "content": "x"}, {"role": "user", "content": 7}, {"content": [7]}])
+def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        messages_from_blocks([wrong])
+
+
+def test_the_first_result_of_a_call_is_kept() -> None:
+    use = {"type": "tool_use", "id": "c", "name": "t", "input": {}}
+    results = [{"type": "tool_result", "tool_use_id": "c", "content": text} for text in ("first", "second")]
+    assert from_blocks([use, *results]) == (tool("t", "c", {}, output="first"),)
+
+
+@pytest.mark.req("S1-13", "S4-05")
+@given(strategies.histories)
+def test_whatever_the_history_roles_alternate_and_each_call_is_answered_right_after(
+    history: list[PromptMessage],
+) -> None:
+    system, messages = to_blocks(history)
+    assert all(text.strip() for text in system)
+    for n, message in enumerate(messages):
+        assert message["role"] == ("assistant" if n % 2 else "user")
+        assert message["content"]
+        assert message["content"][-1]["type"] not in ("thinking", "redacted_thinking")
+        used = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+        if used:
+            following = messages[n + 1]["content"]
+            assert [block.get("tool_use_id") for block in following if block["type"] == "tool_result"] == used
+            assert all(block["type"] == "tool_result" for block in following[: len(used)])
+
+
+sound_parts: st.SearchStrategy[Part] = st.one_of(
+    st.builds(TextPart, strategies.said),
+    st.just(SIGNED),
+    st.builds(StepStartPart),
+    st.builds(tool, st.just("t"), strategies.call_ids, strategies.json_values, output=strategies.said | st.none()),
+    st.builds(tool, st.just("t"), strategies.call_ids, strategies.json_values, error=strategies.said),
+)
+conversations = st.lists(
+    st.one_of(
+        st.builds(say, st.just("user"), strategies.said),
+        st.builds(PromptMessage, st.just("assistant"), st.lists(sound_parts, min_size=1, max_size=6).map(tuple)),
+    ),
+    max_size=6,
+)
+
+
+def without_steps(messages: tuple[PromptMessage, ...]) -> list[PromptMessage]:
+    return [
+        PromptMessage(message.role, tuple(part for part in message.parts if not isinstance(part, StepStartPart)))
+        for message in messages
+    ]
+
+
+@pytest.mark.req("S4-05")
+@given(conversations)
+def test_parts_round_trip_through_blocks(history: list[PromptMessage]) -> None:
+    sound = tuple(joined(repair([say("user", "begin"), *history])))
+    blocks = to_blocks(sound).messages
+    again = messages_from_blocks(blocks)
+    assert without_steps(again) == without_steps(sound)
+    assert to_blocks(again).messages == blocks

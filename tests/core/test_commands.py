@@ -1,0 +1,156 @@
+"""In-chat commands: one grammar, one help text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadline.core.commands import (
+    COMMANDS,
+    Command,
+    CommandSpec,
+    Misused,
+    Unknown,
+    choices_text,
+    chosen,
+    help_text,
+    parse,
+)
+
+PUBLIC = (
+    "!new [name]",
+    "!branch [name]",
+    "!save [name]",
+    "!load [name]",
+    "!context",
+    "!chats",
+    "!open <chat>",
+    "!rename <name>",
+    "!archive",
+    "!clear",
+    "!undo",
+    "!link <code>",
+    "!yes",
+    "!no",
+    "!cancel",
+    "!help",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("!new", Command("new")),
+        ("!new Research", Command("new", "Research")),
+        ("  !NEW \t Deep  Research \n", Command("new", "Deep  Research")),
+        ("!open 3", Command("open", "3")),
+        ("!link ABC-123", Command("link", "ABC-123")),
+        ("!yes", Command("yes")),
+        ("!whoami", Command("whoami")),
+    ],
+)
+def test_a_command_is_one_line_that_begins_with_its_name(text: str, command: Command) -> None:
+    assert parse(text) == command
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "!",
+        "!!",
+        "! new",
+        "!!new",
+        "!1",
+        "!?",
+        "new",
+        "say !new",
+        "!new\nsecond line",
+        "¡new",
+        "!-new",
+        "!_x",
+    ],
+)
+def test_anything_else_is_ordinary_text(text: str) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.req("S2-12")
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("!sav", "There is no command !sav. Did you mean !save? !help lists them all."),
+        ("!brnach x", "There is no command !brnach. Did you mean !branch? !help lists them all."),
+        ("!xyzzy", "There is no command !xyzzy. !help lists them all."),
+        ("!whoam", "There is no command !whoam. !help lists them all."),
+        ("!newer", "There is no command !newer. Did you mean !new? !help lists them all."),
+    ],
+)
+def test_an_unknown_command_gets_a_hint_that_gives_no_hidden_one_away(text: str, hint: str) -> None:
+    found = parse(text)
+    assert isinstance(found, Unknown)
+    assert found.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("!open", "!open needs <chat>: go on with one of your chats here."),
+        ("!rename  ", "!rename needs <name>: give this chat another name."),
+        ("!undo 2", "!undo stands alone: take back your last message and its answer."),
+        ("!clear everything", "!clear stands alone: start afresh here; the old history is kept."),
+    ],
+)
+def test_a_command_with_an_argument_too_few_or_too_many_does_nothing_and_says_why(text: str, hint: str) -> None:
+    found = parse(text)
+    assert isinstance(found, Misused)
+    assert found.hint == hint
+
+
+@pytest.mark.req("S2-12")
+def test_help_lists_every_public_command_once_and_no_hidden_one() -> None:
+    assert [line.split(":")[0] for line in help_text().splitlines()] == list(PUBLIC)
+    assert any(spec.hidden for spec in COMMANDS)
+    assert "whoami" not in help_text()
+
+
+@given(st.sampled_from(COMMANDS), st.sampled_from(["", " Research", " 7"]))
+def test_every_declared_command_is_understood_or_explained(spec: CommandSpec, argument: str) -> None:
+    found = parse(f"!{spec.name}{argument}")
+    assert isinstance(found, Command | Misused)
+    assert found.name == spec.name
+
+
+@given(st.text())
+def test_no_text_makes_the_parser_fail(text: str) -> None:
+    parse(text)
+    chosen(text, 3)
+
+
+@pytest.mark.req("S2-09")
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        (" 3 ", 3),
+        ("0", 0),
+        ("!cancel", 0),
+        ("4", None),
+        ("-1", None),
+        ("01", None),
+        ("1.", None),
+        ("٣", None),
+        ("three", None),
+        ("!load", None),
+        ("9" * 5_000, None),
+    ],
+)
+def test_a_list_is_answered_by_number_left_by_0_and_other_text_is_ordinary(text: str, number: int | None) -> None:
+    assert chosen(text, 3) == number
+
+
+@pytest.mark.req("S2-09")
+def test_the_list_numbers_its_names_from_one() -> None:
+    assert choices_text(["alpha", "beta"]) == "Choose by number, or 0 to leave:\n1. alpha\n2. beta"

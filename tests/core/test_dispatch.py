@@ -1,0 +1,134 @@
+"""The dispatch payload, as it is sent and as the bridge reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.core import strategies
+from tests.core.golden_files import golden, golden_prompt
+from tests.core.strategies import INJECTIONS, stored, talk
+from threadline.core import dispatch
+from threadline.core.context import assemble
+from threadline.core.errors import InvalidInput, InvalidMessage
+from threadline.core.parts import TextPart, tool
+from threadline.core.prompts import Prompt, PromptMessage, say
+from threadline.core.windows import Window
+
+SNAPSHOT = {"role": "system", "content": "Persisted user context:\nI live in Rome."}
+
+
+def test_a_conversation_is_spelled_out_as_recorded() -> None:
+    assert dispatch.payload(Prompt(golden_prompt("conversation.ui.json"))) == golden("conversation.dispatch.json")
+
+
+@pytest.mark.req("S3-08")
+def test_the_payload_is_snapshot_history_and_current_message_with_the_legacy_fields_beside_it() -> None:
+    history = talk(1)
+    request = stored("user", "now", seq=2)
+    prompt = assemble(history, request, window=Window(turns=12), snapshot="I live in Rome.")
+    assert dispatch.payload(prompt) == {
+        "messages": [
+            SNAPSHOT,
+            {"role": "user", "content": "question 1"},
+            {"role": "assistant", "content": "answer 1"},
+            {"role": "user", "content": "now"},
+        ],
+        "role": "user",
+        "content": "now",
+    }
+
+
+@pytest.mark.req("S3-02", "S3-08")
+def test_a_message_without_words_has_no_entry() -> None:
+    calls = PromptMessage("assistant", (tool("t", "c", {}, output=1), TextPart(" ")))
+    assert dispatch.payload(Prompt((say("user", "go"), calls, say("user", "and?"))))["messages"] == [
+        {"role": "user", "content": "go"},
+        {"role": "user", "content": "and?"},
+    ]
+
+
+@pytest.mark.req("S0-04", "S0-05")
+def test_a_body_of_role_and_content_becomes_messages_and_keeps_its_fields() -> None:
+    body = {"role": "user", "content": "hello", "temperature": 0}
+    assert dispatch.with_snapshot(body, "I live in Rome.") == {
+        "role": "user",
+        "content": "hello",
+        "temperature": 0,
+        "messages": [SNAPSHOT, {"role": "user", "content": "hello"}],
+    }
+    assert body == {"role": "user", "content": "hello", "temperature": 0}
+
+
+@pytest.mark.req("S0-06")
+def test_a_body_with_messages_keeps_their_order_behind_the_snapshot() -> None:
+    messages = [{"role": role, "content": role, "name": "n"} for role in ("system", "user", "assistant", "user")]
+    payload = dispatch.with_snapshot({"messages": messages}, "I live in Rome.")
+    assert payload["messages"] == [SNAPSHOT, *messages]
+    assert (payload["role"], payload["content"]) == ("user", "user")
+    assert dispatch.with_snapshot({"messages": messages}, None)["messages"] == messages
+
+
+@pytest.mark.req("S3-09")
+def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+    listed = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    blank: list[dict[str, Any]] = [{"role": "user", "content": c} for c in ("", " \n", None, [])]
+    messages = [*blank, call, {"role": "assistant"}, listed]
+    assert dispatch.normalise({"messages": messages}) == [call, listed]
+
+
+@pytest.mark.req("S3-09")
+@pytest.mark.parametrize(
+    "body", [{"content": "hi"}, {"role": "user", "content": "hi"}, {"role": None, "content": "hi", "messages": []}]
+)
+def test_without_messages_role_and_content_make_one_and_the_role_is_the_users(body: dict[str, Any]) -> None:
+    assert dispatch.normalise(body) == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.req("S3-09")
+def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
+    body = {"messages": [{"role": "user", "content": " "}], "role": "assistant", "content": "hi"}
+    assert dispatch.normalise(body) == [{"role": "assistant", "content": "hi"}]
+
+
+@pytest.mark.req("S3-09", "S0-07", "S0-08")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": []},
+        {"messages": None, "content": None},
+        {"messages": [{"role": "user", "content": ""}]},
+        {"role": "user", "content": " \n"},
+        {"messages": "hello", "content": "hi"},
+        {"messages": {"role": "user", "content": "hi"}},
+        {"messages": ["hi"]},
+        {"messages": [{"role": "root", "content": "hi"}]},
+        {"messages": [{"role": 7, "content": "hi"}]},
+        {"role": ["user"], "content": "hi"},
+        {"content": 7},
+    ],
+)
+def test_a_payload_without_a_message_is_refused_as_such(body: dict[str, Any]) -> None:
+    for read in (dispatch.normalise, lambda given: dispatch.with_snapshot(given, "kept")):
+        with pytest.raises(InvalidMessage) as refused:
+            read(body)
+        assert refused.value.code == "invalid_message"
+        assert isinstance(refused.value, InvalidInput)
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_text_that_looks_like_markup_stays_what_the_user_said(text: str) -> None:
+    payload = dispatch.payload(Prompt((say("user", text),)))
+    assert payload == {"messages": [{"role": "user", "content": text}], "role": "user", "content": text}
+
+
+@pytest.mark.req("S3-08", "S3-09")
+@given(strategies.histories)
+def test_the_bridge_reads_every_payload_as_it_was_sent(history: list[PromptMessage]) -> None:
+    payload = dispatch.payload(Prompt((*history, say("user", "now"))))
+    assert dispatch.normalise(payload) == payload["messages"]
+    assert payload["messages"][-1] == {"role": payload["role"], "content": payload["content"]}
