@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
+
+from threadline.core.errors import AgentFailed
+
+T = TypeVar("T")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -30,6 +35,23 @@ class Allowance:
     @property
     def left(self) -> float:
         return self._left if self._since is None else self._left - (_now() - self._since)
+
+    async def next_of(self, stream: AsyncGenerator[T, None]) -> T | None:
+        """What the stream gives next, or None at its end. AgentFailed if the time is over first."""
+        # A stream that never waits never meets the timeout.
+        if self.left <= 0:
+            raise self._too_long()
+        limit = asyncio.timeout(self.left)
+        try:
+            async with limit:
+                return await anext(stream, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._too_long() from None
+
+    def _too_long(self) -> AgentFailed:
+        return AgentFailed(f"The answer took longer than {self.seconds:g} s and was stopped.")
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:

@@ -21,7 +21,6 @@ from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import (
     ApprovalRequest,
     Event,
-    Failure,
     Finish,
     FinishReason,
     StepStart,
@@ -81,9 +80,7 @@ class LoopAgent:
         for event in reply.add(StepStart()):
             yield event
         async with aclosing(stream):
-            while (said := await _next(stream, allowance)) is not None:
-                if isinstance(said, Failure):
-                    raise AgentFailed(said.error)
+            while (said := await allowance.next_of(stream)) is not None:
                 for event in reply.add(said):
                     yield event
 
@@ -101,21 +98,3 @@ class LoopAgent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _next(stream: AsyncGenerator[Event, None], allowance: Allowance) -> Event | None:
-    # A stream that never waits never meets the timeout.
-    if allowance.left <= 0:
-        raise _too_long(allowance)
-    limit = asyncio.timeout(allowance.left)
-    try:
-        async with limit:
-            return await anext(stream, None)
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise _too_long(allowance) from None
-
-
-def _too_long(allowance: Allowance) -> AgentFailed:
-    return AgentFailed(f"The answer took longer than {allowance.seconds:g} s and was stopped.")

@@ -22,6 +22,7 @@ from threadline.agents.models import RoundSettings, ToolSpec
 from threadline.agents.rehearsal_script import Given
 from threadline.agents.tools import Tool, tool
 from threadline.core import jsontext
+from threadline.core.context import SNAPSHOT_HEAD
 from threadline.core.errors import AgentFailed
 from threadline.core.events import (
     Event,
@@ -38,7 +39,6 @@ from threadline.core.parts import ToolPart, plain_text
 from threadline.core.prompts import Prompt, PromptMessage, rounds
 from threadline.ports import Desk
 
-SNAPSHOT = "Persisted user context:\n"
 _WORD = re.compile(r"\s*\S+")
 _FOUND_AT_MOST = 5
 
@@ -122,7 +122,7 @@ class _RehearsalModel:
 def _given(prompt: Prompt) -> Given:
     said = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
     system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
-    pinned = [text.removeprefix(SNAPSHOT) for text in system if text.startswith(SNAPSHOT)]
+    pinned = [text.removeprefix(SNAPSHOT_HEAD) for text in system if text.startswith(SNAPSHOT_HEAD)]
     return Given(
         request=said[-1] if said else "",
         said=tuple(said[:-1]),

@@ -6,12 +6,18 @@ cut off, or for an approval that has come by now) are said again, so that a turn
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
 from threadline.agents.calls import Outcome
+from threadline.agents.limits import Allowance, Limits
 from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
 from threadline.core.events import (
     Event,
+    Failure,
     FinalText,
+    Finish,
     ReasoningDelta,
     TextDelta,
     ToolCall,
@@ -56,7 +62,10 @@ class Reply:
         return said
 
     def add(self, event: Event) -> list[Event]:
-        """What to show of an event. AgentFailed where the reply would outgrow its limit: nothing of it is shown."""
+        """What to show of an event. AgentFailed where the reply would outgrow its limit: nothing of it is shown; and
+        where the event says that the agent failed."""
+        if isinstance(event, Failure):
+            raise AgentFailed(event.error)
         self._room -= _size(event)
         if self._room < 0:
             raise AgentFailed(f"The reply grew past {self._limit:,} bytes and was stopped.")
@@ -78,6 +87,21 @@ class Reply:
         """What the model is shown next."""
         parts = (*self._begun, *self._fold.parts())
         return (*self._before, PromptMessage("assistant", parts)) if parts else self._before
+
+
+async def bounded(
+    events: AsyncGenerator[Event, None], prompt: Prompt, limits: Limits | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events of an agent that keeps its tools to itself, within the limits, and with an end."""
+    limits = limits or Limits()
+    allowance, reply, ended = Allowance(limits.seconds), Reply(prompt, limit=limits.reply_bytes), False
+    async with aclosing(events):
+        while (said := await allowance.next_of(events)) is not None:
+            for event in reply.add(said):
+                ended = isinstance(event, Finish)
+                yield event
+    if not ended:
+        yield Finish()
 
 
 def _size(event: Event) -> int:
