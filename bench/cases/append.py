@@ -1,4 +1,7 @@
-"""Appending a turn: alone against the bare driver, and the same in ever longer threads."""
+"""Appending a turn: alone against the bare driver, and the same in ever longer threads.
+
+A turn begins as plain Python values and ends durable; encoding, checking and numbering are inside the time.
+"""
 
 from __future__ import annotations
 

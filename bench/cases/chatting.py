@@ -1,4 +1,7 @@
-"""The terminal: how soon `threadline chat` can be typed into, and what it takes of the machine."""
+"""The terminal: how soon `threadline chat` can be typed into, and what it takes of the machine.
+
+It is driven through a pseudo-terminal, because without one the program does not start its line editor at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Many tasks appending at once: to threads of their own, all to one thread, and from several processes."""
+"""Many tasks appending at once: to threads of their own, all to one thread, and from several processes.
+
+Throughput is compared round by round; errors and losses are counted over all rounds, the warm-up included.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Listing threads by their latest activity, against the bare index scan."""
+"""Listing threads by their latest activity, against the bare index scan.
+
+The bare table holds the columns a list shows and the one index it needs; its rows are left as the driver gives them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Branching, saving, loading, undoing: each must cost about one durable row, whatever the length of the thread."""
+"""Branching, saving, loading, undoing: each must cost about one durable row, whatever the length of the thread.
+
+The rows of the messages table are counted before and after, so that a copy made in some corner would show.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What people use today, on the same work, in the same run."""
+"""What people use today, on the same work, in the same run.
+
+No budget: the peers are here to say what a reader may expect elsewhere, at what their own documentation shows.
+"""
 
 from __future__ import annotations
 

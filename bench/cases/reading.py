@@ -1,4 +1,8 @@
-"""Reading: the last turns that an agent is shown, at any length and any depth of branching, and a whole thread."""
+"""Reading: the last turns that an agent is shown, at any length and any depth of branching, and a whole thread.
+
+Threadline gives messages whose parts are decoded when they are looked at. Both are measured: as given, and with every
+part decoded, beside the bare rows and the bare rows with orjson.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The names of those Threadline is compared with, and how a case opens the bare driver of its database."""
+"""The names of those Threadline is compared with, and how a case opens the bare driver of its database.
+
+The names stand in results and in the README, so they are spelled in one place.
+"""
 
 from __future__ import annotations
 

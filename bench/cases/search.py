@@ -1,4 +1,8 @@
-"""Searching a large history, fresh words included."""
+"""Searching a large history: words that are rare, frequent, together, or nowhere.
+
+Messages are questions of 200 characters, so that a million of them are written in a minute; the words searched for
+are marks put among the others at known places.
+"""
 
 from __future__ import annotations
 

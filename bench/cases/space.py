@@ -1,4 +1,7 @@
-"""Space: bytes on disk for each byte of payload, and memory while a long thread streams by."""
+"""Space: bytes on disk for each byte of payload, and memory while a long thread streams by.
+
+The payload is the JSON of the parts; everything else in the database is overhead. Search has its own line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Starting up: what `import threadline` adds to bare Python, and how soon the terminal answers."""
+"""Starting up: what `import threadline` adds to bare Python, and how soon the terminal answers.
+
+Processes are started one after the other in turns, so a slow moment of the machine meets all of them.
+"""
 
 from __future__ import annotations
 

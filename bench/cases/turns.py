@@ -1,4 +1,7 @@
-"""Whole turns through the library: what accept, run and finish add to their commits, and how streams fan out."""
+"""Whole turns through the library: what accept, run and finish add to their commits, and how streams fan out.
+
+The agents answer at once, so that what is left is Threadline's own; masking is on, as it is by default.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The bare driver under a crowd: a connection and a thread for each task, as its documentation advises."""
+"""The bare driver under a crowd: a connection and a thread for each task, as its documentation advises.
+
+Connections wait for each other in SQLite's own busy handler; nothing here retries or orders anything.
+"""
 
 from __future__ import annotations
 
