@@ -166,7 +166,8 @@ class MessageVerbs(Protocol):
 
 
 class TimelineVerbs(Protocol):
-    """Each of these writes one or two small rows and no message, whatever the length of the history."""
+    """Each of these writes one or two small rows and no message, whatever the length of the history. A thread that goes
+    on elsewhere is active by that."""
 
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
         """A new thread whose history is the source's up to and with seq `at` (default: all of it; -1: nothing).

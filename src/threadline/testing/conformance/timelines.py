@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
-from threadline.core.threads import NewThread, ThreadChanges
+from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.ports import Transaction
+from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.words import answered, asked, exchange, history, texts, thread_saying
 
 
@@ -191,6 +192,23 @@ class TestMoving:
         moved = await alice.move(thread.id, 0)
         kept = set(thread.__struct_fields__) - {"timeline_id", "message_count", "token_count", "updated_at"}
         assert {f: getattr(moved, f) for f in kept} == {f: getattr(thread, f) for f in kept}
+
+
+    async def test_going_on_elsewhere_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
+        """A thread that goes on elsewhere is active by that."""
+        thread = await thread_saying(alice, "a", "b", "c")
+        clock.advance()
+        await alice.save(thread.id, "here")
+        assert await alice.thread(thread.id) == thread
+        verbs: list[Callable[[], Awaitable[Thread]]] = [
+            lambda: alice.undo(thread.id),
+            lambda: alice.switch(thread.id, thread.timeline_id),
+            lambda: alice.move(thread.id, 0),
+            lambda: alice.load(thread.id, "here"),
+        ]
+        for verb in verbs:
+            at = clock.advance()
+            assert (await verb()).updated_at == at
 
 
 class TestUndoing:
