@@ -157,12 +157,12 @@ class TestSearchingThePresent:
         assert found(await alice.search("zebra")) == {"m0", "m1"}
 
     async def test_a_branch_is_searched_through_its_source(self, alice: Transaction) -> None:
-        """Messages in the present history of living threads"""
+        """A message that several threads show is found once, in one of them."""
         source = await alice.create_thread(NewThread())
         await say(alice, source.id, ("m0", "zebra one"), ("m1", "zebra two"))
         branch = await alice.branch(source.id, NewThread(), at=0)
         await say(alice, branch.id, ("m2", "zebra three"))
-        assert found(await alice.search("zebra")) == {"m0", "m1", "m2"}
+        assert sorted(hit.message_id for hit in await alice.search("zebra")) == ["m0", "m1", "m2"]
         await alice.delete_thread(source.id)
         hits = await alice.search("zebra")
         assert found(hits) == {"m0", "m2"}
