@@ -14,7 +14,9 @@ The tests run in pytest-asyncio's auto mode, each in a tenant of its own, so one
 docstrings quote the port. Their `req` markers name the promises they prove: register that marker.
 """
 
+import pkgutil
+
 import pytest
 
 # Before any of them is imported: afterwards, a failing assert would say nothing but that it failed.
-pytest.register_assert_rewrite(__name__)
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))

@@ -79,6 +79,16 @@ class TestLinkCodes:
         await alice.put_link_code(CODE, "slack", clock.after(60))
         assert await house.redeem_link_code(CODE, "slack", clock.after(61)) is None
 
+    async def test_a_code_is_put_once(
+        self, house: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """DuplicateId if a code with this hash is there already."""
+        await alice.put_link_code(CODE, "slack", clock.after(60))
+        for tx in (alice, bob):
+            with pytest.raises(DuplicateId):
+                await tx.put_link_code(CODE, "slack", clock.after(600))
+        assert await house.redeem_link_code(CODE, "slack", clock.now()) == "alice"
+
     async def test_a_code_for_no_platform_is_for_any(
         self, house: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:

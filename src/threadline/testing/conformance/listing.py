@@ -39,7 +39,7 @@ async def walk(tx: Transaction, limit: int) -> list[str]:
 class TestListingThreads:
     @pytest.mark.req("S4-04")
     async def test_an_append_moves_a_thread_up_and_counts(self, alice: Transaction, clock: ManualClock) -> None:
-        """Latest activity first"""
+        """Latest activity first, ties by id, the greater first."""
         newest, middle, oldest = await one_a_second(alice, clock, 3)
         assert ids(await alice.threads()) == [newest, middle, oldest]
         at = clock.advance()
@@ -51,7 +51,7 @@ class TestListingThreads:
         assert page.items == tuple([await alice.thread(id) for id in ids(page)])
 
     async def test_threads_of_the_same_instant_have_one_order(self, alice: Transaction) -> None:
-        """ties by id"""
+        """Latest activity first, ties by id, the greater first."""
         made = [(await alice.create_thread(NewThread(id=id))).id for id in ("c", "a", "d", "b")]
         assert ids(await alice.threads()) == sorted(made, reverse=True)
         assert await walk(alice, 1) == sorted(made, reverse=True)
@@ -68,12 +68,12 @@ class TestListingThreads:
     async def test_the_pages_of_a_cursor_are_the_whole_list(
         self, alice: Transaction, clock: ManualClock, limit: int
     ) -> None:
-        """A cursor costs the same at any depth"""
+        """A cursor costs the same at any depth, and a page after it never repeats a thread."""
         made = await one_a_second(alice, clock, 7)
         assert await walk(alice, limit) == made
 
     async def test_a_page_after_a_cursor_repeats_nothing(self, alice: Transaction, clock: ManualClock) -> None:
-        """a page after it never repeats a thread"""
+        """A cursor costs the same at any depth, and a page after it never repeats a thread."""
         made = await one_a_second(alice, clock, 6)
         page = await alice.threads(limit=3)
         clock.advance()

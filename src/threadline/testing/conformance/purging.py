@@ -67,7 +67,7 @@ class TestPurgingThreads:
         assert (counts["messages"], counts["timelines"], counts["threads"]) == (0, 0, 0)
 
     async def test_a_deleted_branch_comes_back_whole(self, alice: Transaction) -> None:
-        """and so do those of a deleted branch, which may come back"""
+        """messages that a branch still shows stay, and so do those of a deleted branch, which may come back"""
         source = await thread_saying(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread())
         await alice.delete_thread(branch.id)

@@ -118,7 +118,7 @@ class TestSearching:
         assert len(await alice.search("zebra", limit=50)) == 20
 
     async def test_the_best_come_first_a_page_at_a_time(self, alice: Transaction) -> None:
-        """best first"""
+        """Messages in the present history of living threads that hold all the words, best first."""
         thread = await alice.create_thread(NewThread())
         filler = " ".join(f"filler{n}" for n in range(60))
         said = [(f"m{n}", f"zebra {filler} {n}") for n in range(9)]

@@ -193,7 +193,6 @@ class TestMoving:
         kept = set(thread.__struct_fields__) - {"timeline_id", "message_count", "token_count", "updated_at"}
         assert {f: getattr(moved, f) for f in kept} == {f: getattr(thread, f) for f in kept}
 
-
     async def test_going_on_elsewhere_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """A thread that goes on elsewhere is active by that."""
         thread = await thread_saying(alice, "a", "b", "c")
