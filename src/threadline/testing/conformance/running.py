@@ -64,16 +64,16 @@ class TestChunks:
 
     async def test_chunks_of_turns_long_over_are_dropped(self, alice: Transaction, clock: ManualClock) -> None:
         """Removes the chunks of turns that had ended by then; how many chunks."""
-        for turn_id in ("over", "just over", "running"):
+        for turn_id in ("over", "just-over", "running"):
             fence = await run(alice, clock, turn_id)
             await alice.put_chunks(turn_id, fence, chunks(1, 3))
             clock.advance()
             if turn_id != "running":
                 await alice.finish_turn(turn_id, fence, TurnEnd("executed"))
         assert await alice.drop_chunks(finished_before=clock.after(-1)) == 3
-        assert [len(await alice.chunks(id)) for id in ("over", "just over", "running")] == [0, 3, 3]
+        assert [len(await alice.chunks(id)) for id in ("over", "just-over", "running")] == [0, 3, 3]
         assert await alice.drop_chunks(finished_before=clock.after(1)) == 3
-        assert [len(await alice.chunks(id)) for id in ("over", "just over", "running")] == [0, 0, 3]
+        assert [len(await alice.chunks(id)) for id in ("over", "just-over", "running")] == [0, 0, 3]
 
     async def test_the_house_drops_the_tenants_chunks(
         self, alice: Transaction, bob: Transaction, house: Transaction, abroad: Transaction, clock: ManualClock
