@@ -94,14 +94,16 @@ async def bounded(
 ) -> AsyncGenerator[Event, None]:
     """The events of an agent that keeps its tools to itself, within the limits, and with an end."""
     limits = limits or Limits()
-    allowance, reply, ended = Allowance(limits.seconds), Reply(prompt, limit=limits.reply_bytes), False
+    allowance, reply = Allowance(limits.seconds), Reply(prompt, limit=limits.reply_bytes)
+    end = Finish()
     async with aclosing(events):
         while (said := await allowance.next_of(events)) is not None:
             for event in reply.add(said):
-                ended = isinstance(event, Finish)
-                yield event
-    if not ended:
-        yield Finish()
+                if isinstance(event, Finish):
+                    end = event
+                else:
+                    yield event
+    yield end
 
 
 def _size(event: Event) -> int:

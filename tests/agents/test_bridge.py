@@ -1,0 +1,223 @@
+"""The bridge: any spelling of a dispatch payload in, an OpenAI-compatible server asked, its answer out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.agents.fault_server import FaultServer, answer, faulty, hanging, sse, streamed
+from tests.agents.mock_provider import MockProvider
+from threadline.agents.bridge import Bridge
+from threadline.agents.bridge_server import BODY_BYTES, serving
+from threadline.agents.patience import Patience, Persistence
+from threadline.agents.remote import RemoteAgent
+from threadline.core.errors import SettingsInvalid
+from threadline.core.events import Finish, TextDelta
+from threadline.testing.agents import memory_desk, prompt_of
+
+REPLY = streamed(
+    *sse(
+        {"choices": [{"delta": {"content": "Hel"}}]},
+        {"choices": [{"delta": {"content": "lo."}}]},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 2}},
+        "[DONE]",
+    )
+)
+
+
+class Said(NamedTuple):
+    status: int
+    headers: str
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[FaultServer]:
+    async with faulty() as server:
+        server.will(REPLY)
+        yield server
+
+
+def bridge_to(upstream: FaultServer, **options: Any) -> Bridge:
+    async def sleep(seconds: float) -> None:
+        pass
+
+    patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
+    return Bridge(f"{upstream.url}/v1/", silence_seconds=0.3, persistence=patience, **options)
+
+
+@pytest.fixture
+async def address(upstream: FaultServer) -> AsyncIterator[str]:
+    async with serving(bridge_to(upstream, model="small", api_key="key")) as url:
+        yield url
+
+
+async def send(address: str, raw: bytes) -> Said:
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(raw)
+    said = (await reader.read()).decode()
+    writer.close()
+    head, _, body = said.partition("\r\n\r\n")
+    return Said(int(head.split()[1]), head.lower(), body)
+
+
+async def post(address: str, body: Any, *headers: str, kind: str = "application/json", host: str = "localhost") -> Said:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = ["POST / HTTP/1.1", f"host: {host}", f"content-type: {kind}", f"content-length: {len(raw)}", *headers]
+    return await send(address, "\r\n".join([*lines, "", ""]).encode() + raw)
+
+
+@pytest.mark.req("S3-09")
+@pytest.mark.parametrize(
+    ("payload", "sent"),
+    [
+        (
+            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}, {"content": "b"}]},
+            [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
+        ),
+        ({"content": "hi"}, [{"role": "user", "content": "hi"}]),
+        ({"role": "system", "content": "hi"}, [{"role": "system", "content": "hi"}]),
+        ({"messages": [], "content": "hi"}, [{"role": "user", "content": "hi"}]),
+        ({"messages": [{"role": "user", "content": ""}], "content": "hi"}, [{"role": "user", "content": "hi"}]),
+        ({"messages": [{"role": "user", "content": "new"}], "content": "old"}, [{"role": "user", "content": "new"}]),
+    ],
+)
+async def test_the_server_always_gets_the_normalised_array(
+    address: str, upstream: FaultServer, payload: Any, sent: Any
+) -> None:
+    said = await post(address, payload)
+    assert said.json == {
+        "role": "assistant",
+        "content": "Hello.",
+        "usage": {"type": "usage", "input_tokens": 4, "output_tokens": 2, "cached_tokens": 0, "reasoning_tokens": 0},
+    }
+    asked = upstream.requests[0]
+    assert asked.line == "POST /v1/chat/completions HTTP/1.1"
+    assert asked.body == {"model": "small", "messages": sent, "stream": True}
+    assert asked.headers["authorization"] == "bearer key"
+
+
+@pytest.mark.req("S3-09")
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 400, "invalid_message"),
+        ({"content": "  "}, 400, "invalid_message"),
+        ({"messages": []}, 400, "invalid_message"),
+        ({"messages": "hi"}, 400, "invalid_message"),
+        ({"messages": [{"role": "user", "content": ""}]}, 400, "invalid_message"),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, 400, "invalid_message"),
+        ({"messages": ["hi"]}, 400, "invalid_message"),
+        ([], 400, "invalid_input"),
+        (b"", 400, "invalid_json"),
+        (b'{"content": "hi"', 400, "invalid_json"),
+        (b'{"content": "a", "content": "b"}', 400, "invalid_json"),
+        (b'{"content": "\\ud800"}', 400, "invalid_json"),
+        (b"[" * 1_000 + b"]" * 1_000, 413, "limit_exceeded"),
+        (b'{"content": "' + b"x" * BODY_BYTES + b'"}', 413, "limit_exceeded"),
+    ],
+)
+async def test_bad_input_is_refused_with_a_code_and_nothing_is_asked(
+    address: str, upstream: FaultServer, body: Any, status: int, code: str
+) -> None:
+    said = await post(address, body)
+    assert (said.status, said.json["code"], said.json["status"]) == (status, code, status)
+    assert "application/problem+json" in said.headers
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", 405),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n{}", 415),
+        (
+            b"POST / HTTP/1.1\r\nhost: evil.example\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+            421,
+        ),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9223372036854775808\r\n\r\n", 413),
+    ],
+)
+async def test_what_is_no_payload_is_refused(address: str, upstream: FaultServer, raw: bytes, status: int) -> None:
+    assert (await send(address, raw)).status == status
+    assert upstream.requests == []
+
+
+async def test_what_is_no_http_is_hung_up_on_and_the_next_request_works(address: str) -> None:
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"\x16\x03\x01 hello?\r\n\r\n")
+    assert await reader.read() == b""
+    writer.close()
+    assert (await post(address, {"content": "hi"})).status == 200
+
+
+async def test_a_stream_is_streamed_and_ends_with_done(address: str) -> None:
+    said = await post(address, {"content": "hi"}, "accept: text/event-stream")
+    assert "text/event-stream" in said.headers
+    lines = [line for line in said.body.replace("\r\n", "\n").split("\n") if line.startswith("data: ")]
+    assert lines == [
+        'data: {"type":"text-delta","text":"Hel"}',
+        'data: {"type":"text-delta","text":"lo."}',
+        'data: {"type":"finish","reason":"stop"}',
+        'data: {"type":"usage","input_tokens":4,"output_tokens":2,"cached_tokens":0,"reasoning_tokens":0}',
+        "data: [DONE]",
+    ]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_a_server_that_cannot_be_asked_is_a_bad_gateway(address: str, upstream: FaultServer, accept: str) -> None:
+    upstream.will(answer(401, b"{}"))
+    said = await post(address, {"content": "hi"}, f"accept: {accept}")
+    if accept == "application/json":
+        assert (said.status, said.json["code"]) == (502, "agent_failed")
+    else:
+        assert said.status == 502
+
+
+async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(address: str, upstream: FaultServer) -> None:
+    upstream.will(hanging(*sse({"choices": [{"delta": {"content": "Once"}}]})))
+    said = await post(address, {"content": "hi"}, "accept: text/event-stream")
+    assert '"text":"Once"' in said.body
+    assert '{"type":"error","errorText":"The agent did not answer in time."}' in said.body
+
+
+async def test_with_a_token_every_request_needs_it(upstream: FaultServer) -> None:
+    async with serving(bridge_to(upstream), token="sésame") as address:
+        assert (await post(address, {"content": "hi"}, host="bridge.example")).status == 401
+        assert (await post(address, {"content": "hi"}, "authorization: Bearer no")).status == 401
+        assert upstream.requests == []
+
+
+async def test_an_address_that_others_can_reach_needs_a_token(upstream: FaultServer) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        with pytest.raises(SettingsInvalid, match="only with a token"):
+            await serving(bridge_to(upstream), host=host).__aenter__()
+
+
+async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultServer) -> None:
+    async with serving(bridge_to(upstream)) as address:
+        await post(address, {"content": "hi", "model": "theirs"})
+        await post(address, {"content": "hi", "model": 5})
+    assert [request.body["model"] for request in upstream.requests] == ["theirs", "default"]
+
+
+@pytest.mark.req("S3-09")
+async def test_a_remote_agent_behind_the_bridge_answers_from_a_real_server(aimock: MockProvider) -> None:
+    async with serving(Bridge(f"{aimock.url}/v1", model="gpt-5")) as address:
+        prompt = prompt_of("first", "yes?", "hello", system="You are kind.")
+        events = [event async for event in RemoteAgent(address).answer(prompt, memory_desk())]
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert said == "Hello, how are you today?"
+    assert events[-1] == Finish("stop")
+    assert [message["role"] for message in aimock.last_request()["messages"]] == ["system", "user", "assistant", "user"]

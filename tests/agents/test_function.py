@@ -1,0 +1,110 @@
+"""Any function as an agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from threadline.agents.function import FunctionAgent, as_agent
+from threadline.agents.limits import Limits
+from threadline.agents.rehearsal import RehearsalAgent
+from threadline.core.errors import AgentFailed, InvalidInput
+from threadline.core.events import Event, Failure, Finish, TextDelta, Usage
+from threadline.core.prompts import Prompt
+from threadline.ports import Desk
+from threadline.testing.agents import memory_desk, prompt_of
+
+
+async def said(function: Any, prompt: Prompt | None = None) -> list[Event]:
+    return [event async for event in as_agent(function).answer(prompt or prompt_of("hi"), memory_desk())]
+
+
+async def test_an_async_generator_streams_text_and_events() -> None:
+    async def echo(prompt: Prompt) -> AsyncIterator[str | Event]:
+        yield "You said "
+        yield f"{len(prompt.messages)} things."
+        yield Usage(1, 2)
+        yield Finish("length")
+
+    assert await said(echo, prompt_of("a", "b", "c")) == [
+        TextDelta("You said "),
+        TextDelta("3 things."),
+        Usage(1, 2),
+        Finish("length"),
+    ]
+
+
+async def test_an_async_function_answers_at_once() -> None:
+    async def echo(text: str) -> str:
+        return text.upper()
+
+    assert await said(echo, prompt_of("first", "ok", "second")) == [TextDelta("SECOND"), Finish()]
+
+
+async def test_a_plain_function_answers_from_a_thread() -> None:
+    def where(prompt: Prompt) -> str:
+        return threading.current_thread().name
+
+    assert await said(where) == [TextDelta("threadline-tool"), Finish()]
+
+
+async def test_a_second_parameter_gets_the_desk() -> None:
+    async def look(prompt: Prompt, desk: Desk, tone: str = "plain") -> str:
+        return type(desk.journal).__name__
+
+    assert await said(look) == [TextDelta("MemoryJournal"), Finish()]
+
+
+async def test_an_agent_is_an_agent_already() -> None:
+    agent = RehearsalAgent()
+    assert as_agent(agent) is agent
+
+
+async def test_what_is_neither_text_nor_event_is_named() -> None:
+    async def odd(text: str) -> Any:
+        return {"a": 1}
+
+    with pytest.raises(AgentFailed, match="odd gave a dict; an agent gives text or events"):
+        await said(odd)
+
+
+async def test_a_failure_in_words_fails_the_answer() -> None:
+    async def failing(text: str) -> Any:
+        yield "I begin"
+        yield Failure("no luck")
+
+    def raising(text: str) -> str:
+        raise LookupError("nothing there")
+
+    with pytest.raises(AgentFailed, match="no luck"):
+        await said(failing)
+    with pytest.raises(AgentFailed, match="LookupError: nothing there"):
+        await said(raising)
+
+
+async def test_its_answer_is_bounded() -> None:
+    async def endless(text: str) -> Any:
+        while True:
+            yield "x" * 100
+
+    agent = FunctionAgent(endless, limits=Limits(reply_bytes=1_000))
+    with pytest.raises(AgentFailed, match="grew past 1,000 bytes"):
+        [event async for event in agent.answer(prompt_of("hi"), memory_desk())]
+
+
+def test_what_cannot_be_an_agent_is_refused() -> None:
+    def plain_generator(text: str) -> Iterator[str]:
+        yield text
+
+    def takes_nothing() -> str:
+        return ""
+
+    with pytest.raises(InvalidInput, match="make it async"):
+        as_agent(plain_generator)
+    with pytest.raises(InvalidInput, match="takes the prompt"):
+        as_agent(takes_nothing)
+    with pytest.raises(InvalidInput, match="not a int"):
+        as_agent(5)

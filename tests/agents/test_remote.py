@@ -1,0 +1,282 @@
+"""An agent behind HTTP: what it is sent, the shapes in which it may answer, and how it may fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
+from threadline.agents.addresses import is_public, parse_url
+from threadline.agents.limits import Limits
+from threadline.agents.patience import Fault, Patience, Persistence
+from threadline.agents.remote import RemoteAgent
+from threadline.agents.sse import SseEvent, SseReader
+from threadline.core.errors import AgentFailed, SettingsInvalid
+from threadline.core.events import (
+    Event,
+    FinalText,
+    Finish,
+    ReasoningDelta,
+    Status,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from threadline.core.prompts import Prompt
+from threadline.testing.agents import memory_desk, prompt_of
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FaultServer]:
+    async with faulty() as made:
+        yield made
+
+
+def agent(server: FaultServer, **options: Any) -> RemoteAgent:
+    async def sleep(seconds: float) -> None:
+        pass
+
+    patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
+    options = {"silence_seconds": 0.3, "persistence": patience, **options}
+    return RemoteAgent(f"{server.url}/agent?x=1", **options)
+
+
+async def hear(agent: RemoteAgent, prompt: Prompt | None = None) -> tuple[list[Event], str | None]:
+    heard: list[Event] = []
+    try:
+        async for event in agent.answer(prompt or prompt_of("hi"), memory_desk()):
+            heard.append(event)  # noqa: PERF401 - what was heard before the failure counts
+    except AgentFailed as exc:
+        return heard, str(exc)
+    return heard, None
+
+
+def replied(body: Any) -> bytes:
+    return answer(200, json.dumps(body).encode())
+
+
+async def test_it_is_sent_the_dispatch_payload_its_token_and_the_turns_id(server: FaultServer) -> None:
+    server.will(replied({"content": "Hello."}))
+    prompt = prompt_of("one", "two", "three", system="Persisted user context:\nBern", turn_id="t1")
+    heard, _ = await hear(agent(server, token="secret"), prompt)
+    assert heard == [TextDelta("Hello."), Finish()]
+    request = server.requests[0]
+    assert request.line == "POST /agent?x=1 HTTP/1.1"
+    assert request.headers["authorization"] == "bearer secret"
+    assert request.headers["idempotency-key"] == "t1"
+    assert request.body == {
+        "messages": [
+            {"role": "system", "content": "Persisted user context:\nBern"},
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two"},
+            {"role": "user", "content": "three"},
+        ],
+        "role": "user",
+        "content": "three",
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Hello.",
+        {"content": "Hello."},
+        {"text": "Hello."},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]},
+        {"message": {"role": "assistant", "content": "Hello."}},
+        {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]},
+        {"choices": [{"message": {"role": "assistant", "content": "Hello."}}]},
+        {"reply": "Hello.", "progress": 100},
+    ],
+)
+async def test_a_json_answer_may_have_any_of_the_usual_shapes(server: FaultServer, body: Any) -> None:
+    server.will(replied(body))
+    assert await hear(agent(server)) == ([TextDelta("Hello."), Finish()], None)
+
+
+async def test_usage_in_a_json_answer_is_taken(server: FaultServer) -> None:
+    server.will(replied({"content": "Hello.", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
+    heard, _ = await hear(agent(server))
+    assert Usage(5, 2) in heard
+
+
+@pytest.mark.req("S3-26")
+async def test_unknown_and_progress_events_are_passed_over(server: FaultServer) -> None:
+    server.will(
+        streamed(
+            b": heartbeat\n\n",
+            *sse({"type": "progress", "percent": 10}),
+            *sse({"type": "text-delta", "text": "Hel"}),
+            b"event: progress\ndata: 20 percent\n\n",
+            b"event: thinking_about_lunch\ndata: {}\n\n",
+            b"id: 7\nretry: 100\n\n",
+            *sse({"type": "kind-of-tomorrow", "text": "no"}, ["a", "list"], 7, "not json {", {"nothing": None}),
+            *sse(
+                {"type": "tool-result", "call_id": 5}, {"type": "approval-request", "call_id": "c", "approval_id": "a"}
+            ),
+            *sse({"type": "text-delta", "text": "lo."}),
+        )
+    )
+    assert await hear(agent(server)) == ([TextDelta("Hel"), TextDelta("lo."), Finish()], None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "heard"),
+    [
+        ({"type": "text-delta", "id": "1", "delta": "Hi"}, TextDelta("Hi")),
+        ({"type": "reasoning-delta", "delta": "Hm"}, ReasoningDelta("Hm")),
+        ({"delta": "Hi"}, TextDelta("Hi")),
+        ({"content": "Hi"}, TextDelta("Hi")),
+        ({"type": "token", "token": "Hi"}, TextDelta("Hi")),
+        ({"choices": [{"delta": {"content": "Hi"}}]}, TextDelta("Hi")),
+        ({"choices": [{"delta": {"reasoning_content": "Hm"}}]}, ReasoningDelta("Hm")),
+        ({"type": "usage", "input_tokens": 3, "output_tokens": 4}, Usage(3, 4)),
+        ({"type": "status", "text": "looking"}, Status("looking")),
+    ],
+)
+async def test_a_stream_may_speak_any_of_the_usual_dialects(server: FaultServer, sent: Any, heard: Event) -> None:
+    server.will(
+        streamed(*sse(sent, {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]", {"delta": "late"}))
+    )
+    assert await hear(agent(server)) == ([heard, Finish("length")], None)
+
+
+async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> None:
+    call = {"type": "tool-call", "call_id": "c1", "name": "look", "input": {"a": 1}}
+    result = {"type": "tool-result", "call_id": "c1", "output": [2**70]}
+    server.will(streamed(*sse(call, result, {"type": "final-text", "text": "Done."}, {"type": "finish"})))
+    heard, error = await hear(agent(server))
+    assert error is None
+    assert heard[0] == ToolCall("c1", "look", {"a": 1})
+    assert isinstance(heard[1], ToolResult)
+    assert heard[2:] in ([TextDelta("Done."), Finish()], [FinalText("Done."), Finish()])
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (answer(200, b"<html>"), "The agent's answer is not JSON."),
+        (replied({"ok": True}), "The agent's answer holds no text."),
+        (replied({"error": "no luck"}), "The agent failed: no luck"),
+        (replied({"error": {"message": "no luck"}}), "The agent failed: no luck"),
+        (answer(401, b"{}"), "The agent refused the key (HTTP 401). Check the agent's key and its rights."),
+        (answer(422, b'{"detail": "bad thread"}'), "The agent refused the request (HTTP 422): bad thread"),
+        (answer(302, b"", "location: /a"), "The agent answered with a redirect (HTTP 302), which is not followed."),
+        (answer(200, b"{}", "content-encoding: gzip"), "The agent compressed its answer, which it was not asked to."),
+        (streamed(*sse({"type": "progress"})), "The agent said nothing that could be understood."),
+        (streamed(*sse({"type": "error", "errorText": "burnt"})), "The agent failed: burnt"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000 + b"\r\n\r\n", "The agent broke off in the middle of its answer."),
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "The agent broke off in the middle of its answer."),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServer, script: bytes, said: str) -> None:
+    server.will(script)
+    assert (await hear(agent(server)))[1] == said
+
+
+async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> None:
+    server.will(silent)
+    heard, error = await hear(agent(server))
+    assert error == "The agent did not answer in time."
+    assert [type(event) for event in heard] == [Status]
+
+
+@pytest.mark.parametrize("script", [hanging(*sse({"delta": "Once"})), streamed(*sse({"delta": "Once"}), whole=False)])
+async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, script: Any) -> None:
+    server.will(script)
+    heard, error = await hear(agent(server))
+    assert heard == [TextDelta("Once")]
+    assert error in ("The agent did not answer in time.", "The agent broke off in the middle of its answer.")
+    assert len(server.requests) == 1
+
+
+async def test_a_passing_fault_is_tried_again(server: FaultServer) -> None:
+    server.will(answer(503, b"{}", "retry-after: 2"), replied("Hello."))
+    heard, error = await hear(agent(server))
+    assert error is None
+    assert heard[0] == Status("The agent has a problem of its own (HTTP 503). Trying again in 2 s.")
+
+
+async def test_an_agent_that_is_not_there_is_told() -> None:
+    gone = RemoteAgent("http://127.0.0.1:9/", persistence=Persistence(Patience(attempts=1)))
+    assert await hear(gone) == ([], "The agent could not be reached.")
+
+
+async def test_an_answer_without_end_is_bounded(server: FaultServer) -> None:
+    server.will(streamed(*sse(*[{"delta": "x" * 600}] * 3)))
+    heard, error = await hear(agent(server, limits=Limits(reply_bytes=1_000)))
+    assert error == "The reply grew past 1,000 bytes and was stopped."
+    assert len(heard) == 1
+
+
+async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
+    server.will(streamed(b"data: " + b"x" * 1_100_000))
+    assert (await hear(agent(server)))[1] == "The agent sent a line that is too long."
+
+
+async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
+    server.will(hanging(*sse({"delta": "Once"})))
+    said = agent(server, silence_seconds=30).answer(prompt_of("hi"), memory_desk())
+    assert await anext(said) == TextDelta("Once")
+    await said.aclose()
+    await asyncio.wait_for(server.closed.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "[::]", "0.0.0.0", "localhost",
+     "169.254.169.254", "10.0.0.1", "[fe80::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1"],
+)  # fmt: skip
+async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(server: FaultServer, host: str) -> None:
+    port = server.url.rpartition(":")[2]
+    server.will(replied("inside"))
+    inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, persistence=Persistence(Patience(attempts=1)))
+    _, error = await hear(inside)
+    assert error in ("The agent's address is not a public one.", "The agent's address cannot be found.")
+    assert server.requests == []
+
+
+async def test_a_port_of_another_protocol_is_refused() -> None:
+    ssh = RemoteAgent("http://93.184.216.34:22/", public_only=True)
+    assert (await hear(ssh))[1] == "The agent's port 22 may not be used."
+
+
+def test_public_addresses_are_public() -> None:
+    assert is_public("93.184.216.34")
+    assert is_public("2606:2800:220:1:248:1893:25c8:1946")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["gopher://a/", "data:text/plain,a", "file:///etc/passwd", "http://", "a.example", "http://a@127.0.0.1:80@b/",
+     "http://user:pw@a.example/", "http://a.example:99999/", "http://a b/", "http://[::1/", "http://a\r\nx: y/"],
+)  # fmt: skip
+def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
+    with pytest.raises(SettingsInvalid):
+        parse_url(url)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), max_size=5), st.data())
+def test_events_are_read_the_same_wherever_the_pieces_end(texts: list[str], data: st.DataObject) -> None:
+    ending = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    raw = "".join(f"event: e{ending}data: {text}{ending}data:more{ending}{ending}" for text in texts).encode() + b"\n"
+    reader = SseReader()
+    found: list[SseEvent] = []
+    while raw:
+        size = data.draw(st.integers(1, len(raw)))
+        found += reader.feed(raw[:size])
+        raw = raw[size:]
+    assert found == [SseEvent("e", f"{text}\nmore") for text in texts]
+
+
+def test_an_event_of_many_lines_is_bounded() -> None:
+    line = b"data: " + b"x" * 400_000 + b"\n"
+    with pytest.raises(Fault, match="too long"):
+        SseReader().feed(line * 3)
