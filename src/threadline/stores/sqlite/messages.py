@@ -1,0 +1,265 @@
+"""Messages: append them, and read histories.
+
+A history is read from its end through its segments, in one statement at any depth of branching, and only as far as it
+is needed. Rows become messages without a look inside their parts. An append is a lookup, a check that its ids are
+new, the inserts and one update of the thread; its cost does not depend on how long the thread is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReused, LimitExceeded, NotFound
+from threadline.core.messages import ROLES, Message
+from threadline.core.sealing import CleanText, Sealed
+from threadline.core.threads import Appended
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.heads import Head, find_head, head_on
+from threadline.stores.sqlite.lineage import bound, segments, tops
+from threadline.stores.sqlite.session import Row, Session
+
+_SQL = load_queries(__package__, "queries/messages.sql")
+_ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
+_USER = _ROLE_NUMBER["user"]
+_MUCH = 1_000
+"""Reads of more messages than this leave the event loop's thread."""
+
+
+class MessageVerbs(Verbs):
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Sealed],
+        *,
+        key: str | None = None,
+        expected_count: int | None = None,
+        turn_id: str | None = None,
+        tokens: int = 0,
+        title: CleanText | None = None,
+    ) -> Appended:
+        return await self._engine.write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
+
+    async def messages(
+        self,
+        thread_id: str,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        timeline_id: str | None = None,
+    ) -> list[Message]:
+        span = await self._engine.read(find_span, thread_id, first, last, limit, timeline_id)
+        if span.last - span.first < _MUCH:
+            return await self._engine.read(read_span, thread_id, span)
+        return await self._engine.read_much(read_span, thread_id, span)
+
+    async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
+        return await self._engine.read(last_turns, thread_id, turns, before)
+
+    async def message(self, thread_id: str, message_id: str) -> Message | None:
+        return await self._engine.read(find_message, thread_id, message_id)
+
+
+def append(
+    s: Session,
+    thread_id: str,
+    messages: Sequence[Sealed],
+    key: str | None,
+    expected_count: int | None,
+    turn_id: str | None,
+    tokens: int,
+    title: CleanText | None,
+) -> Appended:
+    if not messages:
+        raise InvalidInput("nothing to append: give at least one message")
+    head = find_head(s, thread_id)
+    digest = None if key is None else _digest(messages)
+    replayed = (key is not None and _done_under_key(s, thread_id, head, key, digest)) or _standing(
+        s, thread_id, head, messages
+    )
+    if replayed:
+        return replayed
+    _check_room(s, head, len(messages), expected_count)
+    ids = _insert(s, head, messages, turn_id)
+    count = head.message_count + len(ids)
+    s.run(_SQL["advance_head"], (count, tokens, s.now_us(), head.thread_no))
+    if title is not None and head.is_untitled:
+        s.run(_SQL["title_thread"], (title, head.thread_no))
+    if key is not None:
+        s.run(_SQL["add_append_key"], (head.thread_no, key, head.timeline_no, head.message_count, len(ids), digest))
+    return Appended(thread_id, head.timeline_id, head.message_count, ids, count)
+
+
+def _insert(s: Session, head: Head, messages: Sequence[Sealed], turn_id: str | None) -> tuple[str, ...]:
+    now = s.now_us()
+    s.run_many(
+        _SQL["add_message"],
+        [
+            (
+                head.timeline_no,
+                seq,
+                _ROLE_NUMBER[message.role],
+                now if message.created_us is None else message.created_us,
+                message.id,
+                turn_id,
+                message.metadata_json,
+                message.parts_json,
+            )
+            for seq, message in enumerate(messages, start=head.message_count)
+        ],
+    )
+    return tuple([message.id for message in messages])
+
+
+def _check_room(s: Session, head: Head, added: int, expected_count: int | None) -> None:
+    if expected_count is not None and expected_count != head.message_count:
+        raise HeadMoved(head.message_count, expected_count)
+    if added > s.limits.messages_per_append:
+        raise LimitExceeded("messages per append", s.limits.messages_per_append, added)
+    if head.message_count + added > s.limits.messages_per_thread:
+        raise LimitExceeded("messages per thread", s.limits.messages_per_thread, head.message_count + added)
+
+
+def _digest(messages: Sequence[Sealed]) -> bytes:
+    # Ids are left out: whoever repeats a call may have sealed the messages again, which makes up new ones.
+    hashed = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        hashed.update(f"{message.role} {len(message.parts_json)} ".encode())
+        hashed.update(message.parts_json)
+    return hashed.digest()
+
+
+def _done_under_key(s: Session, thread_id: str, head: Head, key: str, digest: bytes | None) -> Appended | None:
+    row = s.row(_SQL["find_append_key"], (head.thread_no, key))
+    if row is None:
+        return None
+    timeline_no, timeline_id, first_seq, count, stored = row
+    if stored != digest:
+        raise KeyReused(key)
+    ids = tuple(id for (id,) in s.rows(_SQL["read_ids"], (timeline_no, first_seq, first_seq + count - 1)))
+    return Appended(thread_id, timeline_id, first_seq, ids, first_seq + count, replayed=True)
+
+
+def _standing(s: Session, thread_id: str, head: Head, messages: Sequence[Sealed]) -> Appended | None:
+    """The answer this append had before; None if none of its ids stands in the history. DuplicateId if some do."""
+    found = [s.rows(_SQL["find_by_id"], (message.id,)) for message in messages]
+    if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
+        raise DuplicateId("message", _first_repeated(messages))
+    if not any(found):
+        return None
+    belongs = tops(head.timeline_no, head.ancestors)
+    here = [next((row for row in places if row[1] <= belongs.get(row[0], -1)), None) for places in found]
+    if not any(here):
+        return None
+    for offset, (place, message) in enumerate(zip(here, messages, strict=True)):
+        if place is None or here[0] is None or place[1] != here[0][1] + offset or not _same(s, place, message):
+            known = message if place is not None else messages[next(n for n, row in enumerate(here) if row)]
+            raise DuplicateId("message", known.id)
+    assert here[0] is not None
+    timeline_no, first_seq, _ = here[0]
+    names = name_timelines(s, head, [timeline_no])
+    ids = tuple(message.id for message in messages)
+    return Appended(thread_id, names[timeline_no], first_seq, ids, first_seq + len(ids), replayed=True)
+
+
+def _same(s: Session, place: Row, message: Sealed) -> bool:
+    return s.row(_SQL["read_content"], (place[2],)) == (_ROLE_NUMBER[message.role], message.parts_json)
+
+
+def _first_repeated(messages: Sequence[Sealed]) -> str:
+    seen: set[str] = set()
+    for message in messages:
+        if message.id in seen:
+            return message.id
+        seen.add(message.id)
+    raise AssertionError("unreachable: an id is repeated")
+
+
+class Span(NamedTuple):
+    """Seqs `first` to `last` of the history that ends at `head`."""
+
+    head: Head
+    first: int
+    last: int
+
+
+def find_span(
+    s: Session, thread_id: str, first: int, last: int | None, limit: int | None, timeline_id: str | None
+) -> Span:
+    if limit is not None and limit < 0:
+        raise InvalidInput("a limit is at least 0")
+    head = head_on(s, thread_id, timeline_id)
+    first = max(first, 0)
+    end = head.message_count - 1 if last is None else min(last, head.message_count - 1)
+    return Span(head, first, end if limit is None else min(end, first + limit - 1))
+
+
+def read_span(s: Session, thread_id: str, span: Span) -> list[Message]:
+    head, first, last = span
+    if last < first:
+        return []
+    wanted = segments(head.timeline_no, last, head.ancestors, first=first)
+    with s.snapshot():
+        found = as_messages(s, head, s.rows(_SQL["read_history_backwards"], (bound(wanted), first)))
+    if len(found) != last - first + 1:
+        # It was purged after the span was found.
+        raise NotFound("thread", thread_id)
+    return found
+
+
+def last_turns(s: Session, thread_id: str, turns: int, before: int | None) -> list[Message]:
+    with s.snapshot():
+        head = find_head(s, thread_id)
+        last = head.message_count - 1 if before is None else min(before, head.message_count) - 1
+        return as_messages(s, head, newest_turns(s, head, last, turns))
+
+
+def newest_turns(s: Session, head: Head, last: int, turns: int) -> list[Row]:
+    """The rows from `last` down to the `turns`-th user message, newest first."""
+    found: list[Row] = []
+    wanted = segments(head.timeline_no, last, head.ancestors)
+    if turns < 1 or not wanted:
+        return found
+    cursor = s.stream(_SQL["read_history_backwards"], (bound(wanted), 0))
+    for row in cursor:
+        found.append(row)
+        if row[1] == _USER:
+            turns -= 1
+            if turns == 0:
+                break
+    cursor.close()
+    return found
+
+
+def find_message(s: Session, thread_id: str, message_id: str) -> Message | None:
+    with s.snapshot():
+        head = find_head(s, thread_id)
+        belongs = tops(head.timeline_no, head.ancestors)
+        for timeline_no, seq, number in s.rows(_SQL["find_by_id"], (message_id,)):
+            if seq <= belongs.get(timeline_no, -1):
+                return as_messages(s, head, s.rows(_SQL["read_message"], (number,)))[0]
+    return None
+
+
+def as_messages(s: Session, head: Head, newest_first: list[Row]) -> list[Message]:
+    """Values, oldest first. Timelines are named once each, not once a message."""
+    newest_first.reverse()
+    if not newest_first or newest_first[0][2] == head.timeline_no:
+        id = head.timeline_id
+        return [Message(m, ROLES[r], id, seq, p, meta, turn, at) for m, r, _, seq, p, meta, turn, at in newest_first]
+    names = name_timelines(s, head, [row[2] for row in newest_first])
+    return [
+        Message(m, ROLES[r], names[no], seq, p, meta, turn, at) for m, r, no, seq, p, meta, turn, at in newest_first
+    ]
+
+
+def name_timelines(s: Session, head: Head, numbers: Sequence[int]) -> dict[int, str]:
+    names = {head.timeline_no: head.timeline_id}
+    others = array("q", set(numbers) - names.keys())
+    if others:
+        names.update(s.rows(_SQL["name_timelines"], (bound(others),)))
+    return names

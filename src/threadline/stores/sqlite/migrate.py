@@ -1,0 +1,136 @@
+"""Migrations of a SQLite file: whose file it is, what it still needs, and doing that.
+
+Each step is one transaction that also writes the journal, so a process that is killed in the middle leaves a file that
+the next one takes up where it stood. SQLite's write lock is the one lock: whoever gets it looks at the journal again
+before each step. A file that is not ours is never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import apsw
+
+from threadline.core.errors import SchemaMismatch, StoreCorrupt, StoreFailed
+from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
+from threadline.stores.migrations import plan as plan_steps
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.connection import (
+    APPLICATION_ID,
+    LOCK_SECONDS,
+    PAGE_SIZE,
+    Location,
+    connect,
+    locate,
+    translated,
+)
+
+MIGRATIONS = load_migrations(__package__)
+_SQL = load_queries(__package__, "queries/migrate.sql")
+_SMALLEST_DATABASE = 512
+
+
+def plan(path: str | os.PathLike[str]) -> Plan:
+    """What `apply` would do; nothing is written, and a file that does not exist is not made."""
+    location = locate(path)
+    if location.in_memory or not Path(location.name).exists():
+        return plan_steps(MIGRATIONS, ())
+    connection = connect(location, read_only=True)
+    try:
+        with translated(location.shown):
+            return plan_steps(MIGRATIONS, journal(connection, location))
+    finally:
+        connection.close()
+
+
+def apply(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Plan:
+    """Brings the file to the newest version; what was done. Safe to repeat, and beside other processes."""
+    location = locate(path)
+    connection = connect(location)
+    try:
+        return migrate(connection, location, progress=progress)
+    finally:
+        connection.close()
+
+
+def migrate(connection: apsw.Connection, location: Location, *, progress: Progress | None = None) -> Plan:
+    with translated(location.shown):
+        todo = plan_steps(MIGRATIONS, journal(connection, location))
+        if not location.in_memory:
+            _write_ahead(connection)
+        for done, step in enumerate(todo.steps):
+            if progress is not None:
+                progress(step, done, len(todo.steps))
+            _take(connection, location, step)
+    return todo
+
+
+def require_current(connection: apsw.Connection, location: Location) -> None:
+    """For a file that may only be read: SchemaMismatch unless it needs nothing."""
+    with translated(location.shown):
+        todo = plan_steps(MIGRATIONS, journal(connection, location))
+    if todo.steps:
+        raise SchemaMismatch(
+            f"{location.shown} has schema version {todo.current}, this program needs {todo.target}: "
+            "run `threadline migrate`, or open it once for writing"
+        )
+
+
+def journal(connection: apsw.Connection, location: Location) -> tuple[Applied, ...]:
+    """What the file says it has had; () for a new one. StoreCorrupt if it is not a file of ours."""
+    if not location.in_memory:
+        _refuse_scraps(location)
+    application_id = connection.pragma("application_id")
+    if application_id == APPLICATION_ID:
+        return tuple(Applied(*row) for row in connection.execute(_SQL["read_journal"]))
+    (entries,) = next(connection.execute(_SQL["count_schema"]))
+    if application_id == 0 and entries == 0:
+        return ()
+    raise StoreCorrupt(f"{location.shown} is a SQLite database, but not one of Threadline's")
+
+
+def _refuse_scraps(location: Location) -> None:
+    # SQLite takes a file too short for a header as an empty database, and would write over it.
+    size = Path(location.name).stat().st_size
+    if 0 < size < _SMALLEST_DATABASE:
+        raise StoreCorrupt(f"{location.shown} is not a SQLite database")
+
+
+def _write_ahead(connection: apsw.Connection) -> None:
+    if connection.pragma("journal_mode") == "wal":
+        return
+    connection.pragma("page_size", PAGE_SIZE)
+    mode = _switch_to_wal(connection)
+    if mode != "wal":
+        raise StoreFailed(f"SQLite cannot use a write-ahead log here (it uses {mode}): is this a network drive?")
+
+
+def _switch_to_wal(connection: apsw.Connection) -> str:
+    give_up = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return str(connection.pragma("journal_mode", "wal"))
+        except apsw.BusyError:
+            # SQLite does not ask the busy handler here, where two processes open a new file at once.
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.001)
+
+
+def _take(connection: apsw.Connection, location: Location, step: Migration) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if step.number > len(journal(connection, location)):
+            connection.execute(_SQL["create_journal"])
+            connection.execute(step.sql)
+            entry = (step.number, step.name, step.checksum, step.oldest_compatible, time.time_ns() // 1000)
+            connection.execute(_SQL["write_journal"], entry)
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", step.number)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

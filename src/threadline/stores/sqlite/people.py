@@ -1,0 +1,165 @@
+"""Agents and users of a tenant, and which platform's user is which user here."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from threadline.core.channels import Agent, Link, LinkState, User
+from threadline.core.errors import DuplicateId
+from threadline.core.ids import check_id, check_user_id
+from threadline.core.messages import to_us
+from threadline.core.turns import Surface
+from threadline.stores import rows
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.session import Session
+
+_SQL = load_queries(__package__, "queries/people.sql")
+
+
+class PeopleVerbs(Verbs):
+    async def put_agent(self, agent: Agent) -> Agent:
+        return await self._engine.write(put_agent, agent)
+
+    async def agent(self, agent_id: str) -> Agent | None:
+        return await self._engine.read(find_agent, agent_id)
+
+    async def agents(self) -> list[Agent]:
+        return await self._engine.read(list_agents)
+
+    async def delete_agent(self, agent_id: str) -> bool:
+        return await self._engine.write(delete_agent, agent_id)
+
+    async def put_user(self, user: User) -> User:
+        return await self._engine.write(put_user, user)
+
+    async def user(self, user_id: str) -> User | None:
+        return await self._engine.read(find_user, user_id)
+
+    async def users(self) -> list[User]:
+        return await self._engine.read(list_users)
+
+    async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+        return await self._engine.write(put_link, platform, platform_user_id, owner_id, state)
+
+    async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
+        return await self._engine.read(find_link, platform, platform_user_id)
+
+    async def links(self) -> list[Link]:
+        return await self._engine.read(list_links)
+
+    async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:
+        return await self._engine.write(delete_link, platform, platform_user_id)
+
+    async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+        await self._engine.write(put_link_code, code_hash, platform, expires_at)
+
+    async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+        return await self._engine.write(redeem_link_code, code_hash, platform, now)
+
+
+def put_agent(s: Session, agent: Agent) -> Agent:
+    check_id("agent", agent.id)
+    settings = rows.json_bytes(agent.settings, "settings")
+    s.introduce()
+    s.run(
+        _SQL["put_agent"],
+        (
+            s.tenant_id,
+            agent.id,
+            agent.name,
+            agent.provider,
+            agent.model,
+            settings,
+            agent.system_prompt,
+            agent.enabled,
+        ),
+    )
+    stored = find_agent(s, agent.id)
+    assert stored is not None
+    return stored
+
+
+def find_agent(s: Session, agent_id: str) -> Agent | None:
+    row = s.row(_SQL["find_agent"], (s.tenant_id, agent_id))
+    return None if row is None else rows.agent(row)
+
+
+def list_agents(s: Session) -> list[Agent]:
+    return [rows.agent(row) for row in s.rows(_SQL["list_agents"], (s.tenant_id,))]
+
+
+def delete_agent(s: Session, agent_id: str) -> bool:
+    s.run(_SQL["unpin_agent"], (s.tenant_id, agent_id))
+    return s.run(_SQL["delete_agent"], (s.tenant_id, agent_id)) > 0
+
+
+def _sees_users(s: Session) -> bool:
+    return s.scope.role in ("admin", "system")
+
+
+def put_user(s: Session, user: User) -> User:
+    check_user_id(user.id)
+    if user.id != s.user_id:
+        s.scope.require("admin")
+    s.introduce(user.id)
+    s.run(_SQL["put_user"], (user.display_name, user.role, s.tenant_id, user.id))
+    return user
+
+
+def find_user(s: Session, user_id: str) -> User | None:
+    if user_id != s.user_id and not _sees_users(s):
+        return None
+    row = s.row(_SQL["find_user"], (s.tenant_id, user_id))
+    return None if row is None else rows.user(row)
+
+
+def list_users(s: Session) -> list[User]:
+    return [rows.user(row) for row in s.rows(_SQL["list_users"], (s.tenant_id, s.user_id, _sees_users(s)))]
+
+
+def put_link(s: Session, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+    if owner_id != s.user_id:
+        s.scope.require("system")
+    who = (s.tenant_id, platform, platform_user_id)
+    taken = s.row(_SQL["find_link"], (*who, "", True))
+    if taken is not None and taken[2] != owner_id and not s.sees_all:
+        raise DuplicateId("link", platform_user_id)
+    s.introduce(owner_id)
+    now = s.now_us()
+    s.run(_SQL["put_link"], (*who, owner_id, state, now, now))
+    row = s.row(_SQL["find_link"], (*who, owner_id, False))
+    assert row is not None
+    return rows.link(row)
+
+
+def find_link(s: Session, platform: Surface, platform_user_id: str) -> Link | None:
+    row = s.row(_SQL["find_link"], (s.tenant_id, platform, platform_user_id, s.user_id, s.sees_all))
+    return None if row is None else rows.link(row)
+
+
+def list_links(s: Session) -> list[Link]:
+    return [rows.link(row) for row in s.rows(_SQL["list_links"], (s.tenant_id, s.user_id, s.sees_all))]
+
+
+def delete_link(s: Session, platform: Surface, platform_user_id: str) -> bool:
+    return s.run(_SQL["delete_link"], (s.tenant_id, platform, platform_user_id, s.user_id, s.sees_all)) > 0
+
+
+def put_link_code(s: Session, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+    if s.row(_SQL["find_code"], (s.tenant_id, code_hash)):
+        raise DuplicateId("link code", "given")
+    s.introduce()
+    s.run(_SQL["add_code"], (s.tenant_id, code_hash, s.user_id, platform, to_us(expires_at)))
+
+
+def redeem_link_code(s: Session, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+    s.scope.require("system")
+    row = s.row(_SQL["find_code"], (s.tenant_id, code_hash))
+    if row is None:
+        return None
+    owner_id, for_platform, expires_us = row
+    if for_platform not in (None, platform) or expires_us <= to_us(now):
+        return None
+    s.run(_SQL["use_code"], (s.tenant_id, code_hash))
+    return str(owner_id)

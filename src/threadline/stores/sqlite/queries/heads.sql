@@ -1,0 +1,15 @@
+-- name: find_head
+SELECT t.no, t.owner_id, t.message_count, t.title IS NULL, l.no, l.id, l.ancestors
+FROM threads t JOIN timelines l ON l.no = t.timeline_no
+WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
+
+-- name: find_timeline
+SELECT no, id, ancestors FROM timelines WHERE thread_no = ? AND id = ?;
+
+-- name: find_end
+SELECT seq FROM messages WHERE timeline_no = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: add_timeline
+INSERT INTO timelines (tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, base_no, base_seq,
+    ancestors)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -1,0 +1,107 @@
+-- name: count_rows
+SELECT 'tenants', count(*) FROM tenants WHERE id = ?1
+UNION ALL SELECT 'agents', count(*) FROM agents WHERE tenant_id = ?1
+UNION ALL SELECT 'users', count(*) FROM users WHERE tenant_id = ?1 AND (id = ?2 OR ?3)
+UNION ALL SELECT 'threads', count(*) FROM threads WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'timelines', count(*) FROM timelines WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'messages', count(*)
+    FROM timelines l JOIN messages m ON m.timeline_no = l.no WHERE l.tenant_id = ?1 AND (l.owner_id = ?2 OR ?3)
+UNION ALL SELECT 'append_keys', count(*)
+    FROM threads t JOIN append_keys k ON k.thread_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3)
+UNION ALL SELECT 'saved_points', count(*) FROM saved_points WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'summaries', count(*)
+    FROM timelines l JOIN summaries x ON x.timeline_no = l.no WHERE l.tenant_id = ?1 AND (l.owner_id = ?2 OR ?3)
+UNION ALL SELECT 'context_snapshots', count(*) FROM context_snapshots WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'bindings', count(*) FROM bindings WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'links', count(*) FROM links WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'link_codes', count(*) FROM link_codes WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'turns', count(*) FROM turns WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'turn_chunks', count(*)
+    FROM turns t JOIN turn_chunks c ON c.turn_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3)
+UNION ALL SELECT 'tool_runs', count(*)
+    FROM turns t JOIN tool_runs r ON r.turn_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3);
+
+-- name: find_own_thread
+SELECT no FROM threads WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
+
+-- name: list_threads
+SELECT no FROM threads WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: list_users
+SELECT id FROM users WHERE tenant_id = ?;
+
+-- name: remove_chunks
+DELETE FROM turn_chunks WHERE turn_no IN (SELECT no FROM turns WHERE thread_no = ?);
+
+-- name: remove_tool_runs
+DELETE FROM tool_runs WHERE turn_no IN (SELECT no FROM turns WHERE thread_no = ?);
+
+-- name: remove_turns
+DELETE FROM turns WHERE thread_no = ?;
+
+-- name: remove_bindings
+DELETE FROM bindings WHERE thread_no = ?;
+
+-- name: remove_append_keys
+DELETE FROM append_keys WHERE thread_no = ?;
+
+-- name: remove_saved_points
+DELETE FROM saved_points WHERE timeline_no IN (SELECT no FROM timelines WHERE thread_no = ?);
+
+-- name: list_timelines
+SELECT no FROM timelines WHERE thread_no = ?;
+
+-- name: abandon_timelines
+UPDATE timelines SET thread_no = NULL WHERE thread_no = ?;
+
+-- name: remove_thread
+DELETE FROM threads WHERE no = ?;
+
+-- name: find_abandoned
+SELECT base_no, (SELECT max(base_seq) FROM timelines c WHERE c.base_no = l.no)
+FROM timelines l WHERE l.no = ? AND l.thread_no IS NULL;
+
+-- name: list_messages
+SELECT m.no, m.parts FROM messages m WHERE m.timeline_no = ? AND m.seq > ?;
+
+-- name: blank_messages
+UPDATE messages SET parts = zeroblob(length(parts)), metadata = zeroblob(length(metadata))
+WHERE timeline_no = ? AND seq > ?;
+
+-- name: remove_messages
+DELETE FROM messages WHERE timeline_no = ? AND seq > ?;
+
+-- name: remove_summaries
+DELETE FROM summaries WHERE timeline_no = ? AND seq > ?;
+
+-- name: remove_timeline
+DELETE FROM timelines WHERE no = ?;
+
+-- name: remove_contexts
+DELETE FROM context_snapshots WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_links
+DELETE FROM links WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_link_codes
+DELETE FROM link_codes WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_inbox
+DELETE FROM inbox WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_outbox
+DELETE FROM outbox WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_user
+DELETE FROM users WHERE tenant_id = ? AND id = ?;
+
+-- name: remove_ownerless_inbox
+DELETE FROM inbox WHERE tenant_id = ?;
+
+-- name: remove_agents
+DELETE FROM agents WHERE tenant_id = ?;
+
+-- name: remove_tenant
+DELETE FROM tenants WHERE id = ?;

@@ -1,0 +1,50 @@
+-- name: find_claim
+SELECT 1 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ?;
+
+-- name: add_inbox
+INSERT INTO inbox (tenant_id, platform, key, status, fingerprint, correlation_id, owner_id, created_us, updated_us)
+VALUES (?, ?, ?, 'claimed', ?, ?, ?, ?, ?);
+
+-- name: settle_inbox
+UPDATE inbox SET status = ?, decision = ?, turn_id = ?, updated_us = ?
+WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
+
+-- name: find_inbox
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_us, updated_us
+FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
+
+-- name: find_outbox
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
+    claimed_until_us, last_error, created_us, sent_us
+FROM outbox WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
+
+-- name: is_enqueued
+SELECT owner_id FROM outbox WHERE tenant_id = ? AND id = ?;
+
+-- name: enqueue
+INSERT INTO outbox (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_us,
+    created_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?, ?);
+
+-- name: find_due
+SELECT id FROM outbox INDEXED BY outbox_pending
+WHERE tenant_id = ?1 AND status IN ('waiting', 'claimed')
+    AND ((status = 'waiting' AND next_attempt_us <= ?2) OR (status = 'claimed' AND claimed_until_us <= ?2))
+ORDER BY no LIMIT ?3;
+
+-- name: claim_outbox
+UPDATE outbox SET status = 'claimed', claimed_by = ?, claimed_until_us = ? WHERE tenant_id = ? AND id = ?;
+
+-- name: settle_outbox
+UPDATE outbox SET status = ?1, attempts = attempts + 1, next_attempt_us = coalesce(?2, next_attempt_us),
+    last_error = ?3, sent_us = ?4, claimed_by = NULL, claimed_until_us = NULL
+WHERE tenant_id = ?5 AND id = ?6 AND (owner_id = ?7 OR ?8) AND status = 'claimed' AND claimed_by = ?9;
+
+-- name: list_outbox
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
+    claimed_until_us, last_error, created_us, sent_us
+FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3) AND (?4 IS NULL OR status = ?4)
+ORDER BY no DESC LIMIT ?5;
+
+-- name: requeue
+UPDATE outbox SET status = 'waiting', attempts = 0, next_attempt_us = ? WHERE tenant_id = ? AND id = ?;

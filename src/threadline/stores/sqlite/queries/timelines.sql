@@ -1,0 +1,30 @@
+-- name: move_thread
+UPDATE threads SET timeline_no = ?, message_count = ?, updated_us = ? WHERE no = ?;
+
+-- name: list_timelines
+SELECT l.no, l.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
+FROM timelines l WHERE l.thread_no = ? ORDER BY l.no;
+
+-- name: find_lineage
+SELECT no, id, ancestors FROM timelines WHERE no = ?;
+
+-- name: save_point
+INSERT INTO saved_points (tenant_id, owner_id, name, timeline_no, seq, created_us) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, owner_id, name) DO UPDATE
+SET timeline_no = excluded.timeline_no, seq = excluded.seq, created_us = excluded.created_us;
+
+-- name: find_saved_point
+SELECT p.name, l.id, p.seq, t.id, p.created_us
+FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t.no = l.thread_no
+WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
+
+-- name: find_saved_place
+SELECT timeline_no, seq FROM saved_points WHERE tenant_id = ? AND owner_id = ? AND name = ?;
+
+-- name: list_saved_points
+SELECT p.name, l.id, p.seq, t.id, p.created_us
+FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t.no = l.thread_no
+WHERE p.tenant_id = ? AND p.owner_id = ? ORDER BY p.name;
+
+-- name: forget_saved_point
+DELETE FROM saved_points WHERE tenant_id = ? AND owner_id = ? AND name = ?;

@@ -1,0 +1,66 @@
+-- name: find_turn
+SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+FROM turns r JOIN threads t ON t.no = r.thread_no
+WHERE r.tenant_id = ? AND r.id = ? AND (r.owner_id = ? OR ?);
+
+-- name: find_turn_by_key
+SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+FROM turns r JOIN threads t ON t.no = r.thread_no
+WHERE r.tenant_id = ? AND r.owner_id = ? AND r.idempotency_key = ?;
+
+-- name: list_active_turns
+SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
+WHERE r.tenant_id = ? AND r.thread_no = ? AND r.status IN ('accepted', 'running')
+ORDER BY r.no;
+
+-- name: list_turns
+SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_no
+WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
+
+-- name: list_due_turns
+SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
+WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
+    AND (r.status = 'accepted' OR r.lease_until_us <= ?)
+ORDER BY r.no LIMIT ?;
+
+-- name: find_turn_id
+SELECT 1 FROM turns WHERE tenant_id = ? AND id = ?;
+
+-- name: find_turn_key
+SELECT 1 FROM turns WHERE tenant_id = ? AND owner_id = ? AND idempotency_key = ?;
+
+-- name: add_turn
+INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash,
+    request_seq, fence, stop_asked, created_us, finished_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
+
+-- name: find_hold
+SELECT no, thread_no, status, fence, lease_until_us, stop_asked FROM turns
+WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
+
+-- name: find_earlier_turn
+SELECT 1 FROM turns INDEXED BY turns_active
+WHERE tenant_id = ? AND thread_no = ? AND no < ? AND status IN ('accepted', 'running') LIMIT 1;
+
+-- name: lease_turn
+UPDATE turns SET status = 'running', fence = fence + 1, lease_owner = ?, lease_until_us = ? WHERE no = ?;
+
+-- name: renew_lease
+UPDATE turns SET lease_until_us = ? WHERE no = ?;
+
+-- name: finish_turn
+UPDATE turns SET status = ?, error = ?, usage = ?, seen = ?, reply_seq = ?, finished_us = ? WHERE no = ?;
+
+-- name: stop_turn
+UPDATE turns SET stop_asked = 1,
+    finished_us = CASE status WHEN 'accepted' THEN ? END,
+    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
+WHERE no = ?;

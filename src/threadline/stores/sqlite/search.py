@@ -1,0 +1,102 @@
+"""Search: the words of a query, literally, in the present histories of the owner's living threads.
+
+Each word is quoted, so that no operator of the index works. The index knows messages, not histories: whether a thread
+shows a message now is looked up for each candidate, best first, until the page is full. Where a query fits more
+messages than `_RANKED`, the newest of them are ranked, so that a common word costs no more than a rare one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from threadline.core.errors import InvalidInput
+from threadline.core.ids import check_characters
+from threadline.core.messages import ROLES, from_us
+from threadline.core.parts import decode, plain_text
+from threadline.core.threads import Hit
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.indexing import index_some, is_pending, owner_word
+from threadline.stores.sqlite.session import Row, Session
+from threadline.stores.sqlite.snippets import snippet
+
+_SQL = load_queries(__package__, "queries/search.sql")
+_AT_A_TIME = 500
+_RANKED = 2_000
+_WORDS_AT_A_TIME = 100
+"""The index takes longer and longer over a query of many words; more than these are asked for in turn."""
+
+
+class SearchVerbs(Verbs):
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+        words = words_of(query)
+        if limit < 1 or offset < 0:
+            raise InvalidInput("a search has a limit of at least 1 and an offset of at least 0")
+        while await self._engine.read(has_pending):
+            await self._engine.write(index_pending)
+        return await self._engine.read_much(find_hits, words, limit, offset)
+
+
+def has_pending(s: Session) -> bool:
+    return is_pending(s.database)
+
+
+def index_pending(s: Session) -> int:
+    return index_some(s.database, _AT_A_TIME)
+
+
+def words_of(query: str) -> list[str]:
+    """What the index will take for words, each once. Marks between letters are left to it; marks alone are none."""
+    check_characters("the query", query)
+    return list(dict.fromkeys(word for word in query.split() if any(_is_letter(char) for char in word)))
+
+
+def _is_letter(char: str) -> bool:
+    # The categories that the index's tokenizer takes for parts of words.
+    return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "Co"
+
+
+def find_hits(s: Session, words: list[str], limit: int, offset: int) -> list[Hit]:
+    if not words:
+        return []
+    hits: list[Hit] = []
+    with s.snapshot():
+        for number in _candidates(s, words):
+            row = s.row(_SQL["find_showing_thread"], (number, s.tenant_id, s.user_id))
+            if row is None:
+                continue
+            if offset > 0:
+                offset -= 1
+                continue
+            hits.append(_hit(s, number, row, words))
+            if len(hits) == limit:
+                break
+    return hits
+
+
+def _candidates(s: Session, words: list[str]) -> list[int]:
+    """Numbers of messages that hold all the words, best first."""
+    query = _query(s, words[:_WORDS_AT_A_TIME])
+    newest = s.rows(_SQL["find_newest"], (query, _RANKED))
+    if not newest:
+        return []
+    ranked = [number for (number,) in s.rows(_SQL["rank_from"], (query, newest[-1][0]))]
+    for first in range(_WORDS_AT_A_TIME, len(words), _WORDS_AT_A_TIME):
+        rest = _query(s, words[first : first + _WORDS_AT_A_TIME])
+        also = {number for (number,) in s.rows(_SQL["find_newest"], (rest, -1))}
+        ranked = [number for number in ranked if number in also]
+    return ranked
+
+
+def _query(s: Session, words: list[str]) -> str:
+    quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
+    return f"owner : {owner_word(s.tenant_id, s.user_id)} AND words : ({quoted})"
+
+
+def _hit(s: Session, number: int, thread: Row, words: list[str]) -> Hit:
+    row = s.row(_SQL["read_hit"], (number,))
+    assert row is not None
+    id, seq, role, parts, created_us = row
+    text = plain_text(decode(parts))
+    thread_id, state_key, title = thread
+    return Hit(thread_id, state_key, title, id, seq, ROLES[role], snippet(text, words), from_us(created_us))

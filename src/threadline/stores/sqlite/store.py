@@ -1,0 +1,191 @@
+"""The SQLite store: one file (or memory), one thread that writes, readers beside it.
+
+Opening makes the file if there is none and brings an older one up to date. Several processes may use one file. A store
+belongs to the process that opened it: after a fork, the child opens its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import datetime as dt
+import os
+import weakref
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from threadline.core.errors import StoreReadOnly
+from threadline.core.sealing import Limits
+from threadline.core.threads import Scope
+from threadline.ports import Clock, Finding, Transaction, Watch, Work
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite import backup, check
+from threadline.stores.sqlite.connection import Location, connect, locate, translated
+from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
+from threadline.stores.sqlite.indexing import index_in_passing, index_some
+from threadline.stores.sqlite.migrate import migrate, require_current
+from threadline.stores.sqlite.session import Database, Session
+from threadline.stores.sqlite.transaction import SqliteTransaction, drive
+from threadline.stores.sqlite.watching import Watchers
+from threadline.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+_SQL = load_queries(__package__, "queries/store.sql")
+_INDEXED_AT_A_TIME = 500
+
+
+class _SystemClock:
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+
+class _Opened(NamedTuple):
+    location: Location
+    reader: Database
+    writer: Database | None
+
+
+class SqliteStore:
+    def __init__(self, opened: _Opened, clock: Clock, limits: Limits) -> None:
+        """Use `open`."""
+        self._location, self._reader, self._writer_database = opened
+        self._clock = clock
+        self._limits = limits
+        self._gate = Gate(self._location.shown)
+        self._watchers = Watchers(lambda: self._reader.connection.pragma("data_version"))
+        self._library = Library(partial(_database, self._location, read_only=True))
+        self._writer: Writer | None = None
+        if opened.writer is not None:
+            self._writer = Writer(
+                opened.writer, on_touched=self._watchers.touched, errands=partial(index_in_passing, opened.writer)
+            )
+            # Whoever forgets to close leaves a thread that must end before the interpreter does.
+            weakref.finalize(self, self._writer.stop)
+        _open_stores.add(self)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        read_only: bool = False,
+    ) -> SqliteStore:
+        """The store in this file, or in `:memory:`. StoreCorrupt for a file that is not ours, SchemaMismatch for one
+        from a newer program, StoreReadOnly for one that cannot be written and was not asked to be read only."""
+        opened = await asyncio.to_thread(_open, locate(path), read_only)
+        return cls(opened, clock or _SystemClock(), limits or Limits())
+
+    def scoped(self, scope: Scope) -> Transaction:
+        reader = Session(self._reader, scope, self._clock, self._limits)
+        writer = None if self._writer_database is None else reader.on(self._writer_database)
+        return SqliteTransaction(OnItsOwn(reader, writer, self._writer, self._library, self._gate))
+
+    async def transact(self, scope: Scope, work: Work[T]) -> T:
+        writer, database = self._writing()
+        session = Session(database, scope, self._clock, self._limits)
+        job = partial(contextvars.copy_context().run, drive, work, session)
+        return await writer.submit(job, may_fail_late=True)
+
+    def _writing(self) -> tuple[Writer, Database]:
+        self._gate.check()
+        if self._writer is None or self._writer_database is None:
+            raise StoreReadOnly(f"{self._location.shown} was opened read-only")
+        return self._writer, self._writer_database
+
+    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
+        self._gate.check()
+        return self._watchers.watch(scope.tenant_id, turn_id)
+
+    async def tenants(self) -> list[str]:
+        self._gate.check()
+        with translated(self._location.shown):
+            return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
+
+    async def statistics(self) -> dict[str, int]:
+        self._gate.check()
+        return await self._library.run(_statistics)
+
+    async def index_pending(self) -> int:
+        writer, database = self._writing()
+        taken = 0
+        while some := await writer.submit(partial(index_some, database, _INDEXED_AT_A_TIME)):
+            taken += some
+        return taken
+
+    async def check(self) -> list[Finding]:
+        self._gate.check()
+        return await self._library.run(check.findings)
+
+    async def backup(self, path: str | os.PathLike[str], *, progress: backup.Progress | None = None) -> None:
+        """A copy of the database as it stands now, made while it is in use. It appears under its name when whole."""
+        self._gate.check()
+        await asyncio.to_thread(backup.copy, self._location, locate(path), progress)
+
+    async def close(self) -> None:
+        if self._gate.refusal is not None:
+            return
+        self._gate.refusal = "is closed"
+        await self._watchers.close()
+        if self._writer is not None:
+            self._writer.stop()
+            await asyncio.to_thread(self._writer.join)
+        await asyncio.to_thread(self._library.close)
+        self._reader.connection.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: nothing here may be used, nor closed, since closing would release the parent's locks."""
+        self._gate.refusal = "was opened before this process was forked: open it again here"
+        if self._writer is not None:
+            self._writer.abandon()
+
+
+def _open(location: Location, read_only: bool) -> _Opened:
+    if read_only:
+        reader = _database(location, read_only=True)
+        try:
+            require_current(reader.connection, location)
+        except BaseException:
+            reader.connection.close()
+            raise
+        return _Opened(location, reader, None)
+    writer = _database(location)
+    try:
+        if writer.connection.readonly("main"):
+            raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
+        migrate(writer.connection, location)
+        return _Opened(location, _database(location, read_only=True), writer)
+    except BaseException:
+        writer.connection.close()
+        raise
+
+
+def _database(location: Location, *, read_only: bool = False) -> Database:
+    return Database(connect(location, read_only=read_only), location)
+
+
+def _statistics(database: Database) -> dict[str, int]:
+    connection = database.connection
+    found: dict[str, int] = dict(database.rows(_SQL["count_all_rows"]))
+    size = connection.pragma("page_count") * connection.pragma("page_size")
+    log = Path(database.location.name + "-wal")
+    if log.exists():
+        size += log.stat().st_size
+    return found | {"bytes": size, "schema_version": connection.pragma("user_version")}
+
+
+_open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_left_to_parent: list[SqliteStore] = []
+
+
+def _forked() -> None:
+    # Kept for ever: to free a connection is to close it.
+    _left_to_parent.extend(_open_stores)
+    for store in _left_to_parent:
+        store.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_forked)

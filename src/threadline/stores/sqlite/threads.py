@@ -1,0 +1,209 @@
+"""Threads: create, read, list, change, delete, restore, prune.
+
+A list walks one index from its end and reads no row that it does not show; pages go on after the last row's activity
+and id. Every check is made before the first write, so a verb that raises has changed nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from msgspec import UNSET
+
+from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.ids import check_characters, check_id, check_state_key, new_id, new_state_key
+from threadline.core.messages import to_us
+from threadline.core.threads import NewThread, Page, Point, Thread, ThreadChanges
+from threadline.stores import rows
+from threadline.stores.cursors import Position, decode_cursor, encode_cursor
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.heads import add_timeline
+from threadline.stores.sqlite.purge import remove_thread
+from threadline.stores.sqlite.session import Row, Session
+
+_SQL = load_queries(__package__, "queries/threads.sql")
+_BEFORE_ALL = Position(2**63 - 1, "")
+_UPDATED, _ID = 14, 0
+
+
+class ThreadVerbs(Verbs):
+    async def create_thread(self, new: NewThread) -> Thread:
+        return await self._engine.write(create_thread, new)
+
+    async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
+        return await self._engine.read(find_thread, thread_id, deleted=deleted)
+
+    async def thread_by_key(self, state_key: str) -> Thread | None:
+        return await self._engine.read(thread_by_key, state_key)
+
+    async def threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        archived: bool | None = False,
+        deleted: bool = False,
+    ) -> Page[Thread]:
+        return await self._engine.read(
+            list_threads, limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted
+        )
+
+    async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
+        return await self._engine.write(update_thread, thread_id, changes)
+
+    async def delete_thread(self, thread_id: str) -> bool:
+        return await self._engine.write(delete_thread, thread_id)
+
+    async def restore_thread(self, thread_id: str) -> Thread:
+        return await self._engine.write(restore_thread, thread_id)
+
+    async def prune_threads(self, *, idle_since: dt.datetime) -> int:
+        return await self._engine.write(prune_threads, idle_since)
+
+
+def create_thread(s: Session, new: NewThread) -> Thread:
+    return add_thread(s, new, parent=None, ancestors=b"", message_count=0)
+
+
+def add_thread(s: Session, new: NewThread, *, parent: Point | None, ancestors: bytes, message_count: int) -> Thread:
+    """A thread on a new timeline with this lineage, owned by the scope's user."""
+    thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
+    _check(s, new, thread_id, state_key)
+    metadata = rows.json_bytes(new.metadata, "metadata")
+    s.introduce()
+    number = only(s.row(_SQL["next_thread_number"]))
+    timeline_no = add_timeline(s, number, parent, ancestors)
+    now = s.now_us()
+    s.run(
+        _SQL["add_thread"],
+        (
+            number, s.tenant_id, thread_id, s.user_id, state_key, timeline_no, message_count, now, now,
+            new.title, new.title_by_person, new.agent_id, new.model, new.system_prompt, new.working_dir, metadata,
+        ),
+    )  # fmt: skip
+    return existing_thread(s, thread_id)
+
+
+def only(row: Row | None) -> Any:
+    """The one value of a query that always has one."""
+    assert row is not None
+    return row[0]
+
+
+def _check(s: Session, new: NewThread, thread_id: str, state_key: str) -> None:
+    check_id("thread", thread_id)
+    check_state_key(state_key)
+    _check_texts(new)
+    if s.row(_SQL["find_id"], (s.tenant_id, thread_id)):
+        raise DuplicateId("thread", thread_id)
+    if s.row(_SQL["find_key"], (s.tenant_id, s.user_id, state_key)):
+        raise DuplicateId("state key", state_key)
+
+
+def _check_texts(given: NewThread | ThreadChanges) -> None:
+    for field in ("title", "agent_id", "model", "system_prompt", "working_dir"):
+        value = getattr(given, field)
+        if isinstance(value, str):
+            check_characters(field, value)
+
+
+def find_thread(s: Session, thread_id: str, *, deleted: bool = False) -> Thread | None:
+    row = s.row(_SQL["find_thread"], (s.tenant_id, thread_id, s.user_id, s.sees_all, deleted))
+    return None if row is None else rows.thread(row)
+
+
+def existing_thread(s: Session, thread_id: str) -> Thread:
+    found = find_thread(s, thread_id)
+    if found is None:
+        raise NotFound("thread", thread_id)
+    return found
+
+
+def thread_number(s: Session, thread_id: str, *, deleted: bool = False) -> int:
+    row = s.row(_SQL["find_thread_number"], (s.tenant_id, thread_id, s.user_id, s.sees_all, deleted))
+    if row is None:
+        raise NotFound("thread", thread_id)
+    return int(row[0])
+
+
+def thread_by_key(s: Session, state_key: str) -> Thread | None:
+    row = s.row(_SQL["find_thread_by_key"], (s.tenant_id, s.user_id, state_key))
+    return None if row is None else rows.thread(row)
+
+
+def list_threads(
+    s: Session, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
+) -> Page[Thread]:
+    if limit < 1 or offset < 0:
+        raise InvalidInput("a page has a limit of at least 1 and an offset of at least 0")
+    listing = repr(("threads", s.tenant_id, s.user_id, archived, deleted))
+    after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
+    found = _page(s, after, limit + 1, offset, archived, deleted)
+    items = tuple(rows.thread(row) for row in found[:limit])
+    if len(found) <= limit:
+        return Page(items)
+    last = found[limit - 1]
+    return Page(items, encode_cursor(listing, Position(last[_UPDATED], last[_ID])))
+
+
+def _page(s: Session, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool) -> list[Row]:
+    whose = (s.tenant_id, s.user_id, *after)
+    if deleted:
+        return s.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
+    if archived is not None:
+        name = "list_archived_threads" if archived else "list_open_threads"
+        return s.rows(_SQL[name], (*whose, limit, offset))
+    with s.snapshot():
+        either = s.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
+        either += s.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
+    either.sort(key=lambda row: (row[_UPDATED], row[_ID]), reverse=True)
+    return either[offset : offset + limit]
+
+
+def update_thread(s: Session, thread_id: str, changes: ThreadChanges) -> Thread:
+    before = existing_thread(s, thread_id)
+    _check_texts(changes)
+    given = {field: value for field in changes.__struct_fields__ if (value := getattr(changes, field)) is not UNSET}
+    title = given.get("title", before.title)
+    by_person = given.get("title_by_person", title is not None if "title" in given else before.title_by_person)
+    archived_us = rows.microseconds(before.archived_at)
+    if "archived" in given:
+        archived_us = (archived_us or s.now_us()) if given["archived"] else None
+    s.run(
+        _SQL["change_thread"],
+        (
+            title,
+            by_person,
+            *(given.get(field, getattr(before, field)) for field in ("agent_id", "model", "system_prompt")),
+            given.get("working_dir", before.working_dir),
+            rows.json_bytes(given.get("metadata", before.metadata), "metadata"),
+            archived_us,
+            s.tenant_id,
+            thread_id,
+        ),
+    )
+    return existing_thread(s, thread_id)
+
+
+def delete_thread(s: Session, thread_id: str) -> bool:
+    return s.run(_SQL["delete_thread"], (s.now_us(), s.tenant_id, thread_id, s.user_id, s.sees_all)) > 0
+
+
+def restore_thread(s: Session, thread_id: str) -> Thread:
+    found = find_thread(s, thread_id, deleted=True)
+    if found is None or found.deleted_at is None:
+        raise NotFound("deleted thread", thread_id)
+    if s.row(_SQL["find_key"], (s.tenant_id, found.owner_id, found.state_key)):
+        raise DuplicateId("state key", found.state_key)
+    s.run(_SQL["restore_thread"], (s.tenant_id, thread_id))
+    return existing_thread(s, thread_id)
+
+
+def prune_threads(s: Session, idle_since: dt.datetime) -> int:
+    idle = s.rows(_SQL["find_idle_threads"], (s.tenant_id, s.user_id, to_us(idle_since)))
+    for (number,) in idle:
+        remove_thread(s, number)
+    return len(idle)

@@ -1,0 +1,182 @@
+"""Turns: accepted in order, leased by one worker at a time behind a fence, ended once.
+
+Whoever holds an old fence changes nothing. Each change is noted, so that those who watch the turn wake after the
+commit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import NamedTuple
+
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused
+from threadline.core.ids import check_id
+from threadline.core.messages import to_us
+from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
+from threadline.stores import rows
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.heads import find_head
+from threadline.stores.sqlite.session import Session
+
+_SQL = load_queries(__package__, "queries/turns.sql")
+
+
+class TurnVerbs(Verbs):
+    async def create_turn(self, new: NewTurn) -> Turn:
+        return await self._engine.write(create_turn, new)
+
+    async def turn(self, turn_id: str) -> Turn | None:
+        return await self._engine.read(find_turn, turn_id)
+
+    async def turn_by_key(self, key: str) -> Turn | None:
+        return await self._engine.read(find_turn_by_key, key)
+
+    async def active_turns(self, thread_id: str) -> list[Turn]:
+        return await self._engine.read(list_active_turns, thread_id)
+
+    async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        return await self._engine.read(list_turns, thread_id, limit)
+
+    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
+        return await self._engine.write(lease_turn, turn_id, worker, until)
+
+    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
+        return await self._engine.write(renew_lease, turn_id, fence, until)
+
+    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+        return await self._engine.write(finish_turn, turn_id, fence, end)
+
+    async def ask_to_stop(self, turn_id: str) -> bool:
+        return await self._engine.write(ask_to_stop, turn_id)
+
+    async def stop_asked(self, turn_id: str) -> bool:
+        return await self._engine.read(stop_asked, turn_id)
+
+    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
+        return await self._engine.read(list_due_turns, limit)
+
+
+class Hold(NamedTuple):
+    """A turn's row as those who change it need it."""
+
+    no: int
+    thread_no: int
+    status: TurnStatus
+    fence: int
+    lease_until_us: int | None
+    stop_asked: bool
+
+
+def find_hold(s: Session, turn_id: str) -> Hold | None:
+    row = s.row(_SQL["find_hold"], (s.tenant_id, turn_id, s.user_id, s.sees_all))
+    return None if row is None else Hold._make(row)
+
+
+def held(s: Session, turn_id: str, fence: int) -> Hold | None:
+    """The turn, if this fence is its latest."""
+    hold = find_hold(s, turn_id)
+    return hold if hold is not None and hold.fence == fence else None
+
+
+def touch(s: Session, turn_id: str) -> None:
+    s.database.touched.add((s.tenant_id, turn_id))
+
+
+def create_turn(s: Session, new: NewTurn) -> Turn:
+    check_id("turn", new.id)
+    head = find_head(s, new.thread_id)
+    if s.row(_SQL["find_turn_id"], (s.tenant_id, new.id)):
+        raise DuplicateId("turn", new.id)
+    key = new.idempotency_key
+    if key is not None and s.row(_SQL["find_turn_key"], (s.tenant_id, head.owner_id, key)):
+        raise KeyReused(key)
+    now = s.now_us()
+    whose = (s.tenant_id, new.id, head.owner_id, head.thread_no)
+    what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq)
+    s.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
+    return _known_turn(s, new.id)
+
+
+def find_turn(s: Session, turn_id: str) -> Turn | None:
+    row = s.row(_SQL["find_turn"], (s.tenant_id, turn_id, s.user_id, s.sees_all))
+    return None if row is None else rows.turn(row)
+
+
+def _known_turn(s: Session, turn_id: str) -> Turn:
+    turn = find_turn(s, turn_id)
+    assert turn is not None
+    return turn
+
+
+def find_turn_by_key(s: Session, key: str) -> Turn | None:
+    row = s.row(_SQL["find_turn_by_key"], (s.tenant_id, s.user_id, key))
+    return None if row is None else rows.turn(row)
+
+
+def list_active_turns(s: Session, thread_id: str) -> list[Turn]:
+    with s.snapshot():
+        number = find_head(s, thread_id).thread_no
+        return [rows.turn(row) for row in s.rows(_SQL["list_active_turns"], (s.tenant_id, number))]
+
+
+def list_turns(s: Session, thread_id: str, limit: int) -> list[Turn]:
+    with s.snapshot():
+        number = find_head(s, thread_id).thread_no
+        return [rows.turn(row) for row in s.rows(_SQL["list_turns"], (number, limit))]
+
+
+def list_due_turns(s: Session, limit: int) -> list[Turn]:
+    wanted = (s.tenant_id, s.user_id, s.sees_all, s.now_us(), limit)
+    return [rows.turn(row) for row in s.rows(_SQL["list_due_turns"], wanted)]
+
+
+def lease_turn(s: Session, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
+    hold = find_hold(s, turn_id)
+    if hold is None or not _is_free(hold, s.now_us()):
+        return None
+    if s.row(_SQL["find_earlier_turn"], (s.tenant_id, hold.thread_no, hold.no)):
+        return None
+    s.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
+    touch(s, turn_id)
+    return _known_turn(s, turn_id)
+
+
+def _is_free(hold: Hold, now_us: int) -> bool:
+    if hold.status == "running":
+        return hold.lease_until_us is None or hold.lease_until_us <= now_us
+    return hold.status == "accepted"
+
+
+def renew_lease(s: Session, turn_id: str, fence: int, until: dt.datetime) -> bool:
+    hold = held(s, turn_id, fence)
+    if hold is None or hold.status != "running":
+        return False
+    s.run(_SQL["renew_lease"], (to_us(until), hold.no))
+    return True
+
+
+def finish_turn(s: Session, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+    hold = held(s, turn_id, fence)
+    if hold is None or hold.status not in ACTIVE:
+        return None
+    if end.status in ACTIVE or end.status not in TRANSITIONS[hold.status]:
+        raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
+    usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
+    s.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, s.now_us(), hold.no))
+    touch(s, turn_id)
+    return _known_turn(s, turn_id)
+
+
+def ask_to_stop(s: Session, turn_id: str) -> bool:
+    hold = find_hold(s, turn_id)
+    if hold is None or hold.status not in ACTIVE:
+        return False
+    s.run(_SQL["stop_turn"], (s.now_us(), hold.no))
+    touch(s, turn_id)
+    return True
+
+
+def stop_asked(s: Session, turn_id: str) -> bool:
+    hold = find_hold(s, turn_id)
+    return hold is not None and bool(hold.stop_asked)

@@ -1,0 +1,85 @@
+"""Watches on turns: an event for what this process commits, and a look at the file for what others do.
+
+SQLite keeps a number that changes whenever another connection commits. While anybody watches, it is read every 50 ms
+and a change wakes everyone; a commit of our own writer wakes those it concerns at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+POLL_SECONDS = 0.05
+
+
+class TurnWatch:
+    """One watcher's bell. It may ring between two waits; the next one then returns at once."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._rung = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            return
+        self._rung.clear()
+
+    def ring(self) -> None:
+        """From any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+
+class Watchers:
+    def __init__(self, data_version: Callable[[], int]) -> None:
+        self._data_version = data_version
+        self._watches: dict[tuple[str, str], set[TurnWatch]] = {}
+        self._lock = threading.Lock()
+        self._polling: asyncio.Task[None] | None = None
+
+    def touched(self, turns: set[tuple[str, str]]) -> None:
+        """Called by the writer's thread after a commit."""
+        with self._lock:
+            bells = [watch for turn in turns for watch in self._watches.get(turn, ())]
+        for watch in bells:
+            watch.ring()
+
+    @asynccontextmanager
+    async def watch(self, tenant_id: str, turn_id: str) -> AsyncIterator[TurnWatch]:
+        watch, key = TurnWatch(), (tenant_id, turn_id)
+        with self._lock:
+            self._watches.setdefault(key, set()).add(watch)
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="threadline-watch")
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._watches[key].discard(watch)
+                if not self._watches[key]:
+                    del self._watches[key]
+            if not self._watches:
+                await self.close()
+
+    async def _poll(self) -> None:
+        seen = self._data_version()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            version = self._data_version()
+            if version != seen:
+                seen = version
+                with self._lock:
+                    everyone = [watch for watches in self._watches.values() for watch in watches]
+                for watch in everyone:
+                    watch.ring()
+
+    async def close(self) -> None:
+        polling, self._polling = self._polling, None
+        if polling is not None:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
