@@ -177,10 +177,9 @@ class TestRepeating:
         [
             [NewMessage("user", b'[{"type":"text","text":"B"}]')],
             [NewMessage("assistant", b'[{"type":"text","text":"a"}]')],
-            [NewMessage("user", b'[{"type":"text","text":"a"}]', metadata={"new": 1})],
             [NewMessage("user", b'[{"type":"text","text":"a"}]')] * 2,
         ],
-        ids=["other words", "other role", "other metadata", "one more"],
+        ids=["other words", "other role", "one more"],
     )
     async def test_a_key_comes_back_with_other_messages(self, alice: Transaction, other: list[NewMessage]) -> None:
         """KeyReused: the key came with other messages"""

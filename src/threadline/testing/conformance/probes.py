@@ -16,7 +16,7 @@ from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Transaction
 from threadline.testing.conformance.words import asked, clean, clean_json, texts, thread_saying
-from threadline.testing.conformance.world import SECRET, Ids
+from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids
 
 Question: TypeAlias = Callable[[Transaction, Ids], Awaitable[Any]]
 
@@ -48,6 +48,11 @@ def asks(verb: str, *fields: str, **given: Any) -> None:
         return await getattr(tx, verb)(*(getattr(ids, field) for field in fields), **given)
 
     PROBES.append(Probe(verb, ask))
+
+
+def _another(tx: Transaction, ids: Ids) -> str:
+    """The victim, except to their namesake abroad, who is somebody else by the same id."""
+    return UNKNOWN.user_id if ids.user_id == tx.scope.user_id else ids.user_id
 
 
 asks("thread", "thread_id")
@@ -134,6 +139,11 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return texts(await tx.messages(own.id, timeline_id=ids.timeline_id))
 
 
+@probe("bind")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.bind("matrix", "strangers-place", ids.thread_id)
+
+
 @probe("create_thread", in_tenant="DuplicateId")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return (await tx.create_thread(NewThread(id=ids.thread_id))).id
@@ -180,11 +190,6 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.unbind("matrix", ids.place)
 
 
-@probe("bind")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.bind("matrix", "strangers-place", ids.thread_id)
-
-
 @probe("bind", in_tenant="DuplicateId")
 async def _(tx: Transaction, ids: Ids) -> Any:
     own = await tx.create_thread(NewThread())
@@ -203,7 +208,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("put_user")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.put_user(User(ids.user_id, "Mallory", "admin"))).role
+    return (await tx.put_user(User(_another(tx, ids), "Mallory", "admin"))).role
 
 
 @probe("delete_link")
@@ -218,8 +223,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("put_link")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    named = ids.user_id if ids.user_id != tx.scope.user_id else "no-user"
-    return (await tx.put_link("telegram", "somebody", named, "verified")).state
+    return (await tx.put_link("telegram", "somebody", _another(tx, ids), "verified")).state
 
 
 @probe("redeem_link_code")
@@ -295,7 +299,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("purge_user")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.purge_user(ids.user_id if ids.user_id != tx.scope.user_id else "no-user")
+    await tx.purge_user(_another(tx, ids))
 
 
 @probe("purge_tenant")
