@@ -14,11 +14,11 @@ from threadline.core.ids import check_characters
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
+from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.indexing import index_some, is_pending, owner_word
 from threadline.stores.sqlite.session import Row, Session
-from threadline.stores.sqlite.snippets import snippet
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500

@@ -1,4 +1,4 @@
-"""Snippets: a few words of a message around the first one that was searched for."""
+"""Snippets: a few words of a message around the first one that was searched for. Both stores use them."""
 
 from __future__ import annotations
 
