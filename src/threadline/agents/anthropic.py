@@ -20,7 +20,7 @@ from threadline.core.prompts import PromptMessage
 try:
     import anthropic
 
-    from threadline.agents.sdk_faults import told_as_faults
+    from threadline.agents.sdk_faults import as_json, told_as_faults
 except ModuleNotFoundError as exc:
     raise ExtraMissing("anthropic", "an Anthropic agent") from exc
 
@@ -82,7 +82,7 @@ class AnthropicModel:
         with told_as_faults(anthropic, self._who):
             async with await self._client.messages.create(**request) as stream:
                 async for said in stream:
-                    for event in deltas.feed(said):
+                    for event in deltas.feed(as_json(said)):
                         yield event
             for event in deltas.end():
                 yield event

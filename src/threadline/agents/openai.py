@@ -21,7 +21,7 @@ from threadline.core.prompts import PromptMessage
 try:
     import openai
 
-    from threadline.agents.sdk_faults import told_as_faults
+    from threadline.agents.sdk_faults import as_json, told_as_faults
 except ModuleNotFoundError as exc:
     raise ExtraMissing("openai", "an OpenAI-compatible agent") from exc
 
@@ -77,7 +77,7 @@ class OpenAIModel:
         with told_as_faults(openai, self._who):
             async with await self._client.chat.completions.create(**request) as stream:
                 async for chunk in stream:
-                    for event in deltas.feed(chunk):
+                    for event in deltas.feed(as_json(chunk)):
                         yield event
             for event in deltas.end():
                 yield event

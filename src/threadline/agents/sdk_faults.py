@@ -43,3 +43,8 @@ def _status_fault(who: str, exc: Any) -> Fault:
     if status == 200:
         status = 429 if kind == "rate_limit_error" else 503
     return status_fault(who, status, words if isinstance(words, str) else "", exc.response.headers)
+
+
+def as_json(chunk: Any) -> Any:
+    """A client's object as the JSON it was made from; the clients do not check what they read, so neither is this."""
+    return chunk.model_dump(exclude_unset=True, warnings=False) if hasattr(chunk, "model_dump") else chunk
