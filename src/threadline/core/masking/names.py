@@ -1,0 +1,112 @@
+"""Secrets that are known by their name: a password in a setting, a token in a query, a cookie in a header.
+
+The same names tell in text (`password = "…"`, `api_key=…`) and in structured values, where they stand before a quote.
+A name tells by its end, in any case and with any separator, so `DB_PASSWORD` and `userPassword` do while `token_count`,
+`max_tokens` and `public_key` do not. Without quotes, a value counts only if it does not look like a word.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from threadline.core.masking.finding import find
+from threadline.core.masking.folding import fold
+from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, tail
+from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK
+
+_BARE = "[A-Za-z0-9._~+/=#@^*%!?:-]"
+_BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+", unfinished=r"[.:!?]\Z")
+_HEADER_TAIL = tail(r"""[^\r\n"'\x1e]*+""")
+_LONGEST_NAME = 128
+
+# A variable, a template or a mask stands for a secret and is none.
+_NO_STAND_IN = r"(?!\[masked:|\$\{|\$[A-Z_]|\{\{|<)"
+_TO_VALUE: tuple[Step, ...] = (Run("[:=]", 1, 2), Run("[>]", 0, 1), Run(BLANK, 0, 3))
+
+
+def _quoted(quote: str, closing: str) -> Secret:
+    # A quote that comes first may be the closing one.
+    value = Run(rf"[^{closing}\"\x1e]", 1, 1, _NO_STAND_IN, 8)
+    return Secret((value,), tail(f"[^{closing}]*+"), lead=(*_TO_VALUE, Run(f"[{quote}]", 1, 1)))
+
+
+def _bare(separator: str, blanks: int, least: int) -> Secret:
+    mixed = f"(?={_BARE}{{0,23}}[0-9])(?={_BARE}{{0,23}}[A-Za-z])"
+    value = Run(_BARE, least, least, mixed, 24)
+    return Secret((value,), _BARE_TAIL, lead=(Run(separator, 1, 1), Run(BLANK, 0, blanks)))
+
+
+_VALUES = (
+    _quoted('"', '"'),
+    _quoted(r"\x1e", r'"\x1e'),
+    _quoted("'", "'"),
+    _bare("[=]", 1, 6),
+    _bare("[:]", 3, 8),
+)
+_COOKIE_VALUES = Secret(
+    (Run("[A-Za-z0-9_.-]", 1, 64), "=", Run(r"""[^\x00-\x20;"'\x1e]""", 4, 4)),
+    _HEADER_TAIL,
+    lead=(":", Run(BLANK, 0, 3)),
+)
+_SCHEMES = Word(("basic", "bearer", "token", "digest", "negotiate", "apikey", "bot"))
+_AUTHORIZATION_VALUES = Secret(
+    (Run(BEARER, 4, 4),), BEARER_TAIL, lead=(Run("[:=]", 1, 1), Run(BLANK, 0, 3), _SCHEMES, Run(BLANK, 1, 3))
+)
+
+_OF_A_KEY = (
+    *("api", "access", "secret", "private", "signing", "encryption", "master", "auth", "ssh", "deploy", "webhook"),
+    *("admin", "openai", "anthropic", "stripe"),
+)
+_ONLY_SUCH_KEYS = f"(?:{'|'.join(f'(?<=(?i:{word}))|(?<=(?i:{word})[_. -])' for word in _OF_A_KEY)})"
+# Tokens of pages and of models' vocabularies are no secrets.
+_OTHER_TOKENS = ("page", "next", "ation", "sync", "stop", "eos", "bos", "pad", "unk", "sep", "cls", "mask", "special")
+_NO_SUCH_TOKENS = "".join(f"(?<!(?i:{word}))(?<!(?i:{word})[_. -])" for word in _OTHER_TOKENS)
+
+# kind, words, look-behind, values tried before the usual ones
+_NAMES: tuple[tuple[str, tuple[str, ...], str, tuple[Secret, ...]], ...] = (
+    ("password", ("password", "passwd", "passphrase", "passcode", "pwd"), "", ()),
+    ("secret", ("secret", "secretstring"), "", ()),
+    ("token", ("token",), _NO_SUCH_TOKENS, ()),
+    ("api-key", ("key",), _ONLY_SUCH_KEYS, ()),
+    ("authorization", ("authorization",), "", (_AUTHORIZATION_VALUES,)),
+    ("cookie", ("cookie",), "", (_COOKIE_VALUES,)),
+    ("credential", ("credential",), "", ()),
+    ("jwt", ("jwt",), "(?<![A-Za-z0-9])", ()),
+)
+_PLURALS = frozenset(("password", "secret", "api-key", "cookie", "credential"))
+
+
+def _plural(kind: str) -> Word:
+    return Word(("s", "")) if kind in _PLURALS else Word(("",))
+
+
+NAMED_RULES: tuple[Rule, ...] = tuple(
+    Rule(
+        kind,
+        words,
+        more + _VALUES,
+        lead=(_plural(kind), Run("[0-9_]", 0, 2), Run(r"""["'`\x1e]""", 0, 1), Run(BLANK, 0, 3)),
+        behind=behind,
+        any_case=True,
+        masks_anchor=False,
+    )
+    for kind, words, behind, more in _NAMES
+)
+
+_AT_THE_END: tuple[Step, ...] = (Run(r"[ \t\r\n0-9_.:*-]", 0, 3), Run(r'["\x1e]', 1, 1))
+QUOTED_NAME_RULES: tuple[Rule, ...] = tuple(
+    Rule(kind, words, (Secret((_plural(kind), *_AT_THE_END), tail("")),), behind=behind, any_case=True)
+    for kind, words, behind, _ in _NAMES
+)
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(name: str) -> str | None:
+    view = fold(name.encode("utf-8", "surrogatepass")).view + b'"'
+    kinds = [found.rule.kind for found in find(view, QUOTED_NAME_RULES) if found.end == len(view)]
+    return kinds[0] if kinds else None
+
+
+def telling_kind(name: str) -> str | None:
+    """What a value under this name would be, if it is a name that tells."""
+    return _kind_of(name[-_LONGEST_NAME:])

@@ -1,0 +1,225 @@
+"""Rules: how the shape of a secret is written down, once, for every use.
+
+A rule begins with an anchor, a literal that is cheap to find, and goes on in steps: words, and runs of characters with
+a least and a most. From the same steps three patterns are made: `head` decides, `partial` tells whether what stands at
+the end of a stream could still become a match, and `loose` is what RE2 sifts whole texts with. A head is of bounded
+length, so no input makes it slow; what follows it, however long, is a `Tail`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+# RE2 refuses a repetition over 1,000 and builds its automaton faster without one.
+_LOOSE_MOST = 64
+WORD_RUN = 16
+_WORD_CHARS = re.compile(r"[A-Za-z0-9_+/.:=-]+")
+
+
+class Run(NamedTuple):
+    """From `least` to `most` characters of a bracket class. `ahead` is a look-ahead over at most `reach` of them."""
+
+    chars: str
+    least: int
+    most: int
+    ahead: str = ""
+    reach: int = 0
+
+
+class Word(NamedTuple):
+    """One of these spellings, in any case."""
+
+    spellings: tuple[str, ...]
+
+
+class Several(NamedTuple):
+    """The steps up to so many times. Each time must end in a character that no run after it can hold."""
+
+    steps: tuple[Run | str, ...]
+    most: int
+
+
+Step: TypeAlias = Run | Word | Several | str
+
+
+class Tail(NamedTuple):
+    """What goes on after a head until it ends by itself: all of `body`, then `closing` if it stands there.
+
+    `unfinished` matches what, at the end of all that has come so far, could become more body or the closing."""
+
+    body: re.Pattern[bytes]
+    closing: re.Pattern[bytes] | None = None
+    unfinished: re.Pattern[bytes] | None = None
+
+    def end(self, view: bytes, start: int) -> int:
+        return self.closing_end(view, self.body_end(view, start))
+
+    def body_end(self, view: bytes, start: int) -> int:
+        found = self.body.match(view, start)
+        return start if found is None else found.end()
+
+    def closing_end(self, view: bytes, start: int) -> int:
+        found = self.closing.match(view, start) if self.closing else None
+        return start if found is None else found.end()
+
+    def goes_on(self, view: bytes, start: int) -> bool:
+        """Whether what comes next could belong to it, from where the body has ended for now."""
+        return start == len(view) or (self.unfinished is not None and self.unfinished.match(view, start) is not None)
+
+
+def tail(body: str, *closing: Step, unfinished: str = "") -> Tail:
+    """A tail whose closing is given as steps; `unfinished` is for a body that has to look ahead."""
+    return Tail(
+        re.compile(body.encode()),
+        re.compile(_exact(closing).encode()) if closing else None,
+        re.compile((unfinished or _partial(closing)).encode()) if closing or unfinished else None,
+    )
+
+
+class Secret(NamedTuple):
+    """One way a rule can go on after its anchor and lead: only `steps` and the tail are masked."""
+
+    steps: tuple[Step, ...]
+    tail: Tail
+    lead: tuple[Step, ...] = ()
+    trail: tuple[Step, ...] = ()
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        return self.lead + self.steps + self.trail
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """`behind` is a look-behind before the anchor."""
+
+    kind: str
+    anchors: tuple[str, ...]
+    secrets: tuple[Secret, ...]
+    lead: tuple[Step, ...] = ()
+    behind: str = ""
+    any_case: bool = False
+    masks_anchor: bool = True
+
+    @property
+    def label(self) -> bytes:
+        return b"[masked:%s]" % self.kind.encode()
+
+    @cached_property
+    def needles(self) -> tuple[bytes, ...]:
+        return tuple(anchor.lower().encode() if self.any_case else anchor.encode() for anchor in self.anchors)
+
+    @cached_property
+    def head(self) -> re.Pattern[bytes]:
+        ways = (_exact(s.lead) + f"({_exact(s.steps)})" + _exact(s.trail) for s in self.secrets)
+        return re.compile(f"{self.behind}{self._anchor}{_exact(self.lead)}(?:{'|'.join(ways)})".encode())
+
+    @cached_property
+    def partial(self) -> re.Pattern[bytes]:
+        ways = (_partial(self.lead + secret.all_steps) for secret in self.secrets)
+        return re.compile(f"{self.behind}{self._anchor}(?:{'|'.join(ways)})".encode())
+
+    @cached_property
+    def loose(self) -> str:
+        ways = (_loose(self.lead + secret.all_steps) for secret in self.secrets)
+        return f"{self._anchor}(?:{'|'.join(ways)})"
+
+    @cached_property
+    def longest_partial(self) -> int:
+        return max(map(len, self.anchors)) + max(_longest(self.lead + secret.all_steps) for secret in self.secrets)
+
+    @cached_property
+    def is_word(self) -> bool:
+        """Its anchor stands in an unbroken run of at least sixteen word characters."""
+        if self.lead or not all(map(_WORD_CHARS.fullmatch, self.anchors)):
+            return False
+        anchor = min(map(len, self.anchors))
+        return all(anchor + _unbroken(secret) >= WORD_RUN for secret in self.secrets)
+
+    @property
+    def _anchor(self) -> str:
+        return _words(self.anchors, any_case=self.any_case)
+
+
+def _unbroken(secret: Secret) -> int:
+    length = 0
+    for step in secret.all_steps:
+        if isinstance(step, Run):
+            if step.chars.startswith("[^") or "\\" in step.chars:
+                break
+            length += step.least
+    return length
+
+
+def _exact(steps: tuple[Step, ...]) -> str:
+    return "".join(map(_exact_step, steps))
+
+
+def _exact_step(step: Step) -> str:
+    match step:
+        case Run():
+            return f"{step.ahead}{step.chars}{{{step.least},{step.most}}}"
+        case Several():
+            return f"(?:{_exact(step.steps)}){{0,{step.most}}}+"
+    return _words(_spellings(step))
+
+
+def _partial(steps: tuple[Step, ...]) -> str:
+    if not steps:
+        return "(?!)"
+    step, rest = steps[0], _partial(steps[1:])
+    match step:
+        case Run():
+            held = max(step.most, step.reach)
+            return f"(?:{step.chars}{{0,{held}}}\\Z|{step.chars}{{{step.least},{step.most}}}{rest})"
+        case Several():
+            return f"(?:{_exact(step.steps)}){{0,{step.most}}}+(?:{_partial(step.steps)}|{rest})"
+    spellings = _spellings(step)
+    begun = sorted({spelling[:n] for spelling in spellings for n in range(len(spelling))})
+    return f"(?:{_words(tuple(begun))}\\Z|{_words(spellings)}{rest})"
+
+
+def _loose(steps: tuple[Step, ...]) -> str:
+    return "".join(map(_loose_step, steps))
+
+
+def _loose_step(step: Step) -> str:
+    match step:
+        case Run():
+            most = str(step.most) if step.most <= _LOOSE_MOST else ""
+            return f"{_as_escaped(step.chars)}{{{step.least},{most}}}"
+        case Several():
+            return f"(?:{_loose(step.steps)}){{0,{step.most}}}"
+    return _words(_spellings(step))
+
+
+def _as_escaped(chars: str) -> str:
+    # Sifting takes the backslash from an escaped line break, tab or quote and leaves the rest.
+    if chars.startswith("[^"):
+        return chars
+    return chars.replace(r"\n", r"\nnrt").replace(r"\x1e", r'"\x1e')
+
+
+def _longest(steps: tuple[Step, ...]) -> int:
+    return sum(map(_longest_step, steps))
+
+
+def _longest_step(step: Step) -> int:
+    match step:
+        case Run():
+            return max(step.most, step.reach)
+        case Several():
+            return step.most * _longest(step.steps)
+    return max(map(len, _spellings(step)))
+
+
+def _spellings(step: Word | str) -> tuple[str, ...]:
+    return (step,) if isinstance(step, str) else step.spellings
+
+
+def _words(spellings: tuple[str, ...], *, any_case: bool = True) -> str:
+    flag = "i" if any_case else ""
+    return f"(?{flag}:{'|'.join(map(re.escape, spellings))})"
