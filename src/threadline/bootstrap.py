@@ -24,7 +24,7 @@ from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.ports import Agent, Clock, Guard, Masker, Store
+from threadline.ports import Agent, Clock, Guard, Store
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -57,7 +57,7 @@ class Threadline:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.masker: Masker | None = SecretMasker() if settings.masking.enabled else None
+        self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
         self.streams = Streams(store)

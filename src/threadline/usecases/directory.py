@@ -1,12 +1,13 @@
 """The directory of agents: which agent answers under an id.
 
 Agents given in code come first, then those of the tenant's own table, then those of the settings. Each is built once
-and kept; a tenant's agent is built anew when its row has changed.
+and kept; a tenant's agent is built anew when its row has changed, and is trusted with less than the operator's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import NotFound
@@ -14,11 +15,17 @@ from threadline.core.threads import Scope
 from threadline.ports import Agent, Store
 
 
+class Build(Protocol):
+    def __call__(self, row: AgentRow, *, trusted: bool) -> Agent:
+        """The agent that a row describes. `trusted` for the operator's own; a tenant's may reach less."""
+        ...
+
+
 class Directory:
     def __init__(
         self,
         store: Store,
-        build: Callable[[AgentRow], Agent],
+        build: Build,
         *,
         given: Mapping[str, Agent] | None = None,
         configured: Mapping[str, AgentRow] | None = None,
@@ -37,13 +44,17 @@ class Directory:
         """NotFound for an agent that is unknown, disabled, or another tenant's."""
         if agent_id in self._given:
             return self._given[agent_id]
-        row = await self.row(scope, agent_id)
-        if row is None or not row.enabled:
+        own = await self._store.scoped(scope).agent(agent_id)
+        if own is None:
+            return self.find_configured(agent_id)
+        if not own.enabled:
             raise NotFound("agent", agent_id)
-        known = self._built.get((scope.tenant_id, agent_id))
+        return self._made((scope.tenant_id, agent_id), own, trusted=False)
+
+    def _made(self, place: tuple[str, str], row: AgentRow, *, trusted: bool) -> Agent:
+        known = self._built.get(place)
         if known is None or known[0] != row:
-            known = (row, self._build(row))
-            self._built[(scope.tenant_id, agent_id)] = known
+            known = self._built[place] = (row, self._build(row, trusted=trusted))
         return known[1]
 
     def find_configured(self, agent_id: str) -> Agent:
@@ -52,7 +63,7 @@ class Directory:
             return self._given[agent_id]
         if agent_id not in self._configured:
             raise NotFound("agent", agent_id)
-        return self._build(self._configured[agent_id])
+        return self._made(("", agent_id), self._configured[agent_id], trusted=True)
 
     async def row(self, scope: Scope, agent_id: str) -> AgentRow | None:
         return await self._store.scoped(scope).agent(agent_id) or self._configured.get(agent_id)

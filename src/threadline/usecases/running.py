@@ -22,10 +22,10 @@ from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
 from threadline.core.prompts import Prompt
-from threadline.core.shaping import Shaper
+from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn, TurnEnd, TurnStatus
-from threadline.ports import Agent, Approver, Clock, Desk, Masker, Store
+from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.streams import LiveStream, Streams
 from threadline.usecases.turns import Ending, Turns, reply_id
@@ -64,7 +64,7 @@ class Runner:
         default_agent: str,
         clock: Clock,
         *,
-        masker: Masker | None = None,
+        masker: StreamingMasker | None = None,
         timing: Timing | None = None,
     ) -> None:
         self.worker = new_id()

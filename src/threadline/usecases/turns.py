@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from threadline.core.errors import GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
-from threadline.core.ids import check_id, check_state_key, new_id
+from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import NewMessage
+from threadline.core.parts import FilePart, decode
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
 from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd
@@ -107,8 +108,8 @@ class Turns:
         if request.state_key is not None:
             check_state_key(request.state_key)
         sealed = self._sealer.message(request.message)
-        if not sealed.text.strip() and b'"file"' not in sealed.parts_json:
-            raise InvalidInput("the message is empty")
+        if not any(isinstance(part, FilePart) for part in decode(sealed.parts_json)):
+            check_text("the message", sealed.text)
         return sealed
 
     async def _accept(
@@ -175,6 +176,9 @@ class Turns:
 
         async def work(tx: Transaction) -> Turn:
             end = ending.end
+            standing = await tx.turn(turn.id)
+            if standing is None or not standing.is_active or standing.fence != turn.fence:
+                raise _Fenced
             await tx.put_chunks(turn.id, turn.fence, ending.chunks)
             if reply is not None and await _still_there(tx, turn):
                 appended = await tx.append(turn.thread_id, [reply], turn_id=turn.id, tokens=ending.tokens)
