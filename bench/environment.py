@@ -1,7 +1,7 @@
 """The bench's own environment, `.bench/venv`: the peers, pinned, apart from the project's dependencies.
 
-It is made on first use and made again when `bench/requirements.txt` changes. Threadline itself is put in from the
-checkout, so that what is measured is what is there.
+It is made on first use and made again when `bench/requirements.txt` or `pyproject.toml` changes. Threadline itself is
+put in from the checkout, so that what is measured is what is there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bench.places import ROOT, WORKSPACE
 
 HOME = WORKSPACE / "venv"
 REQUIREMENTS = ROOT / "bench" / "requirements.txt"
+PROJECT = ROOT / "pyproject.toml"
 _PYTHON = HOME / "bin" / "python"
 _STAMP = HOME / "requirements.sha256"
 
@@ -26,7 +27,7 @@ def enter() -> None:
 
 
 def ensure() -> None:
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + PROJECT.read_bytes()).hexdigest()
     if _STAMP.exists() and _STAMP.read_text() == wanted:
         return
     sys.stderr.write("making the bench's environment, once\n")

@@ -5,6 +5,7 @@ The bare table holds the columns a list shows and the one index it needs; its ro
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from threadline.core.threads import NewThread
 THREADS = 10_000
 PAGE = 50
 _DEPTH = 100
+_AT_ONCE = 500
 
 _TABLE = """
 CREATE TABLE threads (
@@ -49,9 +51,9 @@ async def list_threads(arena: Arena) -> list[Row]:
     table with the same columns. It is what a page of chats shows first, and it must not slow down further back."""
     ours = await ThreadlineStore.open(await place_for_ours(arena))
     questions = [turn.question for turn in turns(500)]
-    for number in range(THREADS):
-        title = questions[number % len(questions)][:60]
-        await ours.tx.create_thread(NewThread(id=new_id(), state_key=new_id(), title=title))
+    titles = [questions[number % len(questions)][:60] for number in range(THREADS)]
+    for first in range(0, THREADS, _AT_ONCE):
+        await asyncio.gather(*(_create(ours, title) for title in titles[first : first + _AT_ONCE]))
     cursor = await _cursor_in_the_middle(ours)
     first, middle = await _bare_scans(arena, questions)
     rows: list[Row] = []
@@ -64,6 +66,10 @@ async def list_threads(arena: Arena) -> list[Row]:
         rows += timings(LIST, taken, reference=BARE_SCAN, at=at)
     await ours.close()
     return rows
+
+
+async def _create(ours: ThreadlineStore, title: str) -> None:
+    await ours.tx.create_thread(NewThread(id=new_id(), state_key=new_id(), title=title))
 
 
 async def _cursor_in_the_middle(ours: ThreadlineStore) -> str:

@@ -6,6 +6,7 @@ The payload is the JSON of the parts; everything else in the database is overhea
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import apsw
 import asyncpg
@@ -32,10 +33,9 @@ async def disk(arena: Arena) -> list[Row]:
     await ours.store.index_pending()
     await ours.close()
     sizes = _sqlite_sizes(place) if arena.backend == "sqlite" else await _postgres_sizes(arena.admin_dsn(place))
-    apart = sum(size for name, size in sizes.items() if is_search(name))
     return [
-        Row(DISK.name, OURS, "bytes", (sum(sizes.values()) - apart) / payload),
-        Row(DISK.name, "Threadline, the search index alone", "bytes", apart / payload),
+        Row(DISK.name, OURS, "bytes", sizes.kept / payload),
+        Row(DISK.name, "Threadline, the search index alone", "bytes", sizes.search / payload),
     ]
 
 
@@ -59,19 +59,27 @@ async def memory(arena: Arena) -> list[Row]:
     ]
 
 
-def is_search(relation: str) -> bool:
-    return "search" in relation or "fts" in relation
+class Sizes(NamedTuple):
+    kept: int
+    search: int
 
 
-def _sqlite_sizes(path: str) -> dict[str, int]:
-    """By table and index; the store is closed, so nothing else of this process holds the file."""
+def _sqlite_sizes(path: str) -> Sizes:
+    """The store is closed, so nothing else of this process holds the file."""
     db = apsw.Connection(path)
-    sizes = dict(db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
+    (total,) = db.execute("SELECT sum(pgsize) FROM dbstat").fetchall()[0]
+    (search,) = db.execute("""
+        SELECT sum(pgsize) FROM dbstat
+        WHERE EXISTS (
+            SELECT 1 FROM sqlite_schema AS indexing
+            WHERE indexing.sql LIKE 'CREATE VIRTUAL TABLE%fts5%' AND dbstat.name GLOB indexing.name || '_*'
+        )
+    """).fetchall()[0]
     db.close()
-    return sizes
+    return Sizes(total - search, search)
 
 
-async def _postgres_sizes(dsn: str) -> dict[str, int]:
+async def _postgres_sizes(dsn: str) -> Sizes:
     connection = await asyncpg.connect(dsn)
     await connection.execute("VACUUM")
     rows = await connection.fetch("""
@@ -82,4 +90,5 @@ async def _postgres_sizes(dsn: str) -> dict[str, int]:
         WHERE relation.relkind IN ('r', 'i') AND namespace.nspname = 'threadline'
     """)
     await connection.close()
-    return dict(rows)
+    search = sum(size for name, size in rows if name.startswith("message_words"))
+    return Sizes(sum(size for _, size in rows) - search, search)
