@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from threadline.agents.function import as_agent
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, Usage
 from threadline.core.parts import plain_text
@@ -65,8 +66,6 @@ def make_threadline(store: Store, settings: Settings, clock: ManualClock, actor:
 
 
 def make_agent(actor: Actor) -> Any:
-    from threadline.agents.function import as_agent
-
     async def act(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
         async for each in actor(prompt):
             yield each

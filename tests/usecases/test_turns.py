@@ -11,7 +11,9 @@ from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed, InvalidInput, KeyReused, NotFound, RoleRefused, TurnRunning
 from threadline.core.messages import assistant, user
+from threadline.core.turns import TurnEnd
 from threadline.library import ThreadHandle, UserView
+from threadline.usecases.turns import Ending, reply_id
 
 
 async def said(thread: ThreadHandle) -> list[tuple[str, str]]:
@@ -159,9 +161,6 @@ async def test_a_retry_while_the_turn_runs_joins_its_stream(me: UserView, actor:
 
 @pytest.mark.req("S1-16")
 async def test_a_turn_that_is_finished_twice_stores_one_reply(me: UserView, threadline: Threadline) -> None:
-    from threadline.core.turns import TurnEnd
-    from threadline.usecases.turns import Ending, reply_id
-
     thread = await me.create_thread()
     turn = await thread.ask("Once").ended()
     ending = Ending(TurnEnd("executed"), assistant("Another", id=reply_id(turn.id)), [])

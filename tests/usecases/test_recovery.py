@@ -1,0 +1,140 @@
+"""Turns whose process died: ended with what was shown, or run again, once, by whoever finds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from tests.usecases.conftest import Actor
+from threadline.agents.function import as_agent
+from threadline.bootstrap import Threadline
+from threadline.core.events import Event, TextDelta, ToolCall, ToolResult, to_json
+from threadline.core.messages import assistant, user
+from threadline.core.prompts import Prompt
+from threadline.core.threads import system_scope
+from threadline.core.turns import Chunk, Surface, Turn, TurnEnd
+from threadline.library import ThreadHandle, UserView
+from threadline.ports import Desk, Store
+from threadline.replies import DenyAll
+from threadline.settings import Settings
+from threadline.testing.clock import ManualClock
+from threadline.usecases.turns import Ending, TurnRequest
+
+_LEASE_SECONDS = 60
+
+
+async def accepted(threadline: Threadline, thread: ThreadHandle, surface: Surface) -> Turn:
+    request = TurnRequest(user("Are you there?"), surface, thread_id=thread.id)
+    return (await threadline.turns.accept(threadline.as_user().scope, request)).turn
+
+
+async def leased_by_the_dead(threadline: Threadline, me: UserView, turn: Turn, clock: ManualClock) -> Turn:
+    leased = await threadline.store.scoped(me.scope).lease_turn(turn.id, "dead", until=clock.after(30))
+    assert leased is not None
+    return leased
+
+
+@pytest.mark.req("S1-15")
+async def test_a_web_turn_of_a_dead_process_is_interrupted_with_what_was_shown(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    thread = await me.create_thread()
+    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    tx = threadline.store.scoped(me.scope)
+    await tx.put_chunks(
+        turn.id, turn.fence, [Chunk(1, to_json(TextDelta("I was "))), Chunk(2, to_json(TextDelta("say")))]
+    )
+    assert await threadline.recovery.recover(me.scope) == 0
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 1
+    last = (await thread.messages())[-1]
+    assert (last.role, last.text, last.metadata) == ("assistant", "I was say", {"status": "interrupted"})
+    ended = await tx.turn(turn.id)
+    assert ended is not None
+    assert ended.status == "interrupted"
+    assert await threadline.recovery.recover(me.scope) == 0
+
+
+@pytest.mark.req("S3-23")
+async def test_a_channel_turn_of_a_dead_process_is_answered_once(
+    threadline: Threadline, me: UserView, actor: Actor, clock: ManualClock, tenant_id: str
+) -> None:
+    thread = await me.create_thread()
+    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "slack"), clock)
+    clock.advance(_LEASE_SECONDS)
+    house = system_scope(tenant_id)
+    await asyncio.gather(*(threadline.recovery.recover(house) for _ in range(5)))
+    ended = await threadline.runner.outcome(me.scope, turn.id)
+    assert ended is not None
+    assert ended.status == "executed"
+    assert len(actor.prompts) == 1
+    assert [message.role for message in await thread.messages()] == ["user", "assistant"]
+
+
+async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    thread = await me.create_thread()
+    await accepted(threadline, thread, "web")
+    assert await threadline.recovery.recover(me.scope) == 0
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 1
+
+
+async def test_whoever_lost_the_lease_writes_nothing_more(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    thread = await me.create_thread()
+    stale = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    clock.advance(_LEASE_SECONDS)
+    await threadline.recovery.recover(me.scope)
+    ending = Ending(TurnEnd("executed"), assistant("Too late"), [])
+    assert await threadline.turns.finish(me.scope, stale, ending) is None
+    assert "Too late" not in [message.text for message in await thread.messages()]
+
+
+class Effects:
+    """A world that tools act on; counts how often."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+
+async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
+    store: Store, settings: Settings, clock: ManualClock
+) -> None:
+    effects = Effects()
+    began = asyncio.Event()
+
+    async def spend(prompt: Prompt, desk: Desk) -> AsyncGenerator[Event | str, None]:
+        call = ToolCall("call-1", "pay", {"amount": 5})
+        yield call
+        earlier = await desk.journal.begin(call, repeatable=False)
+        if earlier is None:
+            effects.ran.append("pay")
+            began.set()
+            await asyncio.Event().wait()
+        outcome: Any = "unknown" if earlier is None or earlier.output_json is None else "paid"
+        yield ToolResult("call-1", outcome)
+        yield "Done."
+
+    first = Threadline(store, settings, clock, agents={"actor": as_agent(spend)})
+    me = first.as_user()
+    thread = await me.create_thread()
+    turn = await accepted(first, thread, "slack")
+    dying = first.runner.start(me.scope, turn, DenyAll())
+    await began.wait()
+    # What kill -9 leaves behind: the intent is stored, the lease runs out, nobody writes an end.
+    clock.advance(_LEASE_SECONDS)
+    second = Threadline(store, settings, clock, agents={"actor": as_agent(spend)})
+    await second.recovery.recover(system_scope(me.scope.tenant_id))
+    ended = await second.runner.outcome(me.scope, turn.id)
+    assert ended is not None
+    assert ended.status == "executed"
+    assert effects.ran == ["pay"]
+    dying.cancel()
+    await asyncio.wait([dying])
+    assert [message.role for message in await thread.messages()] == ["user", "assistant"]
