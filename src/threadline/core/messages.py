@@ -91,11 +91,16 @@ def to_us(moment: dt.datetime) -> int:
 
 
 def from_us(microseconds: int) -> dt.datetime:
+    if 0 <= microseconds < _EXACT_AS_SECONDS:
+        # Less than half the time of the sum, and lists of threads have a hundred of them.
+        return dt.datetime.fromtimestamp(microseconds / 1_000_000, dt.UTC)
     return _EPOCH + dt.timedelta(microseconds=microseconds)
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_EXACT_AS_SECONDS = 2**32 * 1_000_000
+"""Until the year 2106 a double tells any two microseconds apart, with room to spare."""
 
 
 def to_ui(message: Message) -> bytes:

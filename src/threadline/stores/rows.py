@@ -38,7 +38,8 @@ def thread(row: Row) -> Thread:
     return Thread(
         id, owner, key, timeline, title, bool(by_person), agent, model, prompt, folder,
         json.loads(metadata) if metadata else {}, count, tokens,
-        _moment(created), _moment(updated), _known(archived), _known(deleted),
+        _moment(created), _moment(updated),
+        None if archived is None else _moment(archived), None if deleted is None else _moment(deleted),
     )  # fmt: skip
 
 

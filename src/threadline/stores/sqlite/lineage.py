@@ -26,14 +26,17 @@ class Place(NamedTuple):
 
 def segments(timeline_no: int, top: int, ancestors: bytes, *, first: int = 0) -> array[int]:
     """The segments of a history that hold seqs `first` to `top`, newest first. `top` is at most the head's seq."""
+    if top < max(first, 0):
+        return array("q")
     found = _unpack(ancestors)
-    found.insert(0, _pack(timeline_no, _TOP))
-    newest = _holding(found, top)
-    oldest = _holding(found, max(first, 0))
-    kept = found[newest : oldest + 1] if top >= 0 and first <= top else array("q")
-    if kept:
-        kept[0] = _pack(kept[0] >> 32, top)
-    return kept
+    if found and top <= found[0] & _TOP:
+        del found[: _holding(found, top)]
+        found[0] = _pack(found[0] >> 32, top)
+    else:
+        found.insert(0, _pack(timeline_no, top))
+    if first > 0:
+        del found[_holding(found, first) + 1 :]
+    return found
 
 
 def ancestors_of_branch(timeline_no: int, seq: int, ancestors: bytes) -> bytes:

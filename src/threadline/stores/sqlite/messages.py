@@ -25,6 +25,7 @@ from threadline.stores.sqlite.session import Row, Session
 _SQL = load_queries(__package__, "queries/messages.sql")
 _ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
 _USER = _ROLE_NUMBER["user"]
+_NO_END = 2**62
 _MUCH = 1_000
 """Reads of more messages than this leave the event loop's thread."""
 
@@ -212,19 +213,20 @@ def read_span(s: Session, thread_id: str, span: Span) -> list[Message]:
 
 
 def last_turns(s: Session, thread_id: str, turns: int, before: int | None) -> list[Message]:
-    with s.snapshot():
-        head = find_head(s, thread_id)
-        last = head.message_count - 1 if before is None else min(before, head.message_count) - 1
-        return as_messages(s, head, newest_turns(s, head, last, turns))
+    found = newest_turns(s, thread_id, turns, before)
+    if not found:
+        find_head(s, thread_id)
+    found.reverse()
+    return [Message(m, ROLES[r], on, seq, p, meta, turn, at) for m, r, on, seq, p, meta, turn, at in found]
 
 
-def newest_turns(s: Session, head: Head, last: int, turns: int) -> list[Row]:
-    """The rows from `last` down to the `turns`-th user message, newest first."""
+def newest_turns(s: Session, thread_id: str, turns: int, before: int | None = None) -> list[Row]:
+    """The rows from below `before` down to the `turns`-th user message, newest first; [] for an unknown thread."""
     found: list[Row] = []
-    wanted = segments(head.timeline_no, last, head.ancestors)
-    if turns < 1 or not wanted:
+    if turns < 1:
         return found
-    cursor = s.stream(_SQL["read_history_backwards"], (bound(wanted), 0))
+    end = _NO_END if before is None else before
+    cursor = s.stream(_SQL["read_newest"], (s.tenant_id, thread_id, s.user_id, s.sees_all, end))
     for row in cursor:
         found.append(row)
         if row[1] == _USER:

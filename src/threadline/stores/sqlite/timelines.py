@@ -88,7 +88,7 @@ def move(s: Session, thread_id: str, seq: int, timeline_id: str | None) -> Threa
 
 def undo(s: Session, thread_id: str) -> Thread:
     head = find_head(s, thread_id)
-    turn = newest_turns(s, head, head.message_count - 1, 1)
+    turn = newest_turns(s, thread_id, 1)
     if not turn or turn[-1][1] != 0:
         raise InvalidInput("there is nothing to undo: this history has no user message")
     return _go_on_from(s, thread_id, head, turn[-1][3] - 1)

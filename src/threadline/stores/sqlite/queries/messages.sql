@@ -30,6 +30,21 @@ SELECT m.id, m.role, m.timeline_no, m.seq, m.parts, m.metadata, m.turn_id, m.cre
 FROM carray(?1) s CROSS JOIN messages m INDEXED BY messages_by_seq
 WHERE m.timeline_no = s.value >> 32 AND m.seq <= s.value & 4294967295 AND m.seq >= ?2;
 
+-- name: read_newest
+-- From the head down through the lineage, as far as rows are taken: the loops run from each timeline to its base and
+-- down the index, so no row is sorted and none is read that is not asked for.
+WITH RECURSIVE walk (no, id, top, base_no, base_seq) AS (
+    SELECT l.no, l.id, min(t.message_count, ?5) - 1, l.base_no, l.base_seq
+    FROM threads t JOIN timelines l ON l.no = t.timeline_no
+    WHERE t.tenant_id = ?1 AND t.id = ?2 AND (t.owner_id = ?3 OR ?4) AND t.deleted_us IS NULL
+    UNION ALL
+    SELECT l.no, l.id, min(walk.top, walk.base_seq), l.base_no, l.base_seq
+    FROM walk JOIN timelines l ON l.no = walk.base_no
+)
+SELECT m.id, m.role, walk.id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+FROM walk CROSS JOIN messages m INDEXED BY messages_by_seq
+WHERE m.timeline_no = walk.no AND m.seq <= walk.top;
+
 -- name: read_message
 SELECT id, role, timeline_no, seq, parts, metadata, turn_id, created_us FROM messages WHERE no = ?;
 
