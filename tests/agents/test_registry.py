@@ -1,0 +1,145 @@
+"""From a row to an agent: what is chosen, what is refused, and what nobody has to install."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.fault_server import answer, faulty
+from tests.agents.mock_provider import MockProvider
+from threadline.agents.registry import build_agent
+from threadline.agents.tools import tool
+from threadline.core.channels import Agent as AgentRow
+from threadline.core.errors import SettingsInvalid
+from threadline.core.events import Event, TextDelta, ToolResult
+from threadline.ports import Agent
+from threadline.testing.agents import memory_desk, prompt_of
+
+PROVIDERS = "anthropic, function, local, openai, rehearsal, remote"
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def row(provider: str, model: str | None = None, **settings: Any) -> AgentRow:
+    return AgentRow(id="helper", name="Helper", provider=provider, model=model, settings=settings)
+
+
+async def events_of(agent: Agent, words: str, system: str | None = None) -> list[Event]:
+    return [event async for event in agent.answer(prompt_of(words, system=system), memory_desk())]
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_rehearsal_needs_nothing() -> None:
+    assert "You said" in text_of(await events_of(build_agent(row("rehearsal")), "hello"))
+
+
+@pytest.mark.parametrize(("provider", "path"), [("openai", "/v1"), ("anthropic", "")])
+async def test_a_provider_answers_with_the_tools_it_is_given(provider: str, path: str, aimock: MockProvider) -> None:
+    async def weather(city: str) -> str:
+        if city == "Oz":
+            raise LookupError("no such city")
+        return "sunny"
+
+    agent = build_agent(row(provider, "some-model", base_url=aimock.url + path), tools=[tool(weather)])
+    events = await events_of(agent, "weather?")
+    await agent.close()  # type: ignore[attr-defined]
+    assert ToolResult("call_w1", "sunny") in events
+    assert aimock.last_request()["model"] == "some-model"
+
+
+async def test_a_remote_agent_is_given_its_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELPER_TOKEN", "secret")
+    async with faulty() as server:
+        server.will(answer(200, b'{"content": "Hello."}'))
+        agent = build_agent(row("remote", url=server.url, token_env="HELPER_TOKEN"))
+        assert text_of(await events_of(agent, "hi")) == "Hello."
+        assert server.requests[0].headers["authorization"] == "bearer secret"
+
+
+async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helpers_of_mine.py").write_text("async def echo(text: str):\n    yield text.upper()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = build_agent(row("function", function="helpers_of_mine:echo"))
+    assert text_of(await events_of(agent, "hi")) == "HI"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (row("oracle"), f"agent 'helper': there is no provider 'oracle'; the providers are: {PROVIDERS}"),
+        (row("openai", tempreature=1), "agent 'helper': Object contains unknown field `tempreature`"),
+        (row("openai", attempts="many"), "agent 'helper': Expected `int`, got `str` - at `$.attempts`"),
+        (row("remote"), "agent 'helper': Object missing required field `url`"),
+        (row("remote", url="gopher://a"), "'gopher://a' is no address: give http://… or https://…"),
+        (row("openai", api_key_env="NOT_SET_ANYWHERE"), "agent 'helper': the variable NOT_SET_ANYWHERE is not set"),
+        (
+            row("function", function="nowhere:at_all"),
+            "agent 'helper': function is 'module:name' of something that is there: No module named 'nowhere'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_named(wrong: AgentRow, said: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        build_agent(wrong)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "greedy",
+    [
+        row("openai", base_url="http://127.0.0.1:8000/v1", api_key="k"),
+        row("openai", api_key_env="PATH"),
+        row("openai"),
+        row("anthropic", base_url="http://10.0.0.1", api_key="k"),
+        row("anthropic"),
+        row("remote", url="https://a.example", token_env="PATH"),
+        row("function", function="os:system"),
+        row("local"),
+    ],
+)
+def test_an_agent_of_a_tenant_is_not_trusted_with_the_house(greedy: AgentRow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "the operator's")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "the operator's")
+    with pytest.raises(SettingsInvalid):
+        build_agent(greedy, trusted=False)
+
+
+async def test_a_remote_agent_of_a_tenant_stays_outside() -> None:
+    async with faulty() as server:
+        server.will(answer(200, b'{"content": "inside"}'))
+        agent = build_agent(row("remote", url=server.url, attempts=1), trusted=False)
+        with pytest.raises(Exception, match="not a public one"):
+            await events_of(agent, "hi")
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "extra"), [("openai", "openai"), ("anthropic", "anthropic"), ("remote", "remote"), ("local", "local")]
+)
+def test_a_missing_extra_is_named(provider: str, extra: str, tmp_path: Path) -> None:
+    """In a Python that has nothing but what the base needs."""
+    for name in ("msgspec", "apsw"):
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        (tmp_path / name).symlink_to(Path(found.origin).parent)
+    ask = (
+        "from threadline.agents.registry import build_agent\n"
+        "from threadline.core.channels import Agent\n"
+        "from threadline.core.errors import ExtraMissing\n"
+        f"row = Agent(id='a', name='a', provider={provider!r}, settings={{'url': 'http://a'}})\n"
+        "try:\n    build_agent(row)\nexcept ExtraMissing as exc:\n    print(exc)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{tmp_path}"}
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", ask], capture_output=True, text=True, env=environment, check=True
+    )
+    assert f"pip install 'threadline[{extra}]'" in said.stdout
