@@ -1,5 +1,104 @@
-"""Migrations of the PostgreSQL schema."""
+"""Migrations of a PostgreSQL schema: the roles it needs, what a database has had, and doing the rest.
+
+One advisory lock makes migrators wait for each other. Each step is one transaction that also writes the journal, so a
+migrator that is killed leaves a database that the next one takes up where it stood. Whatever this login may not do
+itself, an error says in the SQL that an administrator has to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from threadline.core.errors import SchemaMismatch
+from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
+from threadline.stores.migrations import plan as plan_steps
+from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.pool import Address
+from threadline.stores.sql import load_queries
+
+MIGRATIONS = load_migrations(__package__)
+ROLES = ("threadline_migrator", "threadline_app", "threadline_worker", "threadline_search")
+_SQL = load_queries(__package__, "queries/migrate.sql")
 
 
-async def apply(dsn: str) -> None:
-    """Nothing yet."""
+async def plan(dsn: str) -> Plan:
+    """What `apply` would do; nothing is written."""
+    async with _connected(dsn) as connection:
+        return plan_steps(MIGRATIONS, await journal(connection))
+
+
+async def apply(dsn: str, *, progress: Progress | None = None, steps: Sequence[Migration] = MIGRATIONS) -> Plan:
+    """Brings the database to the newest version; what was done. Safe to repeat, and beside other migrators.
+
+    Connect past any pgbouncer: the lock belongs to the session."""
+    async with _connected(dsn) as connection:
+        await connection.execute(_SQL["take_lock"])
+        todo = plan_steps(steps, await journal(connection))
+        await _prepare(connection)
+        for done, step in enumerate(todo.steps):
+            if progress is not None:
+                progress(step, done, len(todo.steps))
+            await _take(connection, step)
+    return todo
+
+
+async def journal(connection: asyncpg.Connection) -> tuple[Applied, ...]:
+    """What the database says it has had; () for a new one."""
+    if not await connection.fetchval(_SQL["has_journal"]):
+        return ()
+    return tuple(Applied(*row) for row in await connection.fetch(_SQL["read_journal"]))
+
+
+async def _prepare(connection: asyncpg.Connection) -> None:
+    missing = await prerequisites(connection)
+    try:
+        async with connection.transaction():
+            for statement in missing:
+                await connection.execute(statement)
+    except asyncpg.InsufficientPrivilegeError as exc:
+        script = "\n".join(f"{statement};" for statement in missing)
+        raise SchemaMismatch(
+            f"this login may not prepare the database ({exc}); run this as an administrator, in this database, "
+            f"and then `threadline migrate` again:\n{script}"
+        ) from exc
+
+
+async def prerequisites(connection: asyncpg.Connection) -> list[str]:
+    """The statements that make roles and schema, as far as they are missing."""
+    found = await connection.fetchrow(_SQL["find_prerequisites"], list(ROLES))
+    assert found is not None
+    present = found["roles"] or ()
+    needed = [
+        f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS"
+        for role in ROLES
+        if role not in present
+    ]
+    if needed:
+        needed.append("GRANT threadline_search TO threadline_migrator")
+    if not found["is_superuser"] and not found["is_migrator"]:
+        needed.append(f"GRANT threadline_migrator TO {found['login']}")
+    if not found["has_schema"]:
+        needed.append("CREATE SCHEMA threadline AUTHORIZATION threadline_migrator")
+    return needed
+
+
+async def _take(connection: asyncpg.Connection, step: Migration) -> None:
+    async with connection.transaction():
+        await connection.execute(_SQL["become_migrator"])
+        await connection.execute(_SQL["create_journal"])
+        await connection.execute(step.sql)
+        await connection.execute(_SQL["write_journal"], step.number, step.name, step.checksum, step.oldest_compatible)
+
+
+@asynccontextmanager
+async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    address = Address.parse(dsn)
+    with translated():
+        connection = await address.connect()
+        try:
+            yield connection
+        finally:
+            await connection.close()

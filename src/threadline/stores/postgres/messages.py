@@ -1,0 +1,167 @@
+"""Messages: appended once, read in order.
+
+The words of an append are the database's: it answers what is wrong, and here that becomes an error. Only whether ids
+that were here before came with the same content is compared here, because bodies may be compressed differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import asyncpg
+
+from threadline.core.errors import (
+    DuplicateId,
+    HeadMoved,
+    InvalidInput,
+    KeyReused,
+    LimitExceeded,
+    NotFound,
+)
+from threadline.core.messages import Message, Role
+from threadline.core.sealing import CleanText, Sealed
+from threadline.core.threads import Appended
+from threadline.stores.postgres.session import Session
+from threadline.stores.sql import load_queries
+
+_SQL = load_queries(__package__, "queries/messages.sql")
+_ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
+_LAST_SEQ = 2**31 - 1
+
+
+class MessageVerbs:
+    session: Session
+
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[Sealed],
+        *,
+        key: str | None = None,
+        expected_count: int | None = None,
+        turn_id: str | None = None,
+        tokens: int = 0,
+        title: CleanText | None = None,
+    ) -> Appended:
+        if not messages:
+            raise InvalidInput("appending needs at least one message")
+        ids = [message.id for message in messages]
+        _refuse_twins(ids)
+        session = self.session
+        pack, most = session.house.bodies.pack, session.house.limits.messages_per_thread
+        ((problem, timeline_id, first_seq, standing),) = await session.call(
+            _SQL["append"],
+            session.now_us(),
+            thread_id,
+            ids,
+            "".join(message.role[0] for message in messages),
+            [pack(message.parts_json) for message in messages],
+            _unless_empty([message.metadata_json for message in messages]),
+            _unless_empty([message.created_us for message in messages]),
+            key,
+            None if key is None else fingerprint(messages),
+            expected_count,
+            most,
+            turn_id,
+            tokens,
+            title,
+        )
+        if problem is None:
+            return Appended(thread_id, timeline_id, first_seq, tuple(ids), first_seq + len(ids))
+        if problem == "repeat":
+            if standing == ids and key is None:
+                await self._refuse_other_content(thread_id, messages, first_seq)
+            count = first_seq + len(standing)
+            return Appended(thread_id, timeline_id, first_seq, tuple(standing), count, replayed=True)
+        raise _refusal(problem, thread_id, key, standing, first_seq, expected_count, most, len(ids))
+
+    async def _refuse_other_content(self, thread_id: str, messages: Sequence[Sealed], first: int) -> None:
+        stored = await self.messages(thread_id, first=first, limit=len(messages))
+        for given, found in zip(messages, stored, strict=True):
+            same = (given.role, given.parts_json, given.metadata_json)
+            if same != (found.role, found.parts_json, found.metadata_json):
+                raise DuplicateId("message", given.id)
+
+    async def messages(
+        self,
+        thread_id: str,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int | None = None,
+        timeline_id: str | None = None,
+    ) -> list[Message]:
+        found = await self.session.call(
+            _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
+            None, reads=True,
+        )  # fmt: skip
+        if found and found[0][0] is None:
+            raise NotFound("thread" if timeline_id is None else "timeline", timeline_id or thread_id)
+        return self._typed(found)
+
+    async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
+        last = _LAST_SEQ if before is None else before - 1
+        found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
+        if found and found[0][0] is None:
+            raise NotFound("thread", thread_id)
+        return self._typed(found)
+
+    async def message(self, thread_id: str, message_id: str) -> Message | None:
+        found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
+        return self._typed(found)[0] if found else None
+
+    def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
+        unpack = self.session.house.bodies.unpack
+        return [
+            Message(id, _ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
+            for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
+        ]
+
+
+def fingerprint(messages: Sequence[Sealed]) -> bytes:
+    """What an append under a key was asked to write, ids apart: sealing may have made those up."""
+    digest = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        for field in (message.role.encode(), message.parts_json, message.metadata_json or b""):
+            digest.update(len(field).to_bytes(8, "big"))
+            digest.update(field)
+    return digest.digest()
+
+
+def _refuse_twins(ids: Sequence[str]) -> None:
+    if len(set(ids)) == len(ids):
+        return
+    seen: set[str] = set()
+    for id in ids:
+        if id in seen:
+            raise DuplicateId("message", id)
+        seen.add(id)
+
+
+def _unless_empty(values: list[bytes | None] | list[int | None]) -> list[bytes | None] | list[int | None] | None:
+    # An array of nothing but nulls costs as much to send as one of values.
+    return None if all(value is None for value in values) else values
+
+
+def _refusal(
+    problem: str,
+    thread_id: str,
+    key: str | None,
+    standing: Sequence[str] | None,
+    count: int,
+    expected_count: int | None,
+    most: int,
+    given: int,
+) -> Exception:
+    match problem:
+        case "thread":
+            return NotFound("thread", thread_id)
+        case "key":
+            return KeyReused(key or "")
+        case "message":
+            return DuplicateId("message", standing[0] if standing else "")
+        case "count":
+            return HeadMoved(count, expected_count or 0)
+        case _:
+            return LimitExceeded("messages per thread", most, count + given)

@@ -1,0 +1,272 @@
+-- oldest compatible: 1
+--
+-- People, threads, timelines, messages, and the rows that messaging surfaces need.
+--
+-- tenant_id stands first in every primary, unique and foreign key: row security does not cover the checks of keys, so
+-- without it one tenant's insert could meet another's rows. Text that is compared uses the collation "C", so that order
+-- and equality are the same on every server. Times of messages are microseconds, because a history is read by the
+-- thousand; all others are timestamps, for whoever looks into the tables.
+
+-- Who the transaction speaks for. After a transaction its settings read '', not null.
+CREATE FUNCTION threadline.this_tenant() RETURNS text LANGUAGE sql STABLE
+    RETURN nullif(current_setting('threadline.tenant', true), '');
+CREATE FUNCTION threadline.this_owner() RETURNS text LANGUAGE sql STABLE
+    RETURN nullif(current_setting('threadline.owner', true), '');
+
+-- Closes a table to all but the two roles, and shows each of them only what is theirs: the application the rows of one
+-- owner in one tenant, the worker those of one tenant. Without an owner column the rows are the whole tenant's.
+CREATE FUNCTION threadline.protect(
+    guarded regclass, owner_column name, privileges text DEFAULT 'SELECT, INSERT, UPDATE, DELETE'
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    of_tenant text := 'tenant_id = threadline.this_tenant()';
+    of_owner text := of_tenant;
+BEGIN
+    IF owner_column IS NOT NULL THEN
+        of_owner := format('%s AND %I = threadline.this_owner()', of_tenant, owner_column);
+    END IF;
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', guarded);
+    EXECUTE format('CREATE POLICY of_owner ON %s TO threadline_app USING (%s)', guarded, of_owner);
+    EXECUTE format('CREATE POLICY of_tenant ON %s TO threadline_worker USING (%s)', guarded, of_tenant);
+    EXECUTE format('GRANT %s ON %s TO threadline_app, threadline_worker', privileges, guarded);
+END $$;
+
+CREATE TABLE threadline.tenants (
+    tenant_id text COLLATE "C" PRIMARY KEY,
+    name text,
+    created_at timestamptz NOT NULL
+);
+
+CREATE TABLE threadline.users (
+    tenant_id text COLLATE "C" NOT NULL REFERENCES threadline.tenants,
+    id text COLLATE "C" NOT NULL,
+    display_name text,
+    role text NOT NULL DEFAULT 'member' CHECK (role IN ('viewer', 'member', 'admin')),
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+);
+
+CREATE TABLE threadline.agents (
+    tenant_id text COLLATE "C" NOT NULL REFERENCES threadline.tenants,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    provider text NOT NULL,
+    model text,
+    settings bytea,
+    system_prompt text,
+    enabled boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (tenant_id, id)
+);
+
+-- indexed_count says how far search has read the present timeline; what lies behind it is in search_backlog.
+CREATE TABLE threadline.threads (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    state_key text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    title text,
+    title_by_person boolean NOT NULL DEFAULT false,
+    agent_id text COLLATE "C",
+    model text,
+    system_prompt text,
+    working_dir text,
+    metadata bytea,
+    message_count integer NOT NULL DEFAULT 0,
+    indexed_count integer NOT NULL DEFAULT 0,
+    token_count bigint NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    archived_at timestamptz,
+    deleted_at timestamptz,
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users
+);
+CREATE UNIQUE INDEX threads_state_key ON threadline.threads (tenant_id, owner_id, state_key) WHERE deleted_at IS NULL;
+CREATE INDEX threads_living ON threadline.threads (tenant_id, owner_id, updated_at DESC, id DESC)
+    WHERE deleted_at IS NULL;
+CREATE INDEX threads_deleted ON threadline.threads (tenant_id, owner_id, updated_at DESC, id DESC)
+    WHERE deleted_at IS NOT NULL;
+CREATE INDEX threads_to_index ON threadline.threads (tenant_id, owner_id) WHERE indexed_count < message_count;
+
+-- ancestors are resolved when a timeline is made, nearest first, each with the last seq that is taken from it. A
+-- timeline may outlive its thread (a branch still shows it); then thread_id is null.
+CREATE TABLE threadline.timelines (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C",
+    parent_id text COLLATE "C",
+    parent_seq integer,
+    ancestors text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    ancestor_seqs integer[] NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads,
+    CHECK (cardinality(ancestors) = cardinality(ancestor_seqs))
+);
+CREATE INDEX timelines_by_thread ON threadline.timelines (tenant_id, thread_id, created_at, id);
+CREATE INDEX timelines_by_nearest ON threadline.timelines (tenant_id, (ancestors[1])) WHERE cardinality(ancestors) > 0;
+ALTER TABLE threadline.threads
+    ADD FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines DEFERRABLE INITIALLY DEFERRED;
+
+-- parts and metadata are kept byte for byte. Long ones arrive compressed, so PostgreSQL must not try again (pglz cost a
+-- third of an append and saved nothing), and keeps in the row, where one read finds them, whatever fits a page. Columns
+-- of fixed size stand first, so that none is padded.
+CREATE TABLE threadline.messages (
+    created_us bigint NOT NULL,
+    seq integer NOT NULL CHECK (seq >= 0),
+    role "char" NOT NULL CHECK (role IN ('u', 'a', 's')),
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C",
+    parts bytea NOT NULL,
+    metadata bytea,
+    PRIMARY KEY (tenant_id, timeline_id, seq),
+    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+);
+CREATE INDEX messages_by_id ON threadline.messages (tenant_id, id);
+ALTER TABLE threadline.messages
+    ALTER COLUMN parts SET STORAGE EXTERNAL,
+    ALTER COLUMN metadata SET STORAGE EXTERNAL;
+ALTER TABLE threadline.messages SET (toast_tuple_target = 8160);
+
+CREATE TABLE threadline.saved_points (
+    tenant_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, owner_id, name),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads,
+    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+);
+CREATE INDEX saved_points_by_thread ON threadline.saved_points (tenant_id, thread_id);
+
+-- What an append under a key answered, and a fingerprint of what it was asked.
+CREATE TABLE threadline.append_keys (
+    tenant_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    first_seq integer NOT NULL,
+    messages integer NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, thread_id, key)
+);
+
+CREATE TABLE threadline.context_snapshots (
+    tenant_id text COLLATE "C" NOT NULL,
+    agent_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    context text NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, owner_id, agent_id),
+    FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users
+);
+
+CREATE TABLE threadline.bindings (
+    tenant_id text COLLATE "C" NOT NULL,
+    surface text COLLATE "C" NOT NULL,
+    place text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    label text,
+    metadata bytea,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, surface, place),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads
+);
+CREATE INDEX bindings_by_owner ON threadline.bindings (tenant_id, owner_id);
+CREATE INDEX bindings_by_thread ON threadline.bindings (tenant_id, thread_id);
+
+CREATE TABLE threadline.links (
+    tenant_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C" NOT NULL,
+    platform_user_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    state text NOT NULL CHECK (state IN ('pending', 'verified', 'revoked')),
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, platform, platform_user_id),
+    FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users
+);
+CREATE INDEX links_by_owner ON threadline.links (tenant_id, owner_id);
+
+CREATE TABLE threadline.link_codes (
+    tenant_id text COLLATE "C" NOT NULL,
+    code_hash bytea NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C",
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, code_hash),
+    FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users
+);
+CREATE INDEX link_codes_by_owner ON threadline.link_codes (tenant_id, owner_id);
+
+-- owner_id is null while nobody knows who sent it; only the worker sees such a row.
+CREATE TABLE threadline.inbox (
+    tenant_id text COLLATE "C" NOT NULL REFERENCES threadline.tenants,
+    platform text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C",
+    status text NOT NULL,
+    decision text,
+    turn_id text COLLATE "C",
+    fingerprint text,
+    correlation_id text,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, platform, key)
+);
+CREATE INDEX inbox_by_owner ON threadline.inbox (tenant_id, owner_id);
+
+-- place is the order of arrival: clocks may stand still or go back, and ids may be anyone's.
+CREATE TABLE threadline.outbox (
+    tenant_id text COLLATE "C" NOT NULL REFERENCES threadline.tenants,
+    id text COLLATE "C" NOT NULL,
+    place bigint GENERATED ALWAYS AS IDENTITY,
+    owner_id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C",
+    platform text COLLATE "C" NOT NULL,
+    recipient text NOT NULL,
+    payload text NOT NULL,
+    status text NOT NULL CHECK (status IN ('waiting', 'claimed', 'sent', 'dead', 'window_closed')),
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL,
+    claimed_by text,
+    claimed_until timestamptz,
+    last_error text,
+    created_at timestamptz NOT NULL,
+    sent_at timestamptz,
+    PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX outbox_by_owner ON threadline.outbox (tenant_id, owner_id, place);
+CREATE INDEX outbox_by_place ON threadline.outbox (tenant_id, place);
+CREATE INDEX outbox_due ON threadline.outbox (tenant_id, place) WHERE status IN ('waiting', 'claimed');
+
+-- Messages are written once: nobody may change one.
+SELECT threadline.protect('threadline.tenants', NULL);
+SELECT threadline.protect('threadline.users', 'id');
+SELECT threadline.protect('threadline.agents', NULL);
+SELECT threadline.protect('threadline.threads', 'owner_id');
+SELECT threadline.protect('threadline.timelines', 'owner_id');
+SELECT threadline.protect('threadline.messages', 'owner_id', 'SELECT, INSERT, DELETE');
+SELECT threadline.protect('threadline.saved_points', 'owner_id');
+SELECT threadline.protect('threadline.append_keys', 'owner_id');
+SELECT threadline.protect('threadline.context_snapshots', 'owner_id');
+SELECT threadline.protect('threadline.bindings', 'owner_id');
+SELECT threadline.protect('threadline.links', 'owner_id');
+SELECT threadline.protect('threadline.link_codes', 'owner_id');
+SELECT threadline.protect('threadline.inbox', 'owner_id');
+SELECT threadline.protect('threadline.outbox', 'owner_id');
+-- Sweeps of the house go from tenant to tenant.
+CREATE POLICY each_tenant ON threadline.tenants FOR SELECT TO threadline_worker USING (true);

@@ -1,0 +1,67 @@
+-- oldest compatible: 2
+--
+-- The verbs of every request, each as one function, so that each is one round trip. They run with the caller's rights;
+-- their first step enters the scope for the rest of the transaction: role, tenant and owner, as SET LOCAL would.
+-- An error the caller may expect is an answer (`problem`), not an exception: an exception would end the transaction
+-- around it. Statements are plain and name the tenant, so that Citus can send a whole function to the tenant's node.
+
+CREATE FUNCTION threadline.enter(_tenant text, _owner text, _role text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('role', _role, true), set_config('threadline.tenant', _tenant, true),
+        set_config('threadline.owner', _owner, true);
+END $$;
+
+CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+    RETURN timestamptz 'epoch' + _us * interval '1 microsecond';
+
+-- Makes the tenant and the owner known, so that rows can refer to them.
+CREATE FUNCTION threadline.introduce(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _user) THEN
+        RETURN;
+    END IF;
+    INSERT INTO threadline.tenants (tenant_id, created_at) VALUES (_tenant, threadline.moment(_now_us))
+    ON CONFLICT DO NOTHING;
+    INSERT INTO threadline.users (tenant_id, id, created_at) VALUES (_tenant, _user, threadline.moment(_now_us))
+    ON CONFLICT DO NOTHING;
+END $$;
+
+-- By id, or by state key if there is no id.
+CREATE FUNCTION threadline.find_thread(
+    _tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean
+) RETURNS SETOF threadline.threads LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    IF _id IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM threadline.threads t
+            WHERE t.tenant_id = _tenant AND t.id = _id AND (_deleted OR t.deleted_at IS NULL);
+    ELSE
+        RETURN QUERY SELECT * FROM threadline.threads t
+            WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.state_key = _state_key AND t.deleted_at IS NULL;
+    END IF;
+END $$;
+
+-- Latest activity first, below the place where an earlier page ended.
+CREATE FUNCTION threadline.list_threads(
+    _tenant text, _owner text, _role text,
+    _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean
+) RETURNS SETOF threadline.threads LANGUAGE plpgsql AS $$
+DECLARE
+    below_at constant timestamptz := coalesce(threadline.moment(_below_us), 'infinity');
+    below_id constant text := coalesce(_below_id, '');
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    IF _deleted THEN
+        RETURN QUERY SELECT * FROM threadline.threads t
+            WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.deleted_at IS NOT NULL
+                AND (t.updated_at, t.id) < (below_at, below_id)
+                AND (_archived IS NULL OR (t.archived_at IS NOT NULL) = _archived)
+            ORDER BY t.updated_at DESC, t.id DESC LIMIT _limit OFFSET _offset;
+    ELSE
+        RETURN QUERY SELECT * FROM threadline.threads t
+            WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.deleted_at IS NULL
+                AND (t.updated_at, t.id) < (below_at, below_id)
+                AND (_archived IS NULL OR (t.archived_at IS NOT NULL) = _archived)
+            ORDER BY t.updated_at DESC, t.id DESC LIMIT _limit OFFSET _offset;
+    END IF;
+END $$;

@@ -1,0 +1,207 @@
+-- oldest compatible: 2
+--
+-- Appending and reading messages.
+
+-- The answer to an append that the quick way refused: `problem` says why, or is null if it may be written now, the
+-- thread's row being locked. 'repeat' means that the key or the ids were here before, at first_seq of timeline_id;
+-- whether ids came with the same content is for the caller to compare.
+CREATE FUNCTION threadline.examine_append(
+    _tenant text, _thread text, _ids text[], _key text, _fingerprint bytea, _expected integer, _most integer,
+    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    given constant integer := cardinality(_ids);
+    thread constant threadline.threads := threadline.lock_thread(_tenant, _thread);
+    earlier threadline.append_keys;
+    standing integer;
+    newest integer;
+BEGIN
+    IF thread.id IS NULL THEN
+        problem := 'thread';
+        RETURN;
+    END IF;
+    SELECT * INTO earlier FROM threadline.append_keys k
+    WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
+    IF FOUND THEN
+        problem := CASE WHEN earlier.fingerprint = _fingerprint THEN 'repeat' ELSE 'key' END;
+        timeline_id := earlier.timeline_id;
+        first_seq := earlier.first_seq;
+        SELECT array_agg(m.id ORDER BY m.seq) INTO message_ids FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = earlier.timeline_id
+            AND m.seq BETWEEN earlier.first_seq AND earlier.first_seq + earlier.messages - 1;
+        RETURN;
+    END IF;
+    -- Where the given ids stand in this history, in the order of the history.
+    SELECT count(*), min(m.seq), max(m.seq), (array_agg(m.timeline_id ORDER BY m.seq))[1], array_agg(m.id ORDER BY m.seq)
+    INTO standing, first_seq, newest, timeline_id, message_ids
+    FROM threadline.messages m JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
+    WHERE m.tenant_id = _tenant AND m.id = ANY (_ids) AND (
+        m.timeline_id = l.id
+        OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+    );
+    IF standing > 0 THEN
+        problem := CASE WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'repeat' ELSE 'message' END;
+    ELSE
+        first_seq := thread.message_count;
+        problem := CASE
+            WHEN _expected <> thread.message_count THEN 'count'
+            WHEN thread.message_count > _most - given THEN 'limit'
+        END;
+    END IF;
+END $$;
+
+-- The quick way holds if nobody else wrote to the thread since this statement began and nothing given was here before;
+-- both are part of the one UPDATE. The row it locks is read again after a wait, its count and timeline then differ from
+-- those seen at first, and the append is examined under the lock.
+CREATE FUNCTION threadline.append(
+    _tenant text, _owner text, _role text, _now_us bigint,
+    _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
+    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
+    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    given constant integer := cardinality(_ids);
+    holder text;
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    UPDATE threadline.threads t
+    SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
+        updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
+    FROM threadline.threads seen
+    WHERE seen.tenant_id = _tenant AND seen.id = _thread
+        AND t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
+        AND t.message_count = seen.message_count AND t.timeline_id = seen.timeline_id
+        AND t.message_count <= _most - given AND (_expected IS NULL OR t.message_count = _expected)
+        AND NOT EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_ids))
+        AND NOT EXISTS (
+            SELECT FROM threadline.append_keys k
+            WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key
+        )
+    RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO timeline_id, first_seq, holder;
+    IF NOT FOUND THEN
+        SELECT * INTO problem, timeline_id, first_seq, message_ids
+        FROM threadline.examine_append(_tenant, _thread, _ids, _key, _fingerprint, _expected, _most);
+        IF problem IS NOT NULL THEN
+            RETURN;
+        END IF;
+        UPDATE threadline.threads t
+        SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
+            updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
+        WHERE t.tenant_id = _tenant AND t.id = _thread
+        RETURNING t.timeline_id, t.owner_id INTO timeline_id, holder;
+    END IF;
+    INSERT INTO threadline.messages
+        (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
+    SELECT coalesce(g.created_us, _now_us), append.first_seq + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
+        _tenant, append.timeline_id, holder, g.id, _turn, g.parts, g.metadata
+    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
+    IF _key IS NOT NULL THEN
+        INSERT INTO threadline.append_keys
+            (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
+        VALUES (_tenant, _thread, _key, holder, _fingerprint, timeline_id, first_seq, given,
+            threadline.moment(_now_us));
+    END IF;
+END $$;
+
+-- The seq of the _turns-th last user message of a timeline's history, at or below _top; null if there are fewer.
+CREATE FUNCTION threadline.start_of_turns(
+    _tenant text, _timeline text, _top integer, _turns integer
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    ids text[];
+    tops integer[];
+    line text := _timeline;
+    low integer;
+    place integer := 0;
+    got integer;
+    oldest integer;
+BEGIN
+    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+    WHERE l.tenant_id = _tenant AND l.id = _timeline;
+    LOOP
+        low := coalesce(tops[place + 1], -1);
+        SELECT count(*), min(u.seq) INTO got, oldest FROM (
+            SELECT m.seq FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = line AND m.seq > low AND m.seq <= _top AND m.role = 'u'
+            ORDER BY m.seq DESC LIMIT _turns
+        ) u;
+        _turns := _turns - got;
+        EXIT WHEN _turns <= 0 OR low < 0;
+        place := place + 1;
+        line := ids[place];
+        _top := least(_top, low);
+    END LOOP;
+    RETURN CASE WHEN _turns <= 0 THEN oldest END;
+END $$;
+
+-- A range of a history in order, timeline by timeline, oldest first; with _turns, the range that begins with the
+-- _turns-th last user message. A row without an id says that the thread, or a timeline of it, is not here.
+CREATE FUNCTION threadline.read_messages(
+    _tenant text, _owner text, _role text,
+    _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer
+) RETURNS TABLE (
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    ids text[];
+    tops integer[];
+    present text;
+    line text;
+    low integer;
+    high integer;
+    top integer;
+    deepest integer := 0;
+    got integer;
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    SELECT t.timeline_id, t.message_count - 1 INTO present, top FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
+    IF FOUND AND _timeline IS NOT NULL THEN
+        present := _timeline;
+        top := threadline.top_of(_tenant, _thread, _timeline);
+    END IF;
+    IF top IS NULL THEN
+        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint;
+        RETURN;
+    END IF;
+    top := least(top, _last);
+    IF _turns IS NOT NULL THEN
+        _first := coalesce(threadline.start_of_turns(_tenant, present, top, _turns), 0);
+    END IF;
+    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+    WHERE l.tenant_id = _tenant AND l.id = present;
+    WHILE tops[deepest + 1] >= _first LOOP
+        deepest := deepest + 1;
+    END LOOP;
+    FOR place IN REVERSE deepest..0 LOOP
+        low := greatest(_first, coalesce(tops[place + 1] + 1, 0));
+        high := least(top, tops[place]);
+        line := coalesce(ids[place], present);
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+            FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = line AND m.seq >= low AND m.seq <= high
+            ORDER BY m.seq LIMIT _limit;
+        GET DIAGNOSTICS got = ROW_COUNT;
+        _limit := _limit - got;
+        EXIT WHEN _limit <= 0;
+    END LOOP;
+END $$;
+
+-- One message of a thread's present history.
+CREATE FUNCTION threadline.find_message(
+    _tenant text, _owner text, _role text, _thread text, _message text
+) RETURNS TABLE (
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+        FROM threadline.threads t
+        JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
+        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.id = _message
+        WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL AND (
+            m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+        );
+END $$;

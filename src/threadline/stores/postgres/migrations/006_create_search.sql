@@ -1,0 +1,199 @@
+-- oldest compatible: 6
+--
+-- Search: the words of each message, found through an index that follows in the background.
+--
+-- `@@` is not leakproof, so under row security the index could not be used: the policy would be applied to each row
+-- first. One function that runs with its owner's rights looks into the index instead. It filters by the tenant and the
+-- owner that the transaction has set, by itself, and its owner can read nothing but this one table.
+
+-- words holds the distinct words, and two marks that no word can be: whose message it is, and of which month, so that a
+-- frequent word is looked for among the newest first.
+CREATE TABLE threadline.message_search (
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    size integer NOT NULL,
+    created_us bigint NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    words tsvector NOT NULL,
+    PRIMARY KEY (tenant_id, timeline_id, seq),
+    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+);
+CREATE INDEX message_search_words ON threadline.message_search USING gin (words) WITH (gin_pending_list_limit = 1024);
+
+-- Ranges that a thread left behind before search had read them.
+CREATE TABLE threadline.search_backlog (
+    tenant_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    first_seq integer NOT NULL,
+    last_seq integer NOT NULL,
+    PRIMARY KEY (tenant_id, owner_id, timeline_id, first_seq),
+    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+);
+
+SELECT threadline.protect('threadline.message_search', 'owner_id');
+SELECT threadline.protect('threadline.search_backlog', 'owner_id');
+CREATE POLICY every_row ON threadline.message_search FOR SELECT TO threadline_search USING (true);
+GRANT SELECT ON threadline.message_search TO threadline_search;
+
+CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LANGUAGE sql IMMUTABLE
+    RETURN chr(1) || md5(_tenant || '/' || _owner);
+CREATE FUNCTION threadline.month_mark(_moment timestamp) RETURNS text LANGUAGE sql STABLE
+    RETURN chr(2) || to_char(_moment, 'YYYY-MM');
+
+-- Messages of this transaction's owner that hold every word: all of them, or if there are more than so many, as many of
+-- the newest months.
+CREATE FUNCTION threadline.match_words(_words text[], _most integer, _now_us bigint)
+RETURNS TABLE (timeline_id text, seq integer, size integer, created_us bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    tenant constant text := nullif(current_setting('threadline.tenant', true), '');
+    owner constant text := nullif(current_setting('threadline.owner', true), '');
+    month timestamp := date_trunc('month', timestamp 'epoch' + _now_us * interval '1 microsecond');
+    query tsquery;
+    of_month tsquery;
+    got bigint;
+BEGIN
+    IF tenant IS NULL OR owner IS NULL OR cardinality(_words) = 0 THEN
+        RETURN;
+    END IF;
+    SELECT string_agg(quote_literal(word), ' & ')::tsquery INTO query
+    FROM unnest(threadline.owner_mark(tenant, owner) || _words) word;
+    SELECT count(*) INTO got FROM (
+        SELECT FROM threadline.message_search s
+        WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner LIMIT _most + 1
+    ) matching;
+    IF got <= _most THEN
+        RETURN QUERY SELECT s.timeline_id, s.seq, s.size, s.created_us FROM threadline.message_search s
+            WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner;
+        RETURN;
+    END IF;
+    WHILE _most > 0 AND month >= timestamp 'epoch' LOOP
+        of_month := query && quote_literal(threadline.month_mark(month))::tsquery;
+        RETURN QUERY SELECT s.timeline_id, s.seq, s.size, s.created_us FROM threadline.message_search s
+            WHERE s.words @@ of_month AND s.tenant_id = tenant AND s.owner_id = owner LIMIT _most;
+        GET DIAGNOSTICS got = ROW_COUNT;
+        _most := _most - got;
+        month := month - interval '1 month';
+    END LOOP;
+END $$;
+REVOKE ALL ON FUNCTION threadline.match_words FROM public;
+GRANT EXECUTE ON FUNCTION threadline.match_words TO threadline_app, threadline_worker;
+GRANT CREATE ON SCHEMA threadline TO threadline_search;
+ALTER FUNCTION threadline.match_words OWNER TO threadline_search;
+REVOKE CREATE ON SCHEMA threadline FROM threadline_search;
+
+-- A living thread whose present history shows the message: that of its own timeline, or of one that forked from it.
+CREATE FUNCTION threadline.shown_in(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    thread text;
+BEGIN
+    WITH RECURSIVE line (id, thread_id) AS (
+        SELECT l.id, l.thread_id FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = _timeline
+        UNION ALL
+        SELECT l.id, l.thread_id FROM line JOIN threadline.timelines l
+            ON l.tenant_id = _tenant AND cardinality(l.ancestors) > 0 AND l.ancestors[1] = line.id
+        WHERE l.ancestor_seqs[1] >= _seq
+    )
+    SELECT t.id INTO thread FROM line JOIN threadline.threads t
+        ON t.tenant_id = _tenant AND t.id = line.thread_id AND t.timeline_id = line.id AND t.deleted_at IS NULL
+    LIMIT 1;
+    RETURN thread;
+END $$;
+
+-- Hits in order, the densest first. A row without a thread says that the owner has messages which are not indexed yet.
+CREATE FUNCTION threadline.search_messages(
+    _tenant text, _owner text, _role text, _now_us bigint, _words text[], _limit integer, _offset integer,
+    _caught_up boolean
+) RETURNS TABLE (
+    thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    hit record;
+    thread text;
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    IF NOT _caught_up AND (EXISTS (
+        SELECT FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.indexed_count < t.message_count
+    ) OR EXISTS (
+        SELECT FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner
+    )) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    FOR hit IN SELECT * FROM threadline.match_words(_words, 1000, _now_us)
+        ORDER BY size, created_us DESC, timeline_id, seq DESC
+    LOOP
+        thread := threadline.shown_in(_tenant, hit.timeline_id, hit.seq);
+        CONTINUE WHEN thread IS NULL;
+        _offset := _offset - 1;
+        CONTINUE WHEN _offset >= 0;
+        RETURN QUERY SELECT t.id, t.state_key, t.title, m.id, m.seq, m.role, m.parts, m.created_us
+            FROM threadline.threads t, threadline.messages m
+            WHERE t.tenant_id = _tenant AND t.id = thread
+                AND m.tenant_id = _tenant AND m.timeline_id = hit.timeline_id AND m.seq = hit.seq;
+        _limit := _limit - 1;
+        EXIT WHEN _limit <= 0;
+    END LOOP;
+END $$;
+
+-- Messages that wait to be indexed, timeline by timeline, each from where search stopped reading.
+CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETURNS TABLE (
+    timeline_id text, seq integer, parts bytea
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT m.timeline_id, m.seq, m.parts
+        FROM (
+            SELECT t.timeline_id, t.indexed_count AS first_seq, t.message_count - 1 AS last_seq
+            FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.indexed_count < t.message_count
+            UNION ALL
+            SELECT b.timeline_id, b.first_seq, b.last_seq FROM threadline.search_backlog b WHERE b.tenant_id = _tenant
+        ) waiting
+        CROSS JOIN LATERAL (
+            SELECT m.timeline_id, m.seq, m.parts FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = waiting.timeline_id
+                AND m.seq >= waiting.first_seq AND m.seq <= waiting.last_seq
+            ORDER BY m.seq LIMIT _limit
+        ) m
+        ORDER BY m.timeline_id, m.seq LIMIT _limit;
+END $$;
+
+-- Writes down the words of messages, each row's as one text, and how far search has read. Threads and timelines are
+-- locked in the order in which a purge locks them, so that nothing of a message is left that was just purged.
+CREATE FUNCTION threadline.index_messages(
+    _tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    read record;
+BEGIN
+    PERFORM FROM threadline.timelines l JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = l.thread_id
+    WHERE l.tenant_id = _tenant AND l.id = ANY (_timelines) ORDER BY t.id FOR NO KEY UPDATE OF t;
+    PERFORM FROM threadline.timelines l
+    WHERE l.tenant_id = _tenant AND l.id = ANY (_timelines) ORDER BY l.id FOR KEY SHARE;
+    INSERT INTO threadline.message_search (tenant_id, timeline_id, seq, size, created_us, owner_id, words)
+    SELECT _tenant, m.timeline_id, m.seq, g.size, m.created_us, m.owner_id, array_to_tsvector(ARRAY[
+            threadline.owner_mark(_tenant, m.owner_id),
+            threadline.month_mark(timestamp 'epoch' + m.created_us * interval '1 microsecond')
+        ] || string_to_array(g.words, ' '))
+    FROM unnest(_timelines, _seqs, _sizes, _words) AS g (timeline_id, seq, size, words)
+    JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = g.timeline_id AND m.seq = g.seq
+    ON CONFLICT DO NOTHING;
+    FOR read IN
+        SELECT g.timeline_id, max(g.seq) AS top FROM unnest(_timelines, _seqs) AS g (timeline_id, seq)
+        GROUP BY g.timeline_id ORDER BY g.timeline_id
+    LOOP
+        UPDATE threadline.threads t SET indexed_count = least(read.top + 1, t.message_count)
+        FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.id = read.timeline_id
+            AND t.tenant_id = _tenant AND t.id = l.thread_id AND t.timeline_id = l.id AND t.indexed_count <= read.top;
+        DELETE FROM threadline.search_backlog b
+        WHERE b.tenant_id = _tenant AND b.timeline_id = read.timeline_id AND b.last_seq <= read.top;
+        UPDATE threadline.search_backlog b SET first_seq = read.top + 1
+        WHERE b.tenant_id = _tenant AND b.timeline_id = read.timeline_id AND b.first_seq <= read.top;
+    END LOOP;
+END $$;

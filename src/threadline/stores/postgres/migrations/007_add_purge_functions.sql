@@ -1,0 +1,112 @@
+-- oldest compatible: 7
+--
+-- Removal for good, and counting what there is. Tables are named in an order that the foreign keys allow.
+
+CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
+    'turn_chunks', 'tool_runs', 'turns', 'summaries', 'message_search', 'search_backlog', 'saved_points', 'append_keys',
+    'bindings', 'messages', 'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox'
+];
+
+-- Timelines of the owner that no thread stands on or stood on: those that no history reaches go, the others keep what a
+-- history shows of them.
+CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    line record;
+BEGIN
+    FOR line IN
+        SELECT l.id, (
+            SELECT max(shown.top) FROM threadline.timelines r, unnest(r.ancestors, r.ancestor_seqs) AS shown (id, top)
+            WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.thread_id IS NOT NULL AND shown.id = l.id
+        ) AS top
+        FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.owner_id = _owner AND l.thread_id IS NULL ORDER BY l.id FOR UPDATE
+    LOOP
+        DELETE FROM threadline.message_search s
+        WHERE s.tenant_id = _tenant AND s.timeline_id = line.id AND s.seq > coalesce(line.top, -1);
+        DELETE FROM threadline.summaries s
+        WHERE s.tenant_id = _tenant AND s.timeline_id = line.id AND s.seq > coalesce(line.top, -1);
+        DELETE FROM threadline.search_backlog b
+        WHERE b.tenant_id = _tenant AND b.timeline_id = line.id AND b.first_seq > coalesce(line.top, -1);
+        UPDATE threadline.search_backlog b SET last_seq = line.top
+        WHERE b.tenant_id = _tenant AND b.timeline_id = line.id AND b.last_seq > line.top;
+        DELETE FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = line.id AND m.seq > coalesce(line.top, -1);
+        IF line.top IS NULL THEN
+            DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line.id;
+        END IF;
+    END LOOP;
+END $$;
+
+-- Threads, deleted or not, with all that hangs on them. How many there were.
+CREATE FUNCTION threadline.purge_threads(_tenant text, _ids text[]) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    thread threadline.threads;
+    purged integer := 0;
+BEGIN
+    FOR thread IN
+        SELECT * FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = ANY (_ids) ORDER BY t.id FOR UPDATE
+    LOOP
+        DELETE FROM threadline.turn_chunks c USING threadline.turns u
+        WHERE u.tenant_id = _tenant AND u.thread_id = thread.id AND c.tenant_id = _tenant AND c.turn_id = u.id;
+        DELETE FROM threadline.tool_runs r USING threadline.turns u
+        WHERE u.tenant_id = _tenant AND u.thread_id = thread.id AND r.tenant_id = _tenant AND r.turn_id = u.id;
+        DELETE FROM threadline.turns u WHERE u.tenant_id = _tenant AND u.thread_id = thread.id;
+        DELETE FROM threadline.bindings b WHERE b.tenant_id = _tenant AND b.thread_id = thread.id;
+        DELETE FROM threadline.saved_points s WHERE s.tenant_id = _tenant AND s.thread_id = thread.id;
+        DELETE FROM threadline.append_keys k WHERE k.tenant_id = _tenant AND k.thread_id = thread.id;
+        -- What search has not read yet may be shown by a branch.
+        INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
+        SELECT _tenant, thread.owner_id, thread.timeline_id, thread.indexed_count, thread.message_count - 1
+        WHERE thread.indexed_count < thread.message_count
+        ON CONFLICT DO NOTHING;
+        UPDATE threadline.timelines l SET thread_id = NULL WHERE l.tenant_id = _tenant AND l.thread_id = thread.id;
+        DELETE FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = thread.id;
+        PERFORM threadline.collect_timelines(_tenant, thread.owner_id);
+        purged := purged + 1;
+    END LOOP;
+    RETURN purged;
+END $$;
+
+-- Everything of one owner. How many rows.
+CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    tablename text;
+    removed bigint;
+    total bigint := 0;
+BEGIN
+    FOREACH tablename IN ARRAY threadline.owned_tables() LOOP
+        EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1 AND owner_id = $2', tablename)
+        USING _tenant, _owner;
+        GET DIAGNOSTICS removed = ROW_COUNT;
+        total := total + removed;
+    END LOOP;
+    DELETE FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _owner;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN total + removed;
+END $$;
+
+-- Everything of the tenant. How many rows.
+CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    tablename text;
+    removed bigint;
+    total bigint := 0;
+BEGIN
+    FOREACH tablename IN ARRAY threadline.owned_tables() || ARRAY['agents', 'users', 'tenants'] LOOP
+        EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1', tablename) USING _tenant;
+        GET DIAGNOSTICS removed = ROW_COUNT;
+        total := total + removed;
+    END LOOP;
+    RETURN total;
+END $$;
+
+-- Rows by table that this transaction may see. What search derives from messages does not count.
+CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE (tablename text, counted bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    FOREACH tablename IN ARRAY threadline.owned_tables() || ARRAY['agents', 'users', 'tenants'] LOOP
+        CONTINUE WHEN tablename IN ('message_search', 'search_backlog');
+        EXECUTE format('SELECT count(*) FROM threadline.%I WHERE tenant_id = $1', tablename) INTO counted USING _tenant;
+        RETURN NEXT;
+    END LOOP;
+END $$;

@@ -1,0 +1,124 @@
+"""Agents and users of a tenant, and which platform's user is which user here.
+
+An application's transaction sees one owner. What concerns the whole tenant (an administrator's list of users, the
+snapshots that go with an agent) is done as the worker, for as long as that statement takes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from threadline.core.channels import Agent, Link, LinkState, User
+from threadline.core.errors import DuplicateId
+from threadline.core.ids import check_id, check_user_id
+from threadline.core.turns import Surface
+from threadline.stores import rows
+from threadline.stores.postgres.session import Session, within
+from threadline.stores.sql import load_queries
+
+_SQL = load_queries(__package__, "queries/people.sql")
+
+
+class PeopleVerbs:
+    session: Session
+
+    @within
+    async def put_agent(self, agent: Agent) -> Agent:
+        settings = rows.json_bytes(agent.settings, "settings")
+        await self.session.introduce(self.session.owner_id)
+        row = await self.session.row(
+            _SQL["put_agent"],
+            check_id("agent", agent.id),
+            agent.name,
+            agent.provider,
+            agent.model,
+            settings,
+            agent.system_prompt,
+            agent.enabled,
+        )
+        assert row is not None
+        return rows.agent(row)
+
+    @within
+    async def agent(self, agent_id: str) -> Agent | None:
+        row = await self.session.row(_SQL["find_agent"], agent_id)
+        return None if row is None else rows.agent(row)
+
+    @within
+    async def agents(self) -> list[Agent]:
+        return [rows.agent(row) for row in await self.session.rows(_SQL["list_agents"])]
+
+    @within
+    async def delete_agent(self, agent_id: str) -> bool:
+        async with self.session.as_worker():
+            await self.session.run(_SQL["unpin_agent"], agent_id)
+        return await self.session.run(_SQL["delete_agent"], agent_id) > 0
+
+    @within
+    async def put_user(self, user: User) -> User:
+        check_user_id(user.id)
+        if user.id != self.session.owner_id:
+            self.session.scope.require("admin")
+        async with self.session.as_worker():
+            await self.session.introduce(user.id)
+            row = await self.session.row(_SQL["put_user"], user.id, user.display_name, user.role)
+        assert row is not None
+        return rows.user(row)
+
+    @within
+    async def user(self, user_id: str) -> User | None:
+        if not self._sees_users():
+            row = await self.session.row(_SQL["find_user"], user_id)
+        else:
+            async with self.session.as_worker():
+                row = await self.session.row(_SQL["find_user"], user_id)
+        return None if row is None else rows.user(row)
+
+    @within
+    async def users(self) -> list[User]:
+        if not self._sees_users():
+            found = await self.session.rows(_SQL["list_users"])
+        else:
+            async with self.session.as_worker():
+                found = await self.session.rows(_SQL["list_users"])
+        return [rows.user(row) for row in found]
+
+    def _sees_users(self) -> bool:
+        return self.session.scope.role in ("admin", "system")
+
+    @within
+    async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+        if owner_id != self.session.owner_id:
+            self.session.scope.require("system")
+        await self.session.introduce(owner_id)
+        values = (platform, platform_user_id, owner_id, state, self.session.now())
+        row = await self.session.row(_SQL["change_link"], *values) or await self.session.row(_SQL["add_link"], *values)
+        if row is None:
+            raise DuplicateId("link", platform_user_id)
+        return rows.link(row)
+
+    @within
+    async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
+        row = await self.session.row(_SQL["find_link"], platform, platform_user_id)
+        return None if row is None else rows.link(row)
+
+    @within
+    async def links(self) -> list[Link]:
+        return [rows.link(row) for row in await self.session.rows(_SQL["list_links"])]
+
+    @within
+    async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:
+        return await self.session.run(_SQL["delete_link"], platform, platform_user_id) > 0
+
+    @within
+    async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+        await self.session.introduce(self.session.owner_id)
+        added = await self.session.run(_SQL["add_code"], code_hash, self.session.owner_id, platform, expires_at)
+        if not added:
+            raise DuplicateId("link code", "given")
+
+    @within
+    async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+        self.session.scope.require("system")
+        row = await self.session.row(_SQL["use_code"], code_hash, platform, now)
+        return None if row is None else str(row["owner_id"])

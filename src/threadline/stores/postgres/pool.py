@@ -1,0 +1,131 @@
+"""Connections: where the server is, and which of its connections are idle.
+
+A connection carries nothing from one borrower to the next, because every setting is local to a transaction; so giving
+one back costs no round trip, which asyncpg's own pool would spend on a reset. A connection that was lost, or that was
+left inside a transaction, is closed instead of lent again. The youngest idle one is lent first, so the others may rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from threadline.core.errors import SettingsInvalid, StoreUnavailable
+from threadline.stores.postgres.errors import translated
+
+CONNECT_SECONDS = 10.0
+_PREPARED_STATEMENTS = 200
+
+
+class Address(NamedTuple):
+    """A server's address. `?pgbouncer=true` says that prepared statements and LISTEN will not work there."""
+
+    dsn: str
+    pgbouncer: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        parts = urlsplit(url)
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise SettingsInvalid(f"{parts.scheme}:// is no PostgreSQL address: it begins with postgresql://")
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        chosen = [value for name, value in options if name == "pgbouncer"]
+        if any(value not in ("true", "false") for value in chosen):
+            raise SettingsInvalid("pgbouncer= in a database address is true or false")
+        kept = urlencode([(name, value) for name, value in options if name != "pgbouncer"], safe="/")
+        return cls(urlunsplit(parts._replace(query=kept)), chosen[-1:] == ["true"])
+
+    async def connect(self) -> asyncpg.Connection:
+        cached = 0 if self.pgbouncer else _PREPARED_STATEMENTS
+        return await asyncpg.connect(self.dsn, timeout=CONNECT_SECONDS, statement_cache_size=cached)
+
+
+class Pool:
+    """At most `max_size` connections; whoever finds none idle waits in line."""
+
+    def __init__(self, address: Address, *, max_size: int) -> None:
+        self.address = address
+        self._max_size = max_size
+        self._idle: list[asyncpg.Connection] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lent = 0
+        self._closing = False
+        self._all_back = asyncio.Event()
+        self._all_back.set()
+
+    async def open(self, *, min_size: int) -> None:
+        self._idle = [await self.address.connect() for _ in range(max(1, min_size))]
+
+    @asynccontextmanager
+    async def borrow(self) -> AsyncIterator[asyncpg.Connection]:
+        await self._wait_for_turn()
+        connection: asyncpg.Connection | None = None
+        try:
+            connection = self._youngest()
+            if connection is None:
+                with translated():
+                    connection = await self.address.connect()
+            yield connection
+        finally:
+            self._take_back(connection)
+
+    async def _wait_for_turn(self) -> None:
+        if self._closing:
+            raise StoreUnavailable("the store is closed")
+        self._lent += 1
+        self._all_back.clear()
+        if self._lent <= self._max_size:
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._give_turn()
+            else:
+                self._waiting.remove(turn)
+            self._count_down()
+            raise
+
+    def _youngest(self) -> asyncpg.Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    def _take_back(self, connection: asyncpg.Connection | None) -> None:
+        if connection is not None and not connection.is_closed():
+            if connection.is_in_transaction():
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+        self._give_turn()
+        self._count_down()
+
+    def _give_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _count_down(self) -> None:
+        self._lent -= 1
+        if self._lent == 0:
+            self._all_back.set()
+
+    async def close(self) -> None:
+        """Waits for every borrower, those in line included."""
+        self._closing = True
+        await self._all_back.wait()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close(timeout=CONNECT_SECONDS)

@@ -1,0 +1,33 @@
+-- name: list_unprotected
+SELECT c.relname::text AS tablename, c.relrowsecurity AND c.relforcerowsecurity AS is_forced,
+    c.relispartition OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid) AS has_policy
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations'
+    AND NOT (c.relrowsecurity AND c.relforcerowsecurity
+        AND (c.relispartition OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)))
+ORDER BY c.relname
+
+-- name: list_mighty_roles
+SELECT r.rolname::text AS rolname FROM pg_roles r
+WHERE r.rolname IN ('threadline_app', 'threadline_worker', 'threadline_search')
+    AND (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR r.rolcreaterole)
+ORDER BY r.rolname
+
+-- name: list_owned_by_roles
+SELECT c.relname::text AS tablename, pg_get_userbyid(c.relowner)::text AS owner
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p')
+    AND pg_get_userbyid(c.relowner) IN ('threadline_app', 'threadline_worker', 'threadline_search')
+ORDER BY c.relname
+
+-- name: list_strangers
+SELECT DISTINCT g.table_name::text AS tablename, g.grantee::text AS grantee
+FROM information_schema.role_table_grants g
+WHERE g.table_schema = 'threadline' AND g.table_name <> 'migrations'
+    AND g.grantee NOT IN ('threadline_migrator', 'threadline_app', 'threadline_worker', 'threadline_search')
+ORDER BY 1, 2
+
+-- name: list_wrong_counts
+SELECT t.id FROM threadline.threads t
+WHERE t.tenant_id = $1 AND t.message_count <> threadline.top_of($1, t.id, t.timeline_id) + 1
+ORDER BY t.id LIMIT 10

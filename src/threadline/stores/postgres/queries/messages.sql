@@ -1,0 +1,11 @@
+-- name: append
+SELECT problem, timeline_id, first_seq, message_ids
+FROM threadline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+
+-- name: read_messages
+SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us
+FROM threadline.read_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: find_message
+SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us
+FROM threadline.find_message($1, $2, $3, $4, $5)

@@ -1,0 +1,50 @@
+-- name: claim_inbox
+INSERT INTO threadline.inbox
+    (tenant_id, platform, key, status, fingerprint, correlation_id, owner_id, created_at, updated_at)
+VALUES ($1, $2, $3, 'claimed', $4, $5, $6, $7, $7) ON CONFLICT DO NOTHING
+RETURNING platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_at, updated_at
+
+-- name: settle_inbox
+UPDATE threadline.inbox SET status = $4, decision = $5, turn_id = $6, updated_at = $7
+WHERE tenant_id = $1 AND platform = $2 AND key = $3
+
+-- name: find_inbox
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_at, updated_at
+FROM threadline.inbox WHERE tenant_id = $1 AND platform = $2 AND key = $3
+
+-- name: enqueue
+INSERT INTO threadline.outbox
+    (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, next_attempt_at, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 'waiting', $8, $8) ON CONFLICT DO NOTHING
+
+-- name: find_outbox
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at
+FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
+
+-- name: claim_outbox
+UPDATE threadline.outbox SET status = 'claimed', claimed_by = $2, claimed_until = $3
+WHERE tenant_id = $1 AND id = ANY (ARRAY(
+    SELECT id FROM threadline.outbox
+    WHERE tenant_id = $1 AND status IN ('waiting', 'claimed')
+        AND ((status = 'waiting' AND next_attempt_at <= $4) OR (status = 'claimed' AND claimed_until <= $4))
+    ORDER BY place LIMIT $5 FOR UPDATE SKIP LOCKED
+))
+RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at, place
+
+-- name: settle_outbox
+UPDATE threadline.outbox SET status = $4, attempts = attempts + 1, next_attempt_at = coalesce($5, next_attempt_at),
+    last_error = $6, sent_at = CASE WHEN $4 = 'sent' THEN $7::timestamptz END, claimed_by = NULL, claimed_until = NULL
+WHERE tenant_id = $1 AND id = $2 AND status = 'claimed' AND claimed_by = $3
+
+-- name: list_outbox
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at
+FROM threadline.outbox WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2) ORDER BY place DESC LIMIT $3
+
+-- name: requeue
+UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $3
+WHERE tenant_id = $1 AND id = $2 AND status = 'dead'
+RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at

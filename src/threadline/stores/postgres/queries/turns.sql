@@ -1,0 +1,70 @@
+-- name: lock_thread
+SELECT owner_id FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE
+
+-- name: add_turn
+INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
+    request_hash, request_seq, created_at, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
+RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+
+-- name: find_turn
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.turns WHERE tenant_id = $1 AND id = $2
+
+-- name: find_turn_by_key
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.turns WHERE tenant_id = $1 AND owner_id = $2 AND idempotency_key = $3
+
+-- name: list_active_turns
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 AND status IN ('accepted', 'running') ORDER BY place
+
+-- name: list_turns
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 ORDER BY place DESC LIMIT $3
+
+-- name: list_due_turns
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.turns
+WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (status = 'accepted' OR lease_until <= $2)
+ORDER BY place LIMIT $3
+
+-- name: lease_turn
+UPDATE threadline.turns t SET status = 'running', fence = t.fence + 1, lease_owner = $3, lease_until = $4
+WHERE t.tenant_id = $1 AND t.id = $2 AND (t.status = 'accepted' OR (t.status = 'running' AND t.lease_until <= $5))
+    AND NOT EXISTS (
+        SELECT FROM threadline.turns e
+        WHERE e.tenant_id = $1 AND e.thread_id = t.thread_id AND e.place < t.place
+            AND e.status IN ('accepted', 'running')
+    )
+RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, threadline.touch($1, id)
+
+-- name: renew_lease
+UPDATE threadline.turns SET lease_until = $4 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status = 'running'
+
+-- name: lock_turn
+SELECT status FROM threadline.turns
+WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running') FOR NO KEY UPDATE
+
+-- name: finish_turn
+UPDATE threadline.turns SET status = $3, error = $4, usage = $5, seen = $6, reply_seq = $7, finished_at = $8
+WHERE tenant_id = $1 AND id = $2
+RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, threadline.touch($1, id)
+
+-- name: ask_to_stop
+UPDATE threadline.turns SET stop_asked = true,
+    finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
+    status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
+WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
+RETURNING threadline.touch($1, id)
+
+-- name: stop_asked
+SELECT stop_asked FROM threadline.turns WHERE tenant_id = $1 AND id = $2

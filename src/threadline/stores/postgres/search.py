@@ -1,0 +1,94 @@
+"""Search: the words of a query, literally, in the present histories of the owner's living threads.
+
+Words are taken from texts here and not by PostgreSQL, whose parser would keep an address or a path as one word. The
+index follows the log: a search that meets messages of its owner that are not in it yet takes them in first.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import asyncpg
+
+from threadline.core.errors import InvalidInput
+from threadline.core.ids import check_characters
+from threadline.core.messages import ROLES, from_us
+from threadline.core.parts import decode, plain_text
+from threadline.core.threads import Hit
+from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.session import Session, within
+from threadline.stores.snippets import snippet
+from threadline.stores.sql import load_queries
+
+_SQL = load_queries(__package__, "queries/search.sql")
+_WORD = re.compile(r"[^\W_]+")
+_LONGEST_WORD = 200
+_MOST_BYTES = 900_000
+"""PostgreSQL keeps at most a megabyte of words for a row."""
+_AT_A_TIME = 500
+_LETTERS = {role[0].encode(): role for role in ROLES}
+
+
+class SearchVerbs:
+    session: Session
+
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+        check_characters("the query", query)
+        if limit < 1 or offset < 0:
+            raise InvalidInput("a search has a limit of at least 1 and an offset of at least 0")
+        words = words_of(query)
+        if not words:
+            return []
+        found = await self._find(words, limit, offset, caught_up=False)
+        if found and found[0][0] is None:
+            while await self.index_some() == _AT_A_TIME:
+                pass
+            found = await self._find(words, limit, offset, caught_up=True)
+        unpack = self.session.house.bodies.unpack
+        return [
+            Hit(thread_id, state_key, title, message_id, seq, _LETTERS[role], snippet(text_of(unpack(parts)), words),
+                from_us(created_us))
+            for thread_id, state_key, title, message_id, seq, role, parts, created_us in found
+        ]  # fmt: skip
+
+    async def _find(self, words: Sequence[str], limit: int, offset: int, *, caught_up: bool) -> list[asyncpg.Record]:
+        now = self.session.now_us()
+        return await self.session.call(_SQL["search_messages"], now, words, limit, offset, caught_up, reads=True)
+
+    @within
+    async def index_some(self) -> int:
+        """Takes in some messages of this scope that are not in the index yet; how many."""
+        waiting = await self.session.rows(_SQL["unindexed_messages"], _AT_A_TIME)
+        if waiting:
+            entries = [_entry(self.session.house.bodies, parts) for _, _, parts in waiting]
+            await self.session.rows(
+                _SQL["index_messages"],
+                [row["timeline_id"] for row in waiting],
+                [row["seq"] for row in waiting],
+                [size for size, _ in entries],
+                [words for _, words in entries],
+            )
+        return len(waiting)
+
+
+def words_of(text: str) -> list[str]:
+    """The distinct words of a text, without case and without accents."""
+    plain = text.casefold()
+    if not plain.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c)[0] != "M")
+    return list(dict.fromkeys(word[:_LONGEST_WORD] for word in _WORD.findall(plain)))
+
+
+def text_of(parts: bytes) -> str:
+    return plain_text(decode(parts))
+
+
+def _entry(bodies: Bodies, stored: bytes) -> tuple[int, str]:
+    """How many words a message has, and these, with spaces between them."""
+    words = words_of(text_of(bodies.unpack(stored)))
+    text = " ".join(words)
+    if len(text.encode()) > _MOST_BYTES:
+        text = text.encode()[:_MOST_BYTES].decode(errors="ignore").rpartition(" ")[0]
+    return len(words), text

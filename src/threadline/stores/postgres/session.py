@@ -1,0 +1,139 @@
+"""One scope's way to the database, inside a transaction or alone.
+
+`call` is for functions of the schema, which enter the scope by themselves: alone, each is one round trip. `rows`, `row`
+and `run` are for plain statements, which need a transaction that has entered the scope; `within` gives a verb one if it
+has none. Every plain statement's first value is the tenant.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import asyncpg
+
+from threadline.core.messages import to_us
+from threadline.core.sealing import Limits
+from threadline.core.threads import Scope
+from threadline.ports import Clock
+from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.errors import translated
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+APP, WORKER = "threadline_app", "threadline_worker"
+_BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+
+
+class House(NamedTuple):
+    """What all sessions of one store share."""
+
+    clock: Clock
+    limits: Limits
+    bodies: Bodies
+    transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+    alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
+
+
+class Session:
+    __slots__ = ("_connection", "house", "owner_id", "role", "scope", "tenant_id")
+
+    def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
+        self.house = house
+        self.scope = scope
+        self.tenant_id = scope.tenant_id
+        self.owner_id = scope.user_id
+        self.role = WORKER if scope.role == "system" else APP
+        self._connection = connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    def now(self) -> dt.datetime:
+        return self.house.clock.now()
+
+    def now_us(self) -> int:
+        return to_us(self.house.clock.now())
+
+    async def call(self, function: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
+        """`reads` says that it writes nothing, so that it may be repeated whatever became of it."""
+        given = (self.tenant_id, self.owner_id, self.role, *values)
+        if self._connection is None:
+            return await self.house.alone(function, given, reads)
+        with translated():
+            return await self._connection.fetch(function, *given)
+
+    async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
+        with translated():
+            return await self._open().fetch(statement, self.tenant_id, *values)
+
+    async def plain_rows(self, statement: str) -> list[asyncpg.Record]:
+        """For what belongs to no tenant."""
+        with translated():
+            return await self._open().fetch(statement)
+
+    async def row(self, statement: str, *values: Any) -> asyncpg.Record | None:
+        found = await self.rows(statement, *values)
+        return found[0] if found else None
+
+    async def run(self, statement: str, *values: Any) -> int:
+        """How many rows it changed."""
+        with translated():
+            done = await self._open().execute(statement, self.tenant_id, *values)
+        return int(done.rpartition(" ")[2])
+
+    async def introduce(self, owner_id: str) -> None:
+        """Makes the tenant and the owner known, so that rows can refer to them."""
+        await self.rows("SELECT threadline.introduce($1, $2, $3)", owner_id, self.now_us())
+
+    @asynccontextmanager
+    async def as_worker(self) -> AsyncIterator[None]:
+        """For what concerns the whole tenant: its other owners' rows are in sight meanwhile."""
+        with translated():
+            await self._open().execute(_BE_WORKER)
+            yield
+            await self._open().execute(_BE_APP if self.role == APP else _BE_WORKER)
+
+    def _open(self) -> asyncpg.Connection:
+        assert self._connection is not None, "a plain statement needs a transaction"
+        return self._connection
+
+
+class HasSession(Protocol):
+    session: Session
+
+
+Self = TypeVar("Self", bound=HasSession)
+Verb = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
+
+
+def within(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
+    """A verb of plain statements: one that is called alone gets a transaction of its own."""
+
+    @functools.wraps(verb)
+    async def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.session.is_open:
+            return await verb(self, *args, **kwargs)
+        done: T = await self.session.house.transact(self.session.scope, lambda tx: verb(tx, *args, **kwargs))
+        return done
+
+    return run
+
+
+def entering(scope: Scope) -> str:
+    """Begins a transaction that speaks for the scope: one round trip, because SET takes no parameters."""
+    role = _BE_WORKER if scope.role == "system" else _BE_APP
+    tenant, owner = literal(scope.tenant_id), literal(scope.user_id)
+    return f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}"
+
+
+def literal(text: str) -> str:
+    """A string constant that means the same whatever standard_conforming_strings says."""
+    if "\x00" in text:
+        raise ValueError("PostgreSQL keeps no NUL")
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,0 +1,217 @@
+"""The PostgreSQL store: many processes and many tenants on one server, each transaction bound to one scope.
+
+Whatever the login may do, every transaction does it as `threadline_app` or `threadline_worker`, which own nothing and
+see, by row security, only what the transaction's tenant and owner have. Opening does not migrate: a schema that is not
+the one this program knows is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import random
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from threadline.core.errors import SchemaMismatch, StoreFailed
+from threadline.core.sealing import Limits
+from threadline.core.threads import Scope, system_scope
+from threadline.ports import Clock, Finding, Transaction, Watch, Work
+from threadline.stores.migrations import plan
+from threadline.stores.postgres import check
+from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.errors import DRIVER_ERRORS, is_lost, may_repeat, outcome_unknown, translated
+from threadline.stores.postgres.migrate import MIGRATIONS, journal
+from threadline.stores.postgres.pool import Address, Pool
+from threadline.stores.postgres.session import House, Session, entering
+from threadline.stores.postgres.transaction import PostgresTransaction
+from threadline.stores.postgres.watching import Listeners
+from threadline.stores.sql import load_queries
+
+T = TypeVar("T")
+_SQL = load_queries(__package__, "queries/store.sql")
+_TRIES = 8
+_SHORTEST_PAUSE = 0.002
+_NOBODY = system_scope("nobody")
+"""For what belongs to no tenant."""
+
+
+class _SystemClock:
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+
+class PostgresStore:
+    def __init__(self, pool: Pool, listeners: Listeners, clock: Clock, limits: Limits) -> None:
+        """Use `open`."""
+        self._pool = pool
+        self._listeners = listeners
+        self._house = House(clock, limits, Bodies(), self.transact, self._alone)
+
+    @classmethod
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        min_size: int = 1,
+        max_size: int = 10,
+        listen_dsn: str | None = None,
+    ) -> PostgresStore:
+        """The store at this address, with at most `max_size` connections and one that listens.
+
+        An address with `?pgbouncer=true` is a pgbouncer in transaction mode; `listen_dsn` is then the server's own.
+        SchemaMismatch if `threadline migrate` has to run first, or a right is missing; the error says which."""
+        address = Address.parse(dsn)
+        direct = Address.parse(listen_dsn) if listen_dsn else None if address.pgbouncer else address
+        pool = Pool(address, max_size=max_size)
+        try:
+            with translated():
+                await pool.open(min_size=min_size)
+                async with pool.borrow() as connection:
+                    await _refuse_unfit(connection)
+        except BaseException:
+            await pool.close()
+            raise
+        return cls(pool, Listeners(direct), clock or _SystemClock(), limits or Limits())
+
+    def scoped(self, scope: Scope) -> Transaction:
+        return PostgresTransaction(Session(self._house, scope))
+
+    async def transact(self, scope: Scope, work: Work[T]) -> T:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return await self._attempt(scope, work)
+            except StoreFailed as error:
+                if attempt == _TRIES or not may_repeat(error):
+                    raise
+            await _pause(attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _attempt(self, scope: Scope, work: Work[T]) -> T:
+        async with self._pool.borrow() as connection:
+            with translated():
+                await connection.execute(entering(scope))
+            try:
+                result = await work(PostgresTransaction(Session(self._house, scope, connection)))
+            except BaseException:
+                await _roll_back(connection)
+                raise
+            with translated():
+                await _commit(connection)
+            return result
+
+    async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
+        """One statement is one transaction and one round trip."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                async with self._pool.borrow() as connection:
+                    with translated():
+                        return await _fetch(connection, function, values, reads)
+            except StoreFailed as error:
+                if attempt == _TRIES or not may_repeat(error):
+                    raise
+            await _pause(attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
+        return self._listeners.watch(scope.tenant_id, turn_id)
+
+    async def tenants(self) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            return [row[0] for row in await _session(tx).plain_rows(_SQL["list_tenants"])]
+
+        return await self.transact(_NOBODY, work)
+
+    async def statistics(self) -> dict[str, int]:
+        async def size(tx: Transaction) -> int:
+            ((found,),) = await _session(tx).plain_rows(_SQL["bytes_on_disk"])
+            return int(found)
+
+        counts = [await self.scoped(_NOBODY).row_counts()]
+        counts += [await self.scoped(system_scope(tenant_id)).row_counts() for tenant_id in await self.tenants()]
+        rows = {table: sum(found[table] for found in counts) for table in counts[0]}
+        return rows | {"bytes": await self.transact(_NOBODY, size), "schema_version": len(MIGRATIONS)}
+
+    async def index_pending(self) -> int:
+        taken = 0
+        for tenant_id in await self.tenants():
+            tx = PostgresTransaction(Session(self._house, system_scope(tenant_id)))
+            while some := await tx.index_some():
+                taken += some
+        return taken
+
+    async def check(self) -> list[Finding]:
+        async def of_house(tx: Transaction) -> list[Finding]:
+            return await check.house_findings(_session(tx))
+
+        async def of_tenant(tx: Transaction) -> list[Finding]:
+            return await check.tenant_findings(_session(tx))
+
+        found = await self.transact(_NOBODY, of_house)
+        for tenant_id in await self.tenants():
+            found += await self.transact(system_scope(tenant_id), of_tenant)
+        return found
+
+    async def close(self) -> None:
+        await self._listeners.close()
+        with translated():
+            await self._pool.close()
+
+
+def _session(tx: Transaction) -> Session:
+    assert isinstance(tx, PostgresTransaction)
+    return tx.session
+
+
+async def _fetch(
+    connection: asyncpg.Connection, function: str, values: tuple[Any, ...], reads: bool
+) -> list[asyncpg.Record]:
+    try:
+        return await connection.fetch(function, *values)
+    except DRIVER_ERRORS as error:
+        # An InterfaceError comes before anything is sent.
+        if not reads and is_lost(error) and not isinstance(error, asyncpg.InterfaceError):
+            raise outcome_unknown(error) from error
+        raise
+
+
+async def _commit(connection: asyncpg.Connection) -> None:
+    try:
+        await connection.execute("COMMIT")
+    except DRIVER_ERRORS as error:
+        if is_lost(error):
+            raise outcome_unknown(error) from error
+        raise
+
+
+async def _roll_back(connection: asyncpg.Connection) -> None:
+    try:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+    except DRIVER_ERRORS:
+        # Closing it does the same, and what went wrong first is what the caller has to know.
+        connection.terminate()
+
+
+async def _pause(attempt: int) -> None:
+    await asyncio.sleep(_SHORTEST_PAUSE * 2**attempt * (0.5 + random.random()))  # noqa: S311 - no secret
+
+
+async def _refuse_unfit(connection: asyncpg.Connection) -> None:
+    todo = plan(MIGRATIONS, await journal(connection))
+    if todo.steps:
+        raise SchemaMismatch(
+            f"the database has schema version {todo.current}, this program needs {todo.target}: "
+            "run `threadline migrate`"
+        )
+    login = await connection.fetchrow(_SQL["find_login"])
+    assert login is not None
+    if not login["is_app"]:
+        raise SchemaMismatch(
+            f"the login {login['login']} may not act for the application; run this as an administrator: "
+            f"GRANT threadline_app, threadline_worker TO {login['login']};"
+        )

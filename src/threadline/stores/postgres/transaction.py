@@ -1,0 +1,38 @@
+"""Every verb of `threadline.ports.Transaction`, over one session."""
+
+from __future__ import annotations
+
+from threadline.core.threads import Scope
+from threadline.stores.postgres.messages import MessageVerbs
+from threadline.stores.postgres.people import PeopleVerbs
+from threadline.stores.postgres.places import PlaceVerbs
+from threadline.stores.postgres.purge import PurgeVerbs
+from threadline.stores.postgres.queues import QueueVerbs
+from threadline.stores.postgres.running import RunningVerbs
+from threadline.stores.postgres.search import SearchVerbs
+from threadline.stores.postgres.session import Session
+from threadline.stores.postgres.threads import ThreadVerbs
+from threadline.stores.postgres.timelines import TimelineVerbs
+from threadline.stores.postgres.turns import TurnVerbs
+
+
+class PostgresTransaction(
+    ThreadVerbs,
+    MessageVerbs,
+    SearchVerbs,
+    TimelineVerbs,
+    PlaceVerbs,
+    PeopleVerbs,
+    QueueVerbs,
+    TurnVerbs,
+    RunningVerbs,
+    PurgeVerbs,
+):
+    """The verbs, in one scope."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    def scope(self) -> Scope:
+        return self.session.scope

@@ -1,0 +1,101 @@
+"""Watching turns: one connection listens for all watches of a store, and whoever waits looks again now and then.
+
+NOTIFY does not reach everywhere (a pgbouncer in transaction mode, a Citus worker), and a listening connection may be
+lost, so a watch never relies on it: without a listener it wakes every `POLL_SECONDS`. A watch is a hint anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import asyncpg
+
+from threadline.stores.postgres.errors import DRIVER_ERRORS
+from threadline.stores.postgres.pool import Address
+
+CHANNEL = "threadline"
+POLL_SECONDS = 0.25
+_log = logging.getLogger(__name__)
+
+
+class TurnWatch:
+    """Remembers what happened while nobody waited."""
+
+    def __init__(self, listeners: Listeners) -> None:
+        self._listeners = listeners
+        self.changed = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        most = seconds if await self._listeners.listening() else min(seconds, POLL_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self.changed.wait()
+        self.changed.clear()
+
+
+class Listeners:
+    def __init__(self, address: Address | None) -> None:
+        """`address` is a direct one; without it, watches only poll."""
+        self._address = address
+        self._connection: asyncpg.Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._watches: dict[str, set[TurnWatch]] = {}
+
+    @asynccontextmanager
+    async def watch(self, tenant_id: str, turn_id: str) -> AsyncIterator[TurnWatch]:
+        watch, name = TurnWatch(self), f"{tenant_id} {turn_id}"
+        self._watches.setdefault(name, set()).add(watch)
+        try:
+            await self.listening()
+            yield watch
+        finally:
+            watching = self._watches[name]
+            watching.discard(watch)
+            if not watching:
+                del self._watches[name]
+
+    async def listening(self) -> bool:
+        """Whether notifications arrive; connects again if the connection was lost."""
+        if self._address is None:
+            return False
+        if self._connection is not None and not self._connection.is_closed():
+            return True
+        async with self._connecting:
+            return await self._listen(self._address)
+
+    async def _listen(self, address: Address) -> bool:
+        if self._connection is not None and not self._connection.is_closed():
+            return True
+        try:
+            connection = await address.connect()
+            connection.add_termination_listener(self._lost)
+            await connection.add_listener(CHANNEL, self._notified)
+        except DRIVER_ERRORS:
+            _log.warning("cannot listen for changes of turns; watches look every %s s", POLL_SECONDS)
+            return False
+        self._connection = connection
+        # What was told between the connections is unknown, so everybody looks once.
+        self._wake_all()
+        return True
+
+    def _notified(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for watch in self._watches.get(str(payload), ()):
+            watch.changed.set()
+
+    def _lost(self, _connection: object) -> None:
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.changed.set()
+
+    async def close(self) -> None:
+        connection, self._connection, self._address = self._connection, None, None
+        if connection is not None and not connection.is_closed():
+            connection.remove_termination_listener(self._lost)
+            await connection.close()
+        self._wake_all()
