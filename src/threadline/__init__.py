@@ -7,7 +7,8 @@
         thread = await me.create_thread(title="Lisbon")
         await thread.append("Where should we stay?", threadline.assistant("Alfama."))
 
-What is listed in `__all__` is the public API; everything else may change.
+What is listed in `__all__` is the public API; everything else may change. Each name is imported when it is first used:
+`import threadline` costs next to nothing, and nobody pays for what they do not use.
 """
 
 from __future__ import annotations
@@ -15,31 +16,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from threadline.core.errors import (
-    AgentFailed,
-    Conflict,
-    DuplicateId,
-    HeadMoved,
-    InvalidInput,
-    KeyReused,
-    LimitExceeded,
-    NotFound,
-    Refused,
-    StoreFailed,
-    ThreadlineError,
-    TurnRunning,
-)
-from threadline.core.messages import Message, NewMessage, assistant, new_message, user
-from threadline.core.parts import Part, TextPart, ToolPart, tool
-from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
+from threadline.version import __version__
 
 if TYPE_CHECKING:
     from threadline.blocking import open_blocking
     from threadline.bootstrap import Threadline, open
+    from threadline.core.errors import (
+        AgentFailed,
+        Conflict,
+        DuplicateId,
+        HeadMoved,
+        InvalidInput,
+        KeyReused,
+        LimitExceeded,
+        NotFound,
+        Refused,
+        StoreFailed,
+        ThreadlineError,
+        TurnRunning,
+    )
+    from threadline.core.messages import Message, NewMessage, assistant, new_message, user
+    from threadline.core.parts import Part, TextPart, ToolPart, tool
+    from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
     from threadline.library import ThreadHandle, UserView
     from threadline.replies import Reply
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AgentFailed",
@@ -70,6 +70,7 @@ __all__ = [
     "ToolPart",
     "TurnRunning",
     "UserView",
+    "__version__",
     "assistant",
     "new_message",
     "open",
@@ -78,21 +79,62 @@ __all__ = [
     "user",
 ]
 
-# What opens a database is imported when it is first used: whoever needs only the values does not pay for the stores.
-_LATE = {
-    "Reply": "threadline.replies",
-    "ThreadHandle": "threadline.library",
-    "Threadline": "threadline.bootstrap",
-    "UserView": "threadline.library",
-    "open": "threadline.bootstrap",
-    "open_blocking": "threadline.blocking",
+_HOMES = {
+    "threadline.blocking": ("open_blocking",),
+    "threadline.bootstrap": (
+        "Threadline",
+        "open",
+    ),
+    "threadline.core.errors": (
+        "AgentFailed",
+        "Conflict",
+        "DuplicateId",
+        "HeadMoved",
+        "InvalidInput",
+        "KeyReused",
+        "LimitExceeded",
+        "NotFound",
+        "Refused",
+        "StoreFailed",
+        "ThreadlineError",
+        "TurnRunning",
+    ),
+    "threadline.core.messages": (
+        "Message",
+        "NewMessage",
+        "assistant",
+        "new_message",
+        "user",
+    ),
+    "threadline.core.parts": (
+        "Part",
+        "TextPart",
+        "ToolPart",
+        "tool",
+    ),
+    "threadline.core.threads": (
+        "Hit",
+        "Page",
+        "Point",
+        "SavedPoint",
+        "Scope",
+        "Thread",
+        "Timeline",
+    ),
+    "threadline.library": (
+        "ThreadHandle",
+        "UserView",
+    ),
+    "threadline.replies": ("Reply",),
 }
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'threadline' has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from threadline.cli.output import cut, print_table, shown
+from threadline.cli.output import print_table
+from threadline.cli.showing import cut, shown
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def project_version() -> str:
 
 
 def test_the_package_tells_the_version_of_the_project() -> None:
-    source = (ROOT / "src" / "threadline" / "__init__.py").read_text(encoding="utf-8")
+    source = (ROOT / "src" / "threadline" / "version.py").read_text(encoding="utf-8")
     assert re.findall(r'^__version__ = "(.+)"$', source, re.MULTILINE) == [project_version()]
 
 

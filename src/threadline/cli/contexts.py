@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import print_json, say, shown
-
-
-def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    group = commands.add_parser("context", help="the text pinned for an agent")
-    verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, run, text in (
-        ("show", show_context, "what is pinned"),
-        ("set", set_context, "pin a text, instead of what was pinned"),
-        ("clear", clear_context, "pin nothing"),
-    ):
-        parser = verbs.add_parser(name, help=text, description=text.capitalize() + ".", parents=[common])
-        parser.set_defaults(run=run)
-        parser.add_argument("--agent", metavar="ID", help="(default: the agent of the settings)")
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        if name == "set":
-            parser.add_argument("text", help="the text, or - to read standard input")
+from threadline.cli.output import print_json, say
+from threadline.cli.showing import shown
 
 
 async def show_context(args: argparse.Namespace) -> None:

@@ -1,8 +1,4 @@
-"""What the terminal prints: tables, JSON, progress, and texts made safe to show.
-
-What a model or a stranger wrote may hold control sequences that move the cursor, change the title or fill the
-clipboard. `shown` turns every one into visible text; everything printed for a person passes through it.
-"""
+"""What the terminal prints: sentences, tables, JSON, progress."""
 
 from __future__ import annotations
 
@@ -16,24 +12,7 @@ from typing import Any
 
 import msgspec
 
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
-_LONGEST_RUN_OF_MARKS = 8
-
-
-def shown(text: str, *, multiline: bool = False) -> str:
-    """The text with nothing in it that a terminal would obey, and no more marks on a letter than a line can hold."""
-    out: list[str] = []
-    marks = 0
-    for char in text:
-        marks = marks + 1 if unicodedata.combining(char) else 0
-        if marks > _LONGEST_RUN_OF_MARKS:
-            continue
-        if (multiline and char in "\n\t") or char in _JOINERS or unicodedata.category(char) not in _HIDDEN:
-            out.append(char)
-        else:
-            out.append(f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
-    return "".join(out)
+from threadline.cli.showing import JOINERS, shown
 
 
 def print_json(value: Any) -> None:
@@ -58,10 +37,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     for row in [list(headings), *cells]:
         padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         print("  ".join(padded).rstrip())
-
-
-def cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def when(moment: dt.datetime) -> str:
@@ -89,7 +64,7 @@ class Progress:
 
 
 def _width(text: str) -> int:
-    return sum(0 if unicodedata.combining(c) or c in _JOINERS else 2 if _is_wide(c) else 1 for c in text)
+    return sum(0 if unicodedata.combining(c) or c in JOINERS else 2 if _is_wide(c) else 1 for c in text)
 
 
 def _is_wide(char: str) -> bool:

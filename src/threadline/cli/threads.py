@@ -8,12 +8,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
 
-from threadline.cli import transfer
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import cut, print_json, print_table, say, shown, when
+from threadline.cli.output import print_json, print_table, say, when
+from threadline.cli.showing import cut, shown
 from threadline.core.durations import parse_duration
 from threadline.core.errors import NotFound
 from threadline.core.messages import Message
@@ -22,73 +20,7 @@ from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.usecases.threads import Threads
 from threadline.usecases.transfer import export
 
-Commands = Any  # argparse's subparsers action has no public type
 _TITLE = 48
-
-
-def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
-    group = commands.add_parser("threads", help="list, read, branch, save, export … threads")
-    verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
-
-    def verb(name: str, run: Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]], help: str) -> Any:
-        parser = verbs.add_parser(name, help=help, description=help.capitalize() + ".", parents=[common])
-        parser.set_defaults(run=run)
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        return parser
-
-    _add_reading(verb)
-    _add_moving(verb)
-    _add_removal(verb)
-    transfer.add_verbs(verb)
-
-
-def _add_reading(verb: Any) -> None:
-    listing = verb("list", list_threads, "threads, latest activity first")
-    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 100)")
-    listing.add_argument("--cursor", help="go on after an earlier page")
-    listing.add_argument("--archived", action="store_true", help="the archived ones")
-    listing.add_argument("--deleted", action="store_true", help="the deleted ones, which can be restored")
-    show = verb("show", show_thread, "a thread's messages")
-    show.add_argument("thread", help="its id or state key")
-    show.add_argument("--last", type=int, metavar="N", help="only the last N turns")
-    search = verb("search", search_threads, "messages that hold all the words")
-    search.add_argument("words", nargs="+")
-    search.add_argument("--limit", type=int, default=20)
-
-
-def _add_moving(verb: Any) -> None:
-    branch = verb("branch", branch_thread, "a new thread that begins as this one")
-    branch.add_argument("thread")
-    branch.add_argument("--at", help="the last message to take along: its number or id (default: all)")
-    branch.add_argument("--title")
-    save = verb("save", save_point, "give this point of a thread a name")
-    save.add_argument("thread")
-    save.add_argument("name")
-    save.add_argument("--at", help="a message's number or id (default: the end)")
-    load = verb("load", load_point, "go on from a saved point")
-    load.add_argument("thread")
-    load.add_argument("name")
-    verb("saves", list_saves, "saved points")
-    undo = verb("undo", undo_turn, "go back to before the last question")
-    undo.add_argument("thread")
-    lines = verb("timelines", list_timelines, "every version a thread has had")
-    lines.add_argument("thread")
-    switch = verb("switch", switch_timeline, "go back to another version")
-    switch.add_argument("thread")
-    switch.add_argument("timeline")
-    rename = verb("rename", rename_thread, "give a thread another title")
-    rename.add_argument("thread")
-    rename.add_argument("title")
-
-
-def _add_removal(verb: Any) -> None:
-    delete = verb("delete", delete_thread, "hide a thread (restore brings it back)")
-    delete.add_argument("thread")
-    delete.add_argument("--purge", action="store_true", help="remove it for good")
-    restore = verb("restore", restore_thread, "bring a deleted thread back")
-    restore.add_argument("thread")
-    prune = verb("prune", prune_threads, "remove threads that never held a message")
-    prune.add_argument("--older-than", default="0", metavar="TIME", help="untouched for so long, e.g. 7d or 12h")
 
 
 async def list_threads(args: argparse.Namespace) -> None:

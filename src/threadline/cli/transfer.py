@@ -8,24 +8,14 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from threadline.cli.opening import opened, scope_of
 from threadline.cli.output import Progress, say
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
 from threadline.usecases.threads import Threads
-from threadline.usecases.transfer import FORMATS, Importer, export
-
-
-def add_verbs(verb: Any) -> None:
-    out = verb("export", export_threads, "write threads to a file")
-    out.add_argument("thread", nargs="*", help="ids or state keys")
-    out.add_argument("--all", action="store_true", help="every living thread (JSON Lines only)")
-    out.add_argument("--format", choices=FORMATS, default="jsonl")
-    out.add_argument("-o", "--output", metavar="FILE", help="(default: standard output)")
-    into = verb("import", import_threads, "read threads from JSON Lines, all or nothing")
-    into.add_argument("file", help="a file, or - for standard input")
+from threadline.usecases.transfer import Importer, export
 
 
 async def export_threads(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The command itself: its options, which thread to go on with, and the loop that reads and answers."""
+"""The command itself: which thread to go on with, and the loop that reads and answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,8 @@ from threadline.cli.chat.conversation import Conversation, Options
 from threadline.cli.chat.keyboard import Keyboard, Lines
 from threadline.cli.chat.screen import Screen
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import cut, shown, when
+from threadline.cli.output import when
+from threadline.cli.showing import cut, shown
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
 from threadline.library import ThreadHandle
 from threadline.ports import Approver
@@ -24,30 +24,6 @@ from threadline.replies import DenyAll
 
 _PICKED = 20
 _FAILED = 1
-
-
-def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    text = "talk to an agent; the thread is kept"
-    parser = commands.add_parser("chat", help=text, description=text.capitalize() + ".", parents=[common])
-    parser.set_defaults(run=chat)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--resume", nargs="?", const="", metavar="ID", help="go on with a thread (a list without ID)")
-    which.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest thread")
-    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: go on in a branch of it")
-    parser.add_argument("--agent", metavar="ID", help="who answers (default: the agent of the settings)")
-    parser.add_argument("--model", help="which model the agent is to use")
-    parser.add_argument("--system", metavar="TEXT", help="the system prompt of a new thread")
-    parser.add_argument(
-        "-p",
-        "--print",
-        dest="prompt",
-        nargs="?",
-        const="-",
-        metavar="TEXT",
-        help="ask once and leave; without TEXT the question is standard input",
-    )
-    parser.add_argument("--allow-tools", action="store_true", help="run tools without asking")
-    parser.add_argument("--json", action="store_true", help="with -p: print the reply as JSON")
 
 
 async def chat(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import IO
 import msgspec
 
 from threadline.cli.chat.markdown import MarkdownStream
-from threadline.cli.output import cut, shown
+from threadline.cli.showing import cut, shown
 from threadline.core import events
 from threadline.core.events import Event
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from threadline.cli.chat.conversation import Conversation
-from threadline.cli.output import cut, shown, when
+from threadline.cli.output import when
+from threadline.cli.showing import cut, shown
 from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import Thread

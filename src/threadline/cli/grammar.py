@@ -1,0 +1,179 @@
+"""The command line, declared in one place: every command, its options and its help.
+
+A command names the function that runs it as `module:function` under `threadline.cli`; that module is imported when the
+command runs, so that `threadline --help` and the wrong option cost nothing but this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Protocol
+
+from threadline.version import __version__
+
+FORMATS = ("jsonl", "json", "markdown")
+
+
+class AddVerb(Protocol):
+    def __call__(self, name: str, help: str, run: str) -> argparse.ArgumentParser: ...
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="threadline",
+        description="Keeps the conversations between people and AI agents.",
+        epilog="Settings come from threadline.toml and THREADLINE_* variables; options win over both.",
+    )
+    parser.add_argument("--version", action="version", version=f"threadline {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    common = _common_options()
+    _add_chat(_adder(commands, common))
+    threads = _group(commands, "threads", "list, read, branch, save, export … threads", common)
+    _add_reading(threads)
+    _add_moving(threads)
+    _add_transfer(threads)
+    _add_removal(threads)
+    _add_context(_group(commands, "context", "the text pinned for an agent", common))
+    _add_admin(_adder(commands, common))
+    _add_purge(_group(commands, "purge", "remove a user or a tenant for good", common))
+    return parser
+
+
+def _common_options() -> argparse.ArgumentParser:
+    """Options that every command takes, wherever they stand after it."""
+    common = argparse.ArgumentParser(add_help=False)
+    group = common.add_argument_group("common options")
+    group.add_argument("--database", metavar="URL", help="a file, ':memory:' or postgresql://… (default: settings)")
+    group.add_argument("--settings", metavar="FILE", help="read this file instead of threadline.toml")
+    group.add_argument("--tenant", help="act in this tenant (default: local)")
+    group.add_argument("--user", help="act as this user (default: local)")
+    group.add_argument("--json", action="store_true", help="print JSON")
+    return common
+
+
+def _adder(commands: Any, common: argparse.ArgumentParser) -> AddVerb:
+    def add(name: str, help: str, run: str) -> argparse.ArgumentParser:
+        described = help[:1].upper() + help[1:] + "."
+        parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=described, parents=[common])
+        parser.set_defaults(run=run)
+        return parser
+
+    return add
+
+
+def _group(commands: Any, name: str, help: str, common: argparse.ArgumentParser) -> AddVerb:
+    parser = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".")
+    return _adder(parser.add_subparsers(title="verbs", metavar="VERB", required=True), common)
+
+
+def _add_chat(add: AddVerb) -> None:
+    chat = add("chat", "talk to an agent; the thread is kept", "chat.command:chat")
+    which = chat.add_mutually_exclusive_group()
+    which.add_argument("--resume", nargs="?", const="", metavar="ID", help="go on with a thread (a list without ID)")
+    which.add_argument("--continue", dest="latest", action="store_true", help="go on with the latest thread")
+    chat.add_argument("--fork", action="store_true", help="with --resume or --continue: go on in a branch of it")
+    chat.add_argument("--agent", metavar="ID", help="who answers (default: the agent of the settings)")
+    chat.add_argument("--model", help="which model the agent is to use")
+    chat.add_argument("--system", metavar="TEXT", help="the system prompt of a new thread")
+    question = "ask once and leave; without TEXT the question is standard input"
+    chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=question)
+    chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
+
+
+def _add_reading(add: AddVerb) -> None:
+    listing = add("list", "threads, latest activity first", "threads:list_threads")
+    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 100)")
+    listing.add_argument("--cursor", help="go on after an earlier page")
+    listing.add_argument("--archived", action="store_true", help="the archived ones")
+    listing.add_argument("--deleted", action="store_true", help="the deleted ones, which can be restored")
+    show = add("show", "a thread's messages", "threads:show_thread")
+    _takes_thread(show)
+    show.add_argument("--last", type=int, metavar="N", help="only the last N turns")
+    search = add("search", "messages that hold all the words", "threads:search_threads")
+    search.add_argument("words", nargs="+")
+    search.add_argument("--limit", type=int, default=20, help="how many (1 to 100)")
+    _takes_thread(add("timelines", "every version a thread has had", "threads:list_timelines"))
+    add("saves", "saved points", "threads:list_saves")
+
+
+def _add_moving(add: AddVerb) -> None:
+    branch = add("branch", "a new thread that begins as this one", "threads:branch_thread")
+    _takes_thread(branch)
+    branch.add_argument("--at", help="the last message to take along: its number or id (default: all)")
+    branch.add_argument("--title")
+    save = add("save", "give this point of a thread a name", "threads:save_point")
+    _takes_thread(save)
+    save.add_argument("name")
+    save.add_argument("--at", help="a message's number or id (default: the end)")
+    load = add("load", "go on from a saved point", "threads:load_point")
+    _takes_thread(load)
+    load.add_argument("name")
+    _takes_thread(add("undo", "go back to before the last question", "threads:undo_turn"))
+    switch = add("switch", "go back to another version", "threads:switch_timeline")
+    _takes_thread(switch)
+    switch.add_argument("timeline")
+    rename = add("rename", "give a thread another title", "threads:rename_thread")
+    _takes_thread(rename)
+    rename.add_argument("title")
+
+
+def _add_transfer(add: AddVerb) -> None:
+    out = add("export", "write threads to a file", "transfer:export_threads")
+    out.add_argument("thread", nargs="*", help="ids or state keys")
+    out.add_argument("--all", action="store_true", help="every living thread (JSON Lines only)")
+    out.add_argument("--format", choices=FORMATS, default="jsonl")
+    out.add_argument("-o", "--output", metavar="FILE", help="(default: standard output)")
+    into = add("import", "read threads from JSON Lines, all or nothing", "transfer:import_threads")
+    into.add_argument("file", help="a file, or - for standard input")
+
+
+def _add_removal(add: AddVerb) -> None:
+    delete = add("delete", "hide a thread (restore brings it back)", "threads:delete_thread")
+    _takes_thread(delete)
+    delete.add_argument("--purge", action="store_true", help="remove it for good")
+    _takes_thread(add("restore", "bring a deleted thread back", "threads:restore_thread"))
+    prune = add("prune", "remove threads that never held a message", "threads:prune_threads")
+    prune.add_argument("--older-than", default="0", metavar="TIME", help="untouched for so long, e.g. 7d or 12h")
+
+
+def _add_context(add: AddVerb) -> None:
+    for name, help in (
+        ("show", "what is pinned"),
+        ("set", "pin a text, instead of what was pinned"),
+        ("clear", "pin nothing"),
+    ):
+        parser = add(name, help, f"contexts:{name}_context")
+        parser.add_argument("--agent", metavar="ID", help="(default: the agent of the settings)")
+        if name == "set":
+            parser.add_argument("text", help="the text, or - to read standard input")
+
+
+def _add_admin(add: AddVerb) -> None:
+    migrate = add("migrate", "bring the database to this version", "admin:migrate")
+    migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    migrate.add_argument("--partitions", type=int, metavar="N", help="PostgreSQL: N hash partitions by tenant")
+    migrate.add_argument("--distribute", action="store_true", help="PostgreSQL with Citus: distribute by tenant")
+    copy = add("copy", "copy a whole database into another", "admin:copy")
+    copy.add_argument("source", metavar="SRC", help="a file or postgresql://…")
+    copy.add_argument("target", metavar="DST", help="a file or postgresql://…; may hold an unfinished copy")
+    backup = add("backup", "copy a SQLite file while it is in use", "admin:backup")
+    backup.add_argument("file", help="where to; must not exist")
+    add("doctor", "look for what is wrong, and say what to do", "admin:doctor")
+    bridge = add("bridge", "serve dispatch payloads from an OpenAI-compatible server", "bridging:bridge")
+    bridge.add_argument("--upstream", required=True, metavar="URL", help="the server to ask")
+    bridge.add_argument("--model", help="which model to ask for")
+    bridge.add_argument("--host", default="127.0.0.1")
+    bridge.add_argument("--port", type=int, default=8787)
+
+
+def _add_purge(add: AddVerb) -> None:
+    user = add("user", "everything of one user", "admin:purge_user")
+    user.add_argument("id")
+    tenant = add("tenant", "everything of one tenant", "admin:purge_tenant")
+    tenant.add_argument("id")
+    for parser in (user, tenant):
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _takes_thread(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", help="its id or state key")
