@@ -44,6 +44,7 @@ PUBLIC = (
         ("!new", Command("new")),
         ("!new Research", Command("new", "Research")),
         ("  !NEW \t Deep  Research \n", Command("new", "Deep  Research")),
+        ("!new\u00a0Research", Command("new", "Research")),
         ("!open 3", Command("open", "3")),
         ("!link ABC-123", Command("link", "ABC-123")),
         ("!yes", Command("yes")),

@@ -239,6 +239,14 @@ def test_calls_that_a_small_server_names_alike_are_told_apart_in_store_and_strea
         tool("clock", "call_0-2", {}, output="9:01"),
     )
     assert [event.call_id for event in published(*given) if isinstance(event, ToolResult)] == ["call_0", "call_0-2"]
+    assert fold(*given).oddities == {Oddity("repeated-id", "call_0"): 1}
+
+
+def test_a_complete_call_knows_its_name_better_than_its_first_piece() -> None:
+    given = (ToolInputStart("c", ""), ToolCall("c", "weather", {}))
+    assert folded(*given) == (tool("weather", "c", {}),)
+    assert folded(ToolInputStart("c", "weather"), ToolCall("c", "", {})) == (tool("weather", "c", {}),)
+    assert folded(ToolCall("c", "", {})) == (tool("unnamed", "c", {}),)
 
 
 def test_a_preliminary_result_is_shown_and_not_stored() -> None:

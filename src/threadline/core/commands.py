@@ -67,7 +67,8 @@ COMMANDS: tuple[CommandSpec, ...] = (
 )
 
 _BY_NAME: dict[str, CommandSpec] = {spec.name: spec for spec in COMMANDS}
-_COMMAND = re.compile(r"!([^\W\d_][\w-]*)(?:[ \t]+(\S.*))?")
+# Some clients put a no-break space after a word.
+_COMMAND = re.compile(r"!([^\W\d_][\w-]{0,30})(?:[^\S\n]+(\S.*))?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
