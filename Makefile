@@ -5,6 +5,9 @@ BIN := .venv/bin
 # Half a dozen workers would each start a PostgreSQL of their own, so stop at four.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 ARGS ?=
+# npm and uv trust only the certificates they bring, unless told to trust the machine's.
+export NODE_USE_SYSTEM_CA := 1
+MACHINE_CERTS := UV_SYSTEM_CERTS=true
 
 .DEFAULT_GOAL := help
 .PHONY: help env test check lint types layers tests slow format requirements bench lock clean
@@ -40,11 +43,11 @@ requirements: env ## which promises of docs/requirements.md are proved, and by w
 	$(BIN)/python tools/requirements.py $(ARGS)
 
 bench: env ## measure against the bare drivers and the peers; results go to bench/results/
-	$(BIN)/python -m bench $(ARGS)
+	$(MACHINE_CERTS) $(BIN)/python -m bench $(ARGS)
 
 lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer versions
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
+	$(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
+		--python-version 3.11 --all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
 
 clean: ## remove everything that was made here
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .tools build dist
