@@ -30,15 +30,16 @@ def json_bytes(value: dict[str, Any], what: str) -> bytes | None:
 
 
 def thread(row: Row) -> Thread:
-    # Written out, because lists of threads are read by the hundred.
+    # Written out, because lists of threads are read by the hundred; most were touched only when they were made.
     (
         id, owner, key, timeline, title, by_person, agent, model, prompt, folder,
         metadata, count, tokens, created, updated, archived, deleted,
     ) = row  # fmt: skip
+    made = _moment(created)
     return Thread(
         id, owner, key, timeline, title, bool(by_person), agent, model, prompt, folder,
         json.loads(metadata) if metadata else {}, count, tokens,
-        _moment(created), _moment(updated),
+        made, made if updated == created else _moment(updated),
         None if archived is None else _moment(archived), None if deleted is None else _moment(deleted),
     )  # fmt: skip
 
@@ -111,4 +112,4 @@ def _known(stored: int | dt.datetime | None) -> dt.datetime | None:
 
 
 def _moment(stored: int | dt.datetime) -> dt.datetime:
-    return from_us(stored) if isinstance(stored, int) else stored
+    return stored if isinstance(stored, dt.datetime) else from_us(stored)

@@ -54,6 +54,7 @@ def _references(database: Database) -> Iterator[Finding]:
 def _counts(database: Database) -> Iterator[Finding]:
     for query, what in (
         ("find_wrong_counts", "threads miscount their messages"),
+        ("find_wrong_timelines", "threads stand on a timeline that is not theirs"),
         ("find_gaps", "timelines have gaps"),
     ):
         wrong = database.rows(_SQL[query])

@@ -60,16 +60,17 @@ def count_of(s: Session, timeline_no: int, ancestors: bytes) -> int:
 
 def add_timeline(
     s: Session, thread_no: int, parent: Point | None, ancestors: bytes, owner_id: str | None = None
-) -> int:
-    """The new timeline's number. The thread's row may follow in the same transaction."""
+) -> tuple[int, str]:
+    """The new timeline's number and id. The thread's row may follow in the same transaction."""
     fork = nearest(ancestors)
+    timeline_id = new_id()
     parent_id, parent_seq = parent or (None, None)
     s.run(
         _SQL["add_timeline"],
         (
             s.tenant_id,
             owner_id or s.user_id,
-            new_id(),
+            timeline_id,
             thread_no,
             s.now_us(),
             parent_id,
@@ -78,4 +79,4 @@ def add_timeline(
             ancestors,
         ),
     )
-    return s.last_number()
+    return s.last_number(), timeline_id

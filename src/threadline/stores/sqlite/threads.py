@@ -75,12 +75,12 @@ def add_thread(s: Session, new: NewThread, *, parent: Point | None, ancestors: b
     metadata = rows.json_bytes(new.metadata, "metadata")
     s.introduce()
     number = only(s.row(_SQL["next_thread_number"]))
-    timeline_no = add_timeline(s, number, parent, ancestors)
+    timeline = add_timeline(s, number, parent, ancestors)
     now = s.now_us()
     s.run(
         _SQL["add_thread"],
         (
-            number, s.tenant_id, thread_id, s.user_id, state_key, timeline_no, message_count, now, now,
+            number, s.tenant_id, thread_id, s.user_id, state_key, *timeline, message_count, now, now,
             new.title, new.title_by_person, new.agent_id, new.model, new.system_prompt, new.working_dir, metadata,
         ),
     )  # fmt: skip

@@ -97,14 +97,17 @@ def undo(s: Session, thread_id: str) -> Thread:
 def _go_on_from(s: Session, thread_id: str, origin: Head, seq: int) -> Thread:
     """`origin` says which thread moves, and on which timeline the point is."""
     ancestors = ancestors_of_branch(origin.timeline_no, seq, origin.ancestors)
-    number = add_timeline(s, origin.thread_no, Point(origin.timeline_id, seq), ancestors, origin.owner_id)
-    s.run(_SQL["move_thread"], (number, seq + 1, s.now_us(), origin.thread_no))
+    timeline = add_timeline(s, origin.thread_no, Point(origin.timeline_id, seq), ancestors, origin.owner_id)
+    s.run(_SQL["move_thread"], (*timeline, seq + 1, s.now_us(), origin.thread_no))
     return existing_thread(s, thread_id)
 
 
 def switch(s: Session, thread_id: str, timeline_id: str) -> Thread:
     head = head_on(s, thread_id, timeline_id)
-    s.run(_SQL["move_thread"], (head.timeline_no, head.message_count, s.now_us(), head.thread_no))
+    s.run(
+        _SQL["move_thread"],
+        (head.timeline_no, head.timeline_id, head.message_count, s.now_us(), head.thread_no),
+    )
     return existing_thread(s, thread_id)
 
 

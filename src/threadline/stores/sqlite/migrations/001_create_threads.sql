@@ -33,7 +33,8 @@ CREATE TABLE agents (
     PRIMARY KEY (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
 
--- A thread's row is the lock of its history. message_count is also the seq the next message gets.
+-- A thread's row is the lock of its history. message_count is also the seq the next message gets. timeline_id repeats
+-- what the timeline's own row says, so that a list of threads reads no other table.
 CREATE TABLE threads (
     no INTEGER PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -41,6 +42,7 @@ CREATE TABLE threads (
     owner_id TEXT NOT NULL,
     state_key TEXT NOT NULL,
     timeline_no INTEGER NOT NULL REFERENCES timelines (no) DEFERRABLE INITIALLY DEFERRED,
+    timeline_id TEXT NOT NULL,
     message_count INTEGER NOT NULL,
     token_count INTEGER NOT NULL,
     created_us INTEGER NOT NULL,

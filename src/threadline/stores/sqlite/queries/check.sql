@@ -6,6 +6,10 @@ WHERE t.message_count <> coalesce(
     0
 );
 
+-- name: find_wrong_timelines
+SELECT t.tenant_id, t.id FROM threads t JOIN timelines l ON l.no = t.timeline_no
+WHERE t.timeline_id <> l.id OR t.no IS NOT l.thread_no;
+
 -- name: find_gaps
 SELECT l.tenant_id, l.id
 FROM timelines l JOIN (

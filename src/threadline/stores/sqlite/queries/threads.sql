@@ -1,35 +1,33 @@
 -- name: find_thread
-SELECT t.id, t.owner_id, t.state_key, l.id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
+SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us
-FROM threads t JOIN timelines l ON l.no = t.timeline_no
-WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND (t.deleted_us IS NULL OR ?);
+FROM threads t WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND (t.deleted_us IS NULL OR ?);
 
 -- name: find_thread_by_key
-SELECT t.id, t.owner_id, t.state_key, l.id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
+SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us
-FROM threads t JOIN timelines l ON l.no = t.timeline_no
-WHERE t.tenant_id = ? AND t.owner_id = ? AND t.state_key = ? AND t.deleted_us IS NULL;
+FROM threads t WHERE t.tenant_id = ? AND t.owner_id = ? AND t.state_key = ? AND t.deleted_us IS NULL;
 
 -- name: list_open_threads
-SELECT t.id, t.owner_id, t.state_key, l.id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
+SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us
-FROM threads t INDEXED BY threads_open CROSS JOIN timelines l ON l.no = t.timeline_no
+FROM threads t INDEXED BY threads_open
 WHERE t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL AND t.archived_us IS NULL
     AND (t.updated_us, t.id) < (?, ?)
 ORDER BY t.updated_us DESC, t.id DESC LIMIT ? OFFSET ?;
 
 -- name: list_archived_threads
-SELECT t.id, t.owner_id, t.state_key, l.id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
+SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us
-FROM threads t INDEXED BY threads_archived CROSS JOIN timelines l ON l.no = t.timeline_no
+FROM threads t INDEXED BY threads_archived
 WHERE t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL AND t.archived_us IS NOT NULL
     AND (t.updated_us, t.id) < (?, ?)
 ORDER BY t.updated_us DESC, t.id DESC LIMIT ? OFFSET ?;
 
 -- name: list_deleted_threads
-SELECT t.id, t.owner_id, t.state_key, l.id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
+SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us
-FROM threads t INDEXED BY threads_deleted CROSS JOIN timelines l ON l.no = t.timeline_no
+FROM threads t INDEXED BY threads_deleted
 WHERE t.tenant_id = ?1 AND t.owner_id = ?2 AND t.deleted_us IS NOT NULL AND (t.updated_us, t.id) < (?3, ?4)
     AND (?7 IS NULL OR (t.archived_us IS NOT NULL) = ?7)
 ORDER BY t.updated_us DESC, t.id DESC LIMIT ?5 OFFSET ?6;
@@ -48,9 +46,9 @@ SELECT 1 FROM threads WHERE tenant_id = ? AND owner_id = ? AND state_key = ? AND
 SELECT coalesce(max(no), 0) + 1 FROM threads;
 
 -- name: add_thread
-INSERT INTO threads (no, tenant_id, id, owner_id, state_key, timeline_no, message_count, token_count, created_us,
+INSERT INTO threads (no, tenant_id, id, owner_id, state_key, timeline_no, timeline_id, message_count, token_count, created_us,
     updated_us, title, title_by_person, agent_id, model, system_prompt, working_dir, metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: change_thread
 UPDATE threads SET title = ?, title_by_person = ?, agent_id = ?, model = ?, system_prompt = ?, working_dir = ?,

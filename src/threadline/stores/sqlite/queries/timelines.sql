@@ -1,5 +1,5 @@
 -- name: move_thread
-UPDATE threads SET timeline_no = ?, message_count = ?, updated_us = ? WHERE no = ?;
+UPDATE threads SET timeline_no = ?, timeline_id = ?, message_count = ?, updated_us = ? WHERE no = ?;
 
 -- name: list_timelines
 SELECT l.no, l.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
