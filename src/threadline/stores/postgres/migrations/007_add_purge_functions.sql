@@ -3,8 +3,8 @@
 -- Removal for good, and counting what there is. Tables are named in an order that the foreign keys allow.
 
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
-    'turn_chunks', 'tool_runs', 'turns', 'summaries', 'message_search', 'search_backlog', 'saved_points', 'append_keys',
-    'bindings', 'messages', 'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox'
+    'turn_chunks', 'tool_runs', 'turns', 'summaries', 'saved_points', 'append_keys', 'bindings', 'messages',
+    'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox'
 ];
 
 -- Timelines of the owner that no thread stands on or stood on: those that no history reaches go, the others keep what a
@@ -67,13 +67,15 @@ BEGIN
     RETURN purged;
 END $$;
 
--- Everything of one owner. How many rows.
+-- Everything of one owner. How many rows, those apart that search derived from messages.
 CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tablename text;
     removed bigint;
     total bigint := 0;
 BEGIN
+    DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant AND s.owner_id = _owner;
+    DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner;
     FOREACH tablename IN ARRAY threadline.owned_tables() LOOP
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1 AND owner_id = $2', tablename)
         USING _tenant, _owner;
@@ -85,13 +87,15 @@ BEGIN
     RETURN total + removed;
 END $$;
 
--- Everything of the tenant. How many rows.
+-- Everything of the tenant. How many rows, counted likewise.
 CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tablename text;
     removed bigint;
     total bigint := 0;
 BEGIN
+    DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
+    DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant;
     FOREACH tablename IN ARRAY threadline.owned_tables() || ARRAY['agents', 'users', 'tenants'] LOOP
         EXECUTE format('DELETE FROM threadline.%I WHERE tenant_id = $1', tablename) USING _tenant;
         GET DIAGNOSTICS removed = ROW_COUNT;
@@ -100,12 +104,11 @@ BEGIN
     RETURN total;
 END $$;
 
--- Rows by table that this transaction may see. What search derives from messages does not count.
+-- Rows by table that this transaction may see, counted likewise.
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE (tablename text, counted bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     FOREACH tablename IN ARRAY threadline.owned_tables() || ARRAY['agents', 'users', 'tenants'] LOOP
-        CONTINUE WHEN tablename IN ('message_search', 'search_backlog');
         EXECUTE format('SELECT count(*) FROM threadline.%I WHERE tenant_id = $1', tablename) INTO counted USING _tenant;
         RETURN NEXT;
     END LOOP;

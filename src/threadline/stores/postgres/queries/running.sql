@@ -6,7 +6,7 @@ SELECT n, chunk FROM threadline.read_chunks($1, $2, $3, $4, $5, $6)
 
 -- name: drop_chunks
 DELETE FROM threadline.turn_chunks c USING threadline.turns t
-WHERE c.tenant_id = $1 AND t.tenant_id = $1 AND t.id = c.turn_id AND t.finished_at <= $2
+WHERE c.tenant_id = $1 AND t.tenant_id = $1 AND t.id = c.turn_id AND t.finished_at < $2
 
 -- name: lock_fence
 SELECT owner_id FROM threadline.turns WHERE tenant_id = $1 AND id = $2 AND fence = $3 FOR SHARE
