@@ -110,6 +110,7 @@ class TestSearching:
 
     async def test_what_was_acknowledged_is_found_at_once(self, alice: Transaction, store: Store) -> None:
         """Finds everything that was acknowledged before the call."""
+        await store.index_pending()  # what other tests left in a database they share
         thread = await alice.create_thread(NewThread())
         for number in range(20):
             await say(alice, thread.id, (f"m{number}", f"word{number} zebra"))
