@@ -5,7 +5,8 @@ PostgreSQL is imported when it is chosen, so that the library on SQLite never pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -152,12 +153,18 @@ def open(
 async def open_store(settings: Settings, clock: Clock) -> Store:
     url = settings.database
     if is_postgres(url):
-        try:
+        with needs_postgres():
             from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as exc:
-            raise ExtraMissing("postgres", "PostgreSQL") from exc
         return await PostgresStore.open(url, clock=clock, limits=settings.limits)
     return await SqliteStore.open(sqlite_path(url), clock=clock, limits=settings.limits)
+
+
+@contextmanager
+def needs_postgres() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        raise ExtraMissing("postgres", "PostgreSQL") from exc
 
 
 def is_postgres(url: str) -> bool:

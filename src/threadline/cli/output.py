@@ -39,6 +39,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
         print("  ".join(padded).rstrip())
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def when(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 

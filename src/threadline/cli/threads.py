@@ -10,7 +10,7 @@ import contextlib
 import sys
 
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import print_json, print_table, say, when
+from threadline.cli.output import counted, print_json, print_table, say, when
 from threadline.cli.showing import cut, shown
 from threadline.core.durations import parse_duration
 from threadline.core.errors import NotFound
@@ -194,7 +194,7 @@ async def restore_thread(args: argparse.Namespace) -> None:
 async def prune_threads(args: argparse.Namespace) -> None:
     async with opened(args) as tl:
         count = await tl.threads(scope_of(tl)).prune(older_than=parse_duration(args.older_than))
-    say(args, {"removed": count}, f"Removed {count} empty threads")
+    say(args, {"removed": count}, f"Removed {counted(count, 'empty thread')}")
 
 
 def _at(given: str | None) -> int | str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import Progress, say
+from threadline.cli.output import Progress, counted, say
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
 from threadline.usecases.threads import Threads
@@ -62,7 +62,7 @@ async def import_threads(args: argparse.Namespace) -> None:
 
             made = await importer.run(lines, progress=progress)
         progress.close()
-    say(args, {"threads": made}, f"Imported {len(made)} threads: " + ", ".join(thread.id for thread in made))
+    say(args, {"threads": made}, f"Imported {counted(len(made), 'thread')}: " + ", ".join(thread.id for thread in made))
 
 
 @contextlib.contextmanager

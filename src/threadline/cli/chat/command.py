@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import sys
 from pathlib import Path
 
@@ -55,8 +56,8 @@ def _approver(args: argparse.Namespace) -> Approver:
 
 
 def _screen(args: argparse.Namespace) -> Screen:
-    # With --json nothing but the JSON goes to standard output.
-    return Screen(sys.stderr, colours=False) if args.json else Screen()
+    # With --json nothing but the JSON is printed.
+    return Screen(io.StringIO()) if args.json else Screen()
 
 
 async def _ask_once(args: argparse.Namespace, conversation: Conversation) -> int:

@@ -1,0 +1,95 @@
+"""The operator's side of the composition root: migrations, backups, health, erasure, whichever database it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from threadline.bootstrap import is_postgres, needs_postgres, open_store, sqlite_path
+from threadline.clock import SystemClock
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.ids import check_tenant_id, check_user_id
+from threadline.core.threads import system_scope
+from threadline.ports import Finding
+from threadline.settings import Settings
+from threadline.stores.migrations import Migration, Plan
+from threadline.stores.sqlite import migrate as sqlite_migrate
+from threadline.stores.sqlite.store import SqliteStore
+
+Progress: TypeAlias = Callable[[Migration, int, int], None]
+
+
+async def plan_migration(url: str) -> Plan:
+    """What `migrate` would do; nothing is written."""
+    if is_postgres(url):
+        with needs_postgres():
+            from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
+        return await postgres_migrate.plan(url)
+    return await asyncio.to_thread(sqlite_migrate.plan, sqlite_path(url))
+
+
+async def migrate(
+    url: str, *, progress: Progress | None = None, partitions: int | None = None, distribute: bool = False
+) -> Plan:
+    """Brings the database to this version; what was done. Safe to repeat."""
+    if is_postgres(url):
+        with needs_postgres():
+            from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
+        return await postgres_migrate.apply(url, progress=progress, partitions=partitions, distribute=distribute)
+    if partitions is not None or distribute:
+        raise InvalidInput("--partitions and --distribute are for PostgreSQL")
+    return await asyncio.to_thread(sqlite_migrate.apply, sqlite_path(url), progress=progress)
+
+
+def database_exists(url: str) -> bool:
+    """Whether there is something to open; of a server, only connecting can tell."""
+    return is_postgres(url) or Path(sqlite_path(url)).exists()
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """What is wrong with the database, if anything, and what to do about it."""
+    store = await open_store(settings, SystemClock())
+    try:
+        return await store.check()
+    finally:
+        await store.close()
+
+
+async def backup(url: str, target: str, *, progress: Callable[[int, int], None] | None = None) -> None:
+    """Copies a SQLite file while it is in use."""
+    if is_postgres(url) or url == ":memory:":
+        raise InvalidInput("backup is for SQLite files; PostgreSQL has pg_dump")
+    if not database_exists(url):
+        raise NotFound("database", url)
+    store = await SqliteStore.open(sqlite_path(url))
+    try:
+        await store.backup(target, progress=progress)
+    finally:
+        await store.close()
+
+
+async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:
+    """Removes everything of one user. How many rows. NotFound."""
+    scope = system_scope(check_tenant_id(tenant_id))
+    store = await open_store(settings, SystemClock())
+    try:
+        tx = store.scoped(scope)
+        if await tx.user(check_user_id(user_id)) is None:
+            raise NotFound("user", user_id)
+        return await tx.purge_user(user_id)
+    finally:
+        await store.close()
+
+
+async def purge_tenant(settings: Settings, tenant_id: str) -> int:
+    """Removes everything of one tenant. How many rows. NotFound."""
+    scope = system_scope(check_tenant_id(tenant_id))
+    store = await open_store(settings, SystemClock())
+    try:
+        if tenant_id not in await store.tenants():
+            raise NotFound("tenant", tenant_id)
+        return await store.scoped(scope).purge_tenant()
+    finally:
+        await store.close()
