@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.agents.asking import hear
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
 from threadline.agents.anthropic import AnthropicModel
 from threadline.agents.loop import LoopAgent
@@ -15,7 +16,7 @@ from threadline.agents.models import Model, RoundSettings
 from threadline.agents.openai import OpenAIModel
 from threadline.agents.patience import Patience, Persistence
 from threadline.agents.tools import tool
-from threadline.core.errors import AgentFailed, SettingsInvalid
+from threadline.core.errors import SettingsInvalid
 from threadline.core.events import Event, Finish, ReasoningEnd, Status, TextDelta, ToolCall, ToolError
 from threadline.core.folding import Fold
 from threadline.core.parts import TextPart, ToolPart
@@ -82,20 +83,14 @@ async def model(provider: str, server: FaultServer) -> AsyncIterator[Model]:
     await model.close()
 
 
-async def hear(model: Model, *messages: PromptMessage) -> tuple[list[Event], str | None]:
-    heard: list[Event] = []
-    try:
-        async for event in model.round(messages or [say("user", "tell")], (), RoundSettings()):
-            heard.append(event)  # noqa: PERF401 - what was heard before the failure counts
-    except AgentFailed as exc:
-        return heard, str(exc)
-    return heard, None
+def ask(model: Model, *messages: PromptMessage) -> AsyncIterator[Event]:
+    return model.round(messages or [say("user", "tell")], (), RoundSettings())
 
 
 @PROVIDERS
 async def test_a_provider_that_never_answers_is_given_up(model: Model, server: FaultServer) -> None:
     server.will(silent)
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert error == "The model server did not answer in time."
     assert [type(event) for event in heard] == [Status]
     assert len(server.requests) == 2
@@ -106,7 +101,7 @@ async def test_a_provider_that_falls_silent_is_given_up_with_what_was_said(
     model: Model, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(hanging(*text))
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error == "The model server did not answer in time."
     assert len(server.requests) == 1
@@ -117,7 +112,7 @@ async def test_a_connection_that_breaks_mid_stream_is_told(
     model: Model, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(streamed(*text, whole=False))
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error == "The model server could not be reached, or broke off."
     assert len(server.requests) == 1
@@ -128,7 +123,7 @@ async def test_a_stream_that_ends_without_saying_so_is_no_answer(
     model: Model, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(streamed(*text))
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error == "The provider broke off in the middle of its answer."
 
@@ -143,7 +138,7 @@ async def test_what_cannot_be_read_is_told_as_such(
 ) -> None:
     frame = sse(nonsense)[0]
     server.will(streamed(*text, frame if provider == "openai" else b"event: message_delta\n" + frame))
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error in (
         "The model server sent an answer that cannot be read.",
@@ -157,7 +152,7 @@ async def test_a_fault_before_the_first_word_is_tried_again_and_forgotten(
     model: Model, server: FaultServer, text: list[bytes], end: list[bytes]
 ) -> None:
     server.will(streamed(whole=False), streamed(*text, *end))
-    heard, error = await hear(model)
+    heard, error = await hear(ask(model))
     assert error is None
     assert isinstance(heard[0], Status)
     assert heard[1] == TextDelta("Once upon")
@@ -170,7 +165,7 @@ async def test_an_error_inside_the_stream_is_told(
 ) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "too many of you"}}
     server.will(streamed(*text, *sse(error, named=provider == "anthropic")))
-    heard, told = await hear(model)
+    heard, told = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert told is not None
     assert "too many of you" in told
@@ -179,7 +174,7 @@ async def test_an_error_inside_the_stream_is_told(
 @PROVIDERS
 async def test_a_quota_that_is_used_up_is_not_tried_again(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"code": "insufficient_quota", "message": "no money"}}'))
-    _, error = await hear(model)
+    _, error = await hear(ask(model))
     assert error == "The model server says that the account's quota is used up."
     assert len(server.requests) == 1
 
@@ -187,7 +182,7 @@ async def test_a_quota_that_is_used_up_is_not_tried_again(model: Model, server: 
 @PROVIDERS
 async def test_a_wait_that_is_too_long_is_told_instead_of_waited(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"message": "later"}}', "retry-after: 3600"))
-    _, error = await hear(model)
+    _, error = await hear(ask(model))
     assert error == "The model server is limiting requests (HTTP 429): later. Try again in 3600 s."
     assert len(server.requests) == 1
 
@@ -195,14 +190,14 @@ async def test_a_wait_that_is_too_long_is_told_instead_of_waited(model: Model, s
 @PROVIDERS
 async def test_an_answer_that_is_no_json_at_all_is_told_by_its_status(model: Model, server: FaultServer) -> None:
     server.will(answer(502, b"<html>Bad Gateway</html>", kind="text/html"))
-    _, error = await hear(model)
+    _, error = await hear(ask(model))
     assert error == "The model server has a problem of its own (HTTP 502)."
 
 
 @PROVIDERS
 async def test_a_server_that_is_not_there_is_told(provider: str, server: FaultServer) -> None:
     model = made(provider, server, base_url="http://127.0.0.1:9")
-    _, error = await hear(model)
+    _, error = await hear(ask(model))
     await model.close()
     assert error == "The model server could not be reached, or broke off."
 
@@ -285,13 +280,13 @@ async def test_a_signed_thought_goes_back_byte_for_byte(server: FaultServer) -> 
     )
     server.will(streamed(*frames))
     model = made("anthropic", server)
-    heard, _ = await hear(model)
+    heard, _ = await hear(ask(model))
     assert ReasoningEnd({"anthropic": {"signature": "c2ln+/="}}) in heard
     fold = Fold()
     for event in heard:
         fold.add(event)
     history = (say("user", "think"), PromptMessage("assistant", fold.parts()), say("user", "sure?"))
-    await hear(model, *history)
+    await hear(ask(model, *history))
     await model.close()
     assert server.requests[1].body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hm, yes.", "signature": "c2ln+/="},
@@ -322,7 +317,7 @@ async def test_the_environments_key_is_never_sent_to_another_server(
         monkeypatch.setenv(name, "environment-secret")
     server.will(streamed(*text, *end))
     model = made(provider, server, api_key=None)
-    await hear(model)
+    await hear(ask(model))
     await model.close()
     assert "environment-secret" not in str(server.requests[0].headers)
 
@@ -343,7 +338,7 @@ async def test_options_go_into_the_request_as_they_are(
 ) -> None:
     server.will(streamed(*text, *end))
     model = made(provider, server, options={"temperature": 0.25, "top_k": 3})
-    await hear(model)
+    await hear(ask(model))
     await model.close()
     assert (server.requests[0].body["temperature"], server.requests[0].body["top_k"]) == (0.25, 3)
 
@@ -351,5 +346,5 @@ async def test_options_go_into_the_request_as_they_are(
 async def test_an_anthropic_agent_without_a_model_says_so(server: FaultServer) -> None:
     model = AnthropicModel(api_key="k", base_url=server.url)
     with pytest.raises(SettingsInvalid, match="needs a model"):
-        await hear(model)
+        await hear(ask(model))
     await model.close()

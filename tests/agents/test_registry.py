@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests.agents.asking import events_of, text_of
 from tests.agents.fault_server import answer, faulty
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.registry import build_agent
 from threadline.agents.tools import tool
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import SettingsInvalid
-from threadline.core.events import Event, TextDelta, ToolResult
-from threadline.ports import Agent
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.core.events import ToolResult
+from threadline.testing.agents import prompt_of
 
 PROVIDERS = "anthropic, function, local, openai, rehearsal, remote"
 SOURCE = Path(__file__).parents[2] / "src"
@@ -29,16 +29,8 @@ def row(provider: str, model: str | None = None, **settings: Any) -> AgentRow:
     return AgentRow(id="helper", name="Helper", provider=provider, model=model, settings=settings)
 
 
-async def events_of(agent: Agent, words: str, system: str | None = None) -> list[Event]:
-    return [event async for event in agent.answer(prompt_of(words, system=system), memory_desk())]
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
 async def test_rehearsal_needs_nothing() -> None:
-    assert "You said" in text_of(await events_of(build_agent(row("rehearsal")), "hello"))
+    assert "You said" in text_of(await events_of(build_agent(row("rehearsal")), prompt_of("hello")))
 
 
 @pytest.mark.parametrize(("provider", "path"), [("openai", "/v1"), ("anthropic", "")])
@@ -49,7 +41,7 @@ async def test_a_provider_answers_with_the_tools_it_is_given(provider: str, path
         return "sunny"
 
     agent = build_agent(row(provider, "some-model", base_url=aimock.url + path), tools=[tool(weather)])
-    events = await events_of(agent, "weather?")
+    events = await events_of(agent, prompt_of("weather?"))
     await agent.close()  # type: ignore[attr-defined]
     assert ToolResult("call_w1", "sunny") in events
     assert aimock.last_request()["model"] == "some-model"
@@ -60,7 +52,7 @@ async def test_a_remote_agent_is_given_its_token_from_the_environment(monkeypatc
     async with faulty() as server:
         server.will(answer(200, b'{"content": "Hello."}'))
         agent = build_agent(row("remote", url=server.url, token_env="HELPER_TOKEN"))
-        assert text_of(await events_of(agent, "hi")) == "Hello."
+        assert text_of(await events_of(agent, prompt_of("hi"))) == "Hello."
         assert server.requests[0].headers["authorization"] == "bearer secret"
 
 
@@ -68,7 +60,7 @@ async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "helpers_of_mine.py").write_text("async def echo(text: str):\n    yield text.upper()\n")
     monkeypatch.syspath_prepend(tmp_path)
     agent = build_agent(row("function", function="helpers_of_mine:echo"))
-    assert text_of(await events_of(agent, "hi")) == "HI"
+    assert text_of(await events_of(agent, prompt_of("hi"))) == "HI"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +109,7 @@ async def test_a_remote_agent_of_a_tenant_stays_outside() -> None:
         server.will(answer(200, b'{"content": "inside"}'))
         agent = build_agent(row("remote", url=server.url, attempts=1), trusted=False)
         with pytest.raises(Exception, match="not a public one"):
-            await events_of(agent, "hi")
+            await events_of(agent, prompt_of("hi"))
         assert server.requests == []
 
 

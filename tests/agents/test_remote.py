@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.agents.asking import hear
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
 from threadline.agents.addresses import is_public, parse_url
 from threadline.agents.limits import Limits
 from threadline.agents.patience import Fault, Patience, Persistence
 from threadline.agents.remote import RemoteAgent
 from threadline.agents.sse import SseEvent, SseReader
-from threadline.core.errors import AgentFailed, SettingsInvalid
+from threadline.core.errors import SettingsInvalid
 from threadline.core.events import (
     Event,
     FinalText,
@@ -48,14 +49,8 @@ def agent(server: FaultServer, **options: Any) -> RemoteAgent:
     return RemoteAgent(f"{server.url}/agent?x=1", **options)
 
 
-async def hear(agent: RemoteAgent, prompt: Prompt | None = None) -> tuple[list[Event], str | None]:
-    heard: list[Event] = []
-    try:
-        async for event in agent.answer(prompt or prompt_of("hi"), memory_desk()):
-            heard.append(event)  # noqa: PERF401 - what was heard before the failure counts
-    except AgentFailed as exc:
-        return heard, str(exc)
-    return heard, None
+def ask(agent: RemoteAgent, prompt: Prompt | None = None) -> AsyncIterator[Event]:
+    return agent.answer(prompt or prompt_of("hi"), memory_desk())
 
 
 def replied(body: Any) -> bytes:
@@ -65,7 +60,7 @@ def replied(body: Any) -> bytes:
 async def test_it_is_sent_the_dispatch_payload_its_token_and_the_turns_id(server: FaultServer) -> None:
     server.will(replied({"content": "Hello."}))
     prompt = prompt_of("one", "two", "three", system="Persisted user context:\nBern", turn_id="t1")
-    heard, _ = await hear(agent(server, token="secret"), prompt)
+    heard, _ = await hear(ask(agent(server, token="secret"), prompt))
     assert heard == [TextDelta("Hello."), Finish()]
     request = server.requests[0]
     assert request.line == "POST /agent?x=1 HTTP/1.1"
@@ -98,12 +93,12 @@ async def test_it_is_sent_the_dispatch_payload_its_token_and_the_turns_id(server
 )
 async def test_a_json_answer_may_have_any_of_the_usual_shapes(server: FaultServer, body: Any) -> None:
     server.will(replied(body))
-    assert await hear(agent(server)) == ([TextDelta("Hello."), Finish()], None)
+    assert await hear(ask(agent(server))) == ([TextDelta("Hello."), Finish()], None)
 
 
 async def test_usage_in_a_json_answer_is_taken(server: FaultServer) -> None:
     server.will(replied({"content": "Hello.", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
-    heard, _ = await hear(agent(server))
+    heard, _ = await hear(ask(agent(server)))
     assert Usage(5, 2) in heard
 
 
@@ -124,7 +119,7 @@ async def test_unknown_and_progress_events_are_passed_over(server: FaultServer) 
             *sse({"type": "text-delta", "text": "lo."}),
         )
     )
-    assert await hear(agent(server)) == ([TextDelta("Hel"), TextDelta("lo."), Finish()], None)
+    assert await hear(ask(agent(server))) == ([TextDelta("Hel"), TextDelta("lo."), Finish()], None)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +140,14 @@ async def test_a_stream_may_speak_any_of_the_usual_dialects(server: FaultServer,
     server.will(
         streamed(*sse(sent, {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]", {"delta": "late"}))
     )
-    assert await hear(agent(server)) == ([heard, Finish("length")], None)
+    assert await hear(ask(agent(server))) == ([heard, Finish("length")], None)
 
 
 async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> None:
     call = {"type": "tool-call", "call_id": "c1", "name": "look", "input": {"a": 1}}
     result = {"type": "tool-result", "call_id": "c1", "output": [2**70]}
     server.will(streamed(*sse(call, result, {"type": "final-text", "text": "Done."}, {"type": "finish"})))
-    heard, error = await hear(agent(server))
+    heard, error = await hear(ask(agent(server)))
     assert error is None
     assert heard[0] == ToolCall("c1", "look", {"a": 1})
     assert isinstance(heard[1], ToolResult)
@@ -178,12 +173,12 @@ async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> No
 )  # fmt: skip
 async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServer, script: bytes, said: str) -> None:
     server.will(script)
-    assert (await hear(agent(server)))[1] == said
+    assert (await hear(ask(agent(server))))[1] == said
 
 
 async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> None:
     server.will(silent)
-    heard, error = await hear(agent(server))
+    heard, error = await hear(ask(agent(server)))
     assert error == "The agent did not answer in time."
     assert [type(event) for event in heard] == [Status]
 
@@ -191,7 +186,7 @@ async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> N
 @pytest.mark.parametrize("script", [hanging(*sse({"delta": "Once"})), streamed(*sse({"delta": "Once"}), whole=False)])
 async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, script: Any) -> None:
     server.will(script)
-    heard, error = await hear(agent(server))
+    heard, error = await hear(ask(agent(server)))
     assert heard == [TextDelta("Once")]
     assert error in ("The agent did not answer in time.", "The agent broke off in the middle of its answer.")
     assert len(server.requests) == 1
@@ -199,26 +194,26 @@ async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, 
 
 async def test_a_passing_fault_is_tried_again(server: FaultServer) -> None:
     server.will(answer(503, b"{}", "retry-after: 2"), replied("Hello."))
-    heard, error = await hear(agent(server))
+    heard, error = await hear(ask(agent(server)))
     assert error is None
     assert heard[0] == Status("The agent has a problem of its own (HTTP 503). Trying again in 2 s.")
 
 
 async def test_an_agent_that_is_not_there_is_told() -> None:
     gone = RemoteAgent("http://127.0.0.1:9/", persistence=Persistence(Patience(attempts=1)))
-    assert await hear(gone) == ([], "The agent could not be reached.")
+    assert await hear(ask(gone)) == ([], "The agent could not be reached.")
 
 
 async def test_an_answer_without_end_is_bounded(server: FaultServer) -> None:
     server.will(streamed(*sse(*[{"delta": "x" * 600}] * 3)))
-    heard, error = await hear(agent(server, limits=Limits(reply_bytes=1_000)))
+    heard, error = await hear(ask(agent(server, limits=Limits(reply_bytes=1_000))))
     assert error == "The reply grew past 1,000 bytes and was stopped."
     assert len(heard) == 1
 
 
 async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
     server.will(streamed(b"data: " + b"x" * 1_100_000))
-    assert (await hear(agent(server)))[1] == "The agent sent a line that is too long."
+    assert (await hear(ask(agent(server))))[1] == "The agent sent a line that is too long."
 
 
 async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
@@ -238,14 +233,14 @@ async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(serv
     port = server.url.rpartition(":")[2]
     server.will(replied("inside"))
     inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, persistence=Persistence(Patience(attempts=1)))
-    _, error = await hear(inside)
+    _, error = await hear(ask(inside))
     assert error in ("The agent's address is not a public one.", "The agent's address cannot be found.")
     assert server.requests == []
 
 
 async def test_a_port_of_another_protocol_is_refused() -> None:
     ssh = RemoteAgent("http://93.184.216.34:22/", public_only=True)
-    assert (await hear(ssh))[1] == "The agent's port 22 may not be used."
+    assert (await hear(ask(ssh)))[1] == "The agent's port 22 may not be used."
 
 
 def test_public_addresses_are_public() -> None:

@@ -1,4 +1,7 @@
-"""Reading a provider's JSON, of which nothing is certain: what is there, or a Fault that says it cannot be read."""
+"""Reading a provider's JSON, of which nothing is certain: what is there, or a Fault that says it cannot be read.
+
+Counts are the exception: nobody's answer fails because a number of tokens is missing or odd.
+"""
 
 from __future__ import annotations
 

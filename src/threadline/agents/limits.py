@@ -1,4 +1,7 @@
-"""How far one answer may go: rounds, time, tools at once, size. And the clock that counts its time."""
+"""How far one answer may go: rounds, time, tools at once, size; and the clock that counts its time.
+
+The time is the model's and the tools'. While a person is being asked, it stands still.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Server-sent events, read as they arrive: bytes in, events out. Pure, and bounded in what it holds."""
+"""Server-sent events, read as they arrive: bytes in, events out.
+
+Pure, and bounded in what it holds. Ids and retry times are read over: nobody here reconnects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doubles for whoever tests an agent, a tool or a hook: a model that follows a script, a desk that is all memory."""
+"""Doubles for whoever tests an agent, a tool or a hook.
+
+A model that follows a script, a journal and a desk that are all memory, and prompts from a few texts.
+"""
 
 from __future__ import annotations
 
