@@ -7,6 +7,7 @@ one id exist; names are for people, so they may be any visible text, in one norm
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import threading
@@ -16,6 +17,8 @@ import unicodedata
 from threadline.core.errors import InvalidName, InvalidText, LimitExceeded
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+# Ten bits at a time: an id is made for every message.
+_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -38,8 +41,8 @@ def new_id() -> str:
     with _made:
         tick = max((time.time_ns() // 1_000_000) << 16, _last + 1)
         _last = tick
-    value = (tick << 64) | secrets.randbits(64)
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    value = (tick << 64) | int.from_bytes(os.urandom(8), "big")
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def new_state_key() -> str:

@@ -24,10 +24,18 @@ _TOO_SMALL = -(10 ** (_LONGEST_INTEGER - 1))
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_SCALARS = frozenset((str, bool, type(None)))
+
+
 def parse(data: bytes | str, what: str = "the body") -> Any:
     """The value of strict JSON; InvalidJson, InvalidText or LimitExceeded otherwise."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    check(raw, what)
+    value = _decoded(raw, what)
+    if _encode(value) == raw:
+        # It is spelled the way msgspec spells it, so msgspec has read all of it: no key stood twice, no number gave.
+        return value
     try:
         return json.loads(raw.decode(), object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
     except UnicodeDecodeError:
@@ -38,11 +46,15 @@ def parse(data: bytes | str, what: str = "the body") -> Any:
 
 def check(raw: bytes, what: str = "the body") -> None:
     """Refuse what a lenient reader would let through, before anything expensive happens to it."""
-    _check_depth(raw, what)
+    _decoded(raw, what)
+
+
+def _decoded(raw: bytes, what: str) -> Any:
+    check_depth(raw, what)
     if b"\\u0000" in raw and _escapes_nul(raw):
         raise InvalidText(f"{what} contains a NUL character")
     try:
-        msgspec.json.decode(raw)
+        return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise InvalidJson(f"{what} is not strict JSON: {exc}") from exc
     except RecursionError:
@@ -51,9 +63,9 @@ def check(raw: bytes, what: str = "the body") -> None:
 
 def dump(value: Any, what: str = "the value") -> bytes:
     """Compact JSON of plain Python data, with the same promises; keys must be strings."""
-    _check_value(value, what, 1)
+    is_plain = _check_value(value, what, 1)
     try:
-        raw = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        raw = _encode(value) if is_plain else _dumped(value)
     except UnicodeEncodeError:
         raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
     except (TypeError, ValueError) as exc:
@@ -63,7 +75,11 @@ def dump(value: Any, what: str = "the value") -> bytes:
     return raw
 
 
-def _check_depth(raw: bytes, what: str) -> None:
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def check_depth(raw: bytes, what: str) -> None:
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return
     depth = 0
@@ -90,21 +106,34 @@ def _escapes_nul(raw: bytes) -> bool:
     return False
 
 
-def _check_value(value: Any, what: str, depth: int) -> None:
+def _check_value(value: Any, what: str, depth: int) -> bool:
+    """Refuses what JSON cannot hold. True if msgspec would write the value as `json` does, to the byte: both spell
+    floats in their own way, and msgspec knows types that JSON does not."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
     if isinstance(value, dict):
-        if depth > MAX_DEPTH:
-            raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+        _check_nesting(what, depth)
+        is_plain = kind is dict
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidJson(f"{what} has a key that is not a string: {key!r}")
-            _check_value(item, what, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        if depth > MAX_DEPTH:
-            raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+            is_plain = (type(item) in _SCALARS or _check_value(item, what, depth + 1)) and is_plain and type(key) is str
+        return is_plain
+    if isinstance(value, (list, tuple)):
+        _check_nesting(what, depth)
+        is_plain = kind is list or kind is tuple
         for item in value:
-            _check_value(item, what, depth + 1)
-    elif isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
+            is_plain = (type(item) in _SCALARS or _check_value(item, what, depth + 1)) and is_plain
+        return is_plain
+    if isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
         raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
+    return kind is int
+
+
+def _check_nesting(what: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -175,6 +175,11 @@ def decode(raw: bytes) -> tuple[Part, ...]:
     )
 
 
+def split(raw: bytes) -> list[bytes]:
+    """The JSON of each part of an array that can be decoded, as it stands there."""
+    return [bytes(part) for part in _decode_raws(raw)]
+
+
 def _decode_one_by_one(raw: bytes) -> tuple[Part, ...]:
     parts: list[Part] = []
     try:

@@ -37,6 +37,16 @@ class Limits(msgspec.Struct, frozen=True):
     messages_per_thread: int = 1_000_000
 
 
+class TextStream(Protocol):
+    def feed(self, text: str) -> str:
+        """What can be shown now; what could still become a secret is held back."""
+        ...
+
+    def flush(self) -> str:
+        """The rest, at the end of the text; the next piece begins a new one."""
+        ...
+
+
 class Masker(Protocol):
     """Removes secrets. Pure, never raises on any text, returns the very same object where there is nothing to mask."""
 
@@ -44,6 +54,14 @@ class Masker(Protocol):
 
     def mask_json(self, value: Any) -> Any:
         """The same for every string inside plain JSON data, and for values under telling keys; the input is kept."""
+        ...
+
+    def may_hold(self, raw: bytes) -> bool:
+        """False only if `mask_json` would change nothing in what this JSON says. Cheap, because most JSON is clean."""
+        ...
+
+    def stream(self) -> TextStream:
+        """For one text that arrives in pieces. Together they come out as `mask_text` of the whole."""
         ...
 
 
@@ -81,29 +99,24 @@ class Sealer:
             created_us=None if new.created_at is None else _moment(new.created_at),
         )
 
-    def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, tuple[Part, ...]]:
+    def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, Sequence[Part]]:
+        parts: Sequence[Part]
         if isinstance(given, bytes):
             if len(given) > self.limits.message_bytes:
                 raise LimitExceeded("message size in bytes", self.limits.message_bytes, len(given))
-            value = jsontext.parse(given, "parts")
+            jsontext.parse(given, "parts")
             raw, parts = given, parts_.decode(given)
         else:
-            value, parts = None, given
-            raw = parts_.encode(given)
+            raw, parts = parts_.encode(given), given
             _check_spliced(raw, given)
         if not parts:
             raise InvalidInput("a message needs at least one part")
         if len(parts) > self.limits.message_parts:
             raise LimitExceeded("parts per message", self.limits.message_parts, len(parts))
-        if self._masker is None:
+        if self._masker is None or not self._masker.may_hold(raw):
             return raw, parts
-        if value is None:
-            value = jsontext.parse(raw, "parts")
-        masked = self._masker.mask_json(value)
-        if masked is value:
-            return raw, parts
-        raw = jsontext.dump(masked, "parts")
-        return raw, parts_.decode(raw)
+        masked = _mask_parts(self._masker, raw)
+        return masked, parts if masked is raw else parts_.decode(masked)
 
     def text(self, value: str, what: str = "text") -> CleanText:
         check_characters(what, value)
@@ -113,7 +126,9 @@ class Sealer:
         return CleanText(value if self._masker is None else self._masker.mask_text(value))
 
     def json(self, value: dict[str, Any], what: str = "metadata") -> CleanJson:
-        raw = jsontext.dump(value if self._masker is None else self._masker.mask_json(value), what)
+        raw = jsontext.dump(value, what)
+        if self._masker is not None and self._masker.may_hold(raw):
+            raw = jsontext.dump(self._masker.mask_json(value), what)
         if len(raw) > self.limits.metadata_bytes:
             raise LimitExceeded(f"{what} size in bytes", self.limits.metadata_bytes, len(raw))
         return CleanJson(raw)
@@ -125,13 +140,41 @@ def _moment(created_at: dt.datetime) -> int:
     return to_us(created_at)
 
 
+def _mask_parts(masker: Masker, raw: bytes) -> bytes:
+    """Each part on its own, so that one without a secret keeps its bytes whatever stands beside it."""
+    given = parts_.split(raw)
+    masked = [_mask_part(masker, part) for part in given]
+    if all(new is old for new, old in zip(masked, given, strict=True)):
+        return raw
+    kept = [part for part in masked if part is not None]
+    return b"[" + b",".join(kept or [_NOTHING_LEFT]) + b"]"
+
+
+def _mask_part(masker: Masker, raw: bytes) -> bytes | None:
+    """None for signed reasoning that holds a secret: its provider takes it byte for byte or not at all."""
+    if not masker.may_hold(raw):
+        return raw
+    value = jsontext.parse(raw, "parts")
+    masked = masker.mask_json(value)
+    if masked is value:
+        return raw
+    return None if _is_signed(value) else jsontext.dump(masked, "parts")
+
+
+def _is_signed(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "reasoning" and bool(part.get("providerMetadata"))
+
+
+_NOTHING_LEFT = b'{"type":"text","text":"[masked:reasoning]"}'
+
+
 def _check_spliced(raw: bytes, parts: Sequence[Part]) -> None:
     """Tools and unknown parts carry JSON of their own, which `encode` puts between the rest as it is."""
     spliced = [piece for part in parts for piece in _spliced(part)]
     for piece in spliced:
         jsontext.parse(piece, "parts")
     if spliced:
-        jsontext.check(raw, "parts")
+        jsontext.check_depth(raw, "parts")
 
 
 def _spliced(part: Part) -> tuple[bytes, ...]:

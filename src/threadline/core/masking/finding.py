@@ -46,13 +46,21 @@ class Sieve(Protocol):
 class LiteralSieve:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
+        self._needles: dict[tuple[bool, bool], list[tuple[bytes, int]]] = {}
+        for index, rule in enumerate(rules):
+            group = self._needles.setdefault((rule.is_word, rule.any_case), [])
+            group += ((needle, index) for needle in rule.needles)
 
     def rules(self, view: bytes) -> Sequence[Rule]:
-        words = b" ".join(_WORDS.findall(view)) if _LONG_RUN in view.translate(_AS_RUNS) else b""
-        hays = {(True, False): words, (True, True): words.lower(), (False, False): view, (False, True): view.lower()}
-        return [
-            rule for rule in self._rules if any(needle in hays[rule.is_word, rule.any_case] for needle in rule.needles)
-        ]
+        named = self._named(view, is_word=False)
+        if _LONG_RUN in view.translate(_AS_RUNS):
+            named |= self._named(b" ".join(_WORDS.findall(view)), is_word=True)
+        return [self._rules[index] for index in sorted(named)] if named else ()
+
+    def _named(self, view: bytes, *, is_word: bool) -> set[int]:
+        lowered = view.lower()
+        named = {index for needle, index in self._needles.get((is_word, True), ()) if needle in lowered}
+        return named.union(index for needle, index in self._needles.get((is_word, False), ()) if needle in view)
 
 
 class Re2Sieve:

@@ -30,7 +30,10 @@ _UNFINISHED = rb"(?P<unfinished>(?:%(z)b{1,64}+|%%(?:25){0,3}%(h)b?|\\{1,32}+(?:
 }
 _WHOLE = re.compile(_TOKEN)
 _BEGUN = re.compile(_UNFINISHED + b"|" + _TOKEN)
+# One at a time, so that `re` skips to the bytes such a character can begin with.
+_INVISIBLE = re.compile(_ZERO_WIDTH)
 _INVISIBLES = re.compile(_ZERO_WIDTH + b"{1,64}+")
+_FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcd\xd8"]
 _PERCENT = re.compile(b"%" + _HEX + b"{2}")
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
 
@@ -100,15 +103,25 @@ def fold(raw: bytes, *, complete: bool = True) -> Folded:
 
 def sift(raw: bytes) -> bytes:
     """A rough view that is quick to make: escaped line breaks and tabs stand as their letters. For sieves only."""
-    if b"\\u" in raw or (b"%" in raw and _PERCENT.search(raw)):
+    is_escaped = b"\\" in raw
+    if (is_escaped and b"\\u" in raw) or (b"%" in raw and _PERCENT.search(raw)):
         return _WHOLE.sub(lambda token: _meaning(token.group()), raw)
-    if not raw.isascii():
-        raw = _INVISIBLES.sub(b"", raw)
-    return raw.translate(None, b"\\") if b"\\" in raw else raw
+    if _holds_invisible(raw):
+        raw = _INVISIBLE.sub(b"", raw)
+    return raw.translate(None, b"\\") if is_escaped else raw
 
 
 def is_foldable(raw: bytes) -> bool:
-    return b"\\" in raw or b"%" in raw or (not raw.isascii() and _INVISIBLES.search(raw) is not None)
+    return b"\\" in raw or b"%" in raw or _holds_invisible(raw)
+
+
+def _holds_invisible(raw: bytes) -> bool:
+    if raw.isascii():
+        return False
+    for byte in _FIRST_BYTES:
+        if byte in raw:
+            return _INVISIBLE.search(raw) is not None
+    return False
 
 
 @lru_cache(maxsize=2048)
