@@ -195,6 +195,11 @@ def test_a_diverging_final_text_stands_after_what_led_to_it() -> None:
     assert reply.parts() == (ReasoningPart("hm"), TextPart("Three"))
 
 
+def test_an_empty_delta_is_nothing() -> None:
+    assert published(TextDelta(""), ReasoningDelta("")) == []
+    assert folded(TextDelta("a"), ReasoningDelta(""), TextDelta("b")) == (TextPart("ab"),)
+
+
 def test_an_empty_final_text_takes_nothing_back() -> None:
     reply = fold(TextDelta("Hello"))
     assert reply.add(FinalText("")) == ()

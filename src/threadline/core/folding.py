@@ -149,8 +149,7 @@ class Fold:
             self._begin(_Reasoning())
         reasoning, self._open = self._open, None
         assert isinstance(reasoning, _Reasoning)
-        if event.metadata:
-            reasoning.metadata = self.oddities.mend_json(event.metadata, "reasoning metadata").value
+        reasoning.metadata = self.oddities.mend_json(event.metadata or None, "reasoning metadata").value
         return (ReasoningEnd(reasoning.metadata),)
 
     def _settle_text(self, event: FinalText) -> Published:
@@ -166,7 +165,6 @@ class Fold:
         *others, last = texts
         last.pieces = [final]
         self._pieces = [piece for piece in self._pieces if piece not in others]
-        self._open = None
         self.oddities.note("diverging-text")
         return (FinalText(final),)
 
