@@ -23,7 +23,7 @@ DOCSTRING_LINES = range(2, 11)
 NAMES_WITHOUT_AN_IDEA = frozenset(("util", "utils", "common", "helper", "helpers", "base", "manager", "misc"))
 
 CORE_MAY_IMPORT = sys.stdlib_module_names - {"asyncio", "logging", "os", "pathlib", "socket", "sqlite3", "subprocess"}
-CORE_MAY_IMPORT_TOO = frozenset(("msgspec", "re2", "threadline.core"))
+CORE_MAY_IMPORT_TOO = frozenset(("msgspec", "re2", "threadline.core", "os.urandom"))
 
 HOMES = {
     "apsw": "threadline.stores.sqlite",
@@ -121,12 +121,12 @@ def _is_ellipsis(line: ast.stmt) -> bool:
 
 
 def imports(source: Source) -> Iterator[tuple[int, str]]:
-    """The modules a file imports, those inside functions too, with their lines."""
+    """What a file imports, inside functions too, as dotted names with their lines."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.lineno, node.module or ""
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def stays_pure_in_the_core(source: Source) -> Iterator[str]:

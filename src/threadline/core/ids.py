@@ -7,12 +7,12 @@ one id exist; names are for people, so they may be any visible text, in one norm
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import threading
 import time
 import unicodedata
+from os import urandom
 
 from threadline.core.errors import InvalidName, InvalidText, LimitExceeded
 
@@ -41,7 +41,7 @@ def new_id() -> str:
     with _made:
         tick = max((time.time_ns() // 1_000_000) << 16, _last + 1)
         _last = tick
-    value = (tick << 64) | int.from_bytes(os.urandom(8), "big")
+    value = (tick << 64) | int.from_bytes(urandom(8), "big")
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
