@@ -1,23 +1,26 @@
 """Rows to values: each function takes the columns of its value, in the order of the value's own fields.
 
 Both stores use them. JSON is stored as bytes, nothing for an empty object. A time may come as microseconds since 1970
-or as what the driver made of it. Messages need nothing here: their columns are their fields.
+or as what the driver made of it. Messages need nothing here: their columns are their fields; only what an append under
+a key was asked to write has one form for both stores.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from threadline.core import jsontext
 from threadline.core.channels import Agent, Binding, ContextSnapshot, InboxRow, Link, OutboxRow, User
 from threadline.core.messages import from_us, to_us
+from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Summary, ToolRun, Turn
 
-Row: TypeAlias = Sequence[Any]
+Row: TypeAlias = Iterable[Any]
 
 
 def microseconds(moment: dt.datetime | None) -> int | None:
@@ -27,6 +30,15 @@ def microseconds(moment: dt.datetime | None) -> int | None:
 def json_bytes(value: dict[str, Any], what: str) -> bytes | None:
     """What the functions below read back as this object."""
     return jsontext.dump(value, what) if value else None
+
+
+def fingerprint(messages: Sequence[Sealed]) -> bytes:
+    # Ids are left out: whoever repeats a call may have sealed the messages again, which makes up new ones.
+    hashed = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        hashed.update(f"{message.role} {len(message.parts_json)} ".encode())
+        hashed.update(message.parts_json)
+    return hashed.digest()
 
 
 def thread(row: Row) -> Thread:

@@ -6,7 +6,6 @@ that were here before came with the same content is compared here, because bodie
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import asyncpg
@@ -23,10 +22,11 @@ from threadline.core.messages import Message, Role
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
 from threadline.stores.postgres.session import Session
+from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/messages.sql")
-_ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
+ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
 
 
@@ -44,12 +44,9 @@ class MessageVerbs:
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
-        if not messages:
-            raise InvalidInput("appending needs at least one message")
-        ids = [message.id for message in messages]
-        _refuse_twins(ids)
-        session = self.session
-        pack, most = session.house.bodies.pack, session.house.limits.messages_per_thread
+        self._refuse_unfit(messages)
+        session, ids = self.session, [message.id for message in messages]
+        pack = session.house.bodies.pack
         ((problem, timeline_id, first_seq, standing),) = await session.call(
             _SQL["append"],
             session.now_us(),
@@ -57,24 +54,48 @@ class MessageVerbs:
             ids,
             "".join(message.role[0] for message in messages),
             [pack(message.parts_json) for message in messages],
-            _unless_empty([message.metadata_json for message in messages]),
+            _unless_empty([message.metadata_json and pack(message.metadata_json) for message in messages]),
             _unless_empty([message.created_us for message in messages]),
             key,
             None if key is None else fingerprint(messages),
             expected_count,
-            most,
+            session.house.limits.messages_per_thread,
             turn_id,
             tokens,
             title,
         )
         if problem is None:
             return Appended(thread_id, timeline_id, first_seq, tuple(ids), first_seq + len(ids))
-        if problem == "repeat":
-            if standing == ids and key is None:
-                await self._refuse_other_content(thread_id, messages, first_seq)
+        if problem == "standing":
+            await self._refuse_other_content(thread_id, messages, first_seq)
+        if problem in ("standing", "repeat"):
             count = first_seq + len(standing)
             return Appended(thread_id, timeline_id, first_seq, tuple(standing), count, replayed=True)
-        raise _refusal(problem, thread_id, key, standing, first_seq, expected_count, most, len(ids))
+        match problem:
+            case "thread":
+                raise NotFound("thread", thread_id)
+            case "key":
+                raise KeyReused(str(key))
+            case "message":
+                raise DuplicateId("message", standing[0])
+            case "count":
+                assert expected_count is not None
+                raise HeadMoved(first_seq, expected_count)
+            case _:
+                most = session.house.limits.messages_per_thread
+                raise LimitExceeded("messages per thread", most, first_seq + len(ids))
+
+    def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
+        if not messages:
+            raise InvalidInput("appending needs at least one message")
+        most = self.session.house.limits.messages_per_append
+        if len(messages) > most:
+            raise LimitExceeded("messages per append", most, len(messages))
+        seen: set[str] = set()
+        for message in messages:
+            if message.id in seen:
+                raise DuplicateId("message", message.id)
+            seen.add(message.id)
 
     async def _refuse_other_content(self, thread_id: str, messages: Sequence[Sealed], first: int) -> None:
         stored = await self.messages(thread_id, first=first, limit=len(messages))
@@ -114,54 +135,11 @@ class MessageVerbs:
     def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
         unpack = self.session.house.bodies.unpack
         return [
-            Message(id, _ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
+            Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
         ]
-
-
-def fingerprint(messages: Sequence[Sealed]) -> bytes:
-    """What an append under a key was asked to write, ids apart: sealing may have made those up."""
-    digest = hashlib.blake2b(digest_size=16)
-    for message in messages:
-        for field in (message.role.encode(), message.parts_json, message.metadata_json or b""):
-            digest.update(len(field).to_bytes(8, "big"))
-            digest.update(field)
-    return digest.digest()
-
-
-def _refuse_twins(ids: Sequence[str]) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    seen: set[str] = set()
-    for id in ids:
-        if id in seen:
-            raise DuplicateId("message", id)
-        seen.add(id)
 
 
 def _unless_empty(values: list[bytes | None] | list[int | None]) -> list[bytes | None] | list[int | None] | None:
     # An array of nothing but nulls costs as much to send as one of values.
     return None if all(value is None for value in values) else values
-
-
-def _refusal(
-    problem: str,
-    thread_id: str,
-    key: str | None,
-    standing: Sequence[str] | None,
-    count: int,
-    expected_count: int | None,
-    most: int,
-    given: int,
-) -> Exception:
-    match problem:
-        case "thread":
-            return NotFound("thread", thread_id)
-        case "key":
-            return KeyReused(key or "")
-        case "message":
-            return DuplicateId("message", standing[0] if standing else "")
-        case "count":
-            return HeadMoved(count, expected_count or 0)
-        case _:
-            return LimitExceeded("messages per thread", most, count + given)

@@ -32,7 +32,7 @@ class PurgeVerbs:
 
     @within
     async def row_counts(self) -> dict[str, int]:
-        return dict(await self.session.rows(_SQL["count_rows"]))
+        return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
 
     async def _count(self, query: str, *values: str) -> int:
         row = await self.session.row(_SQL[query], *values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -86,6 +86,10 @@ class Session:
         with translated():
             done = await self._open().execute(statement, self.tenant_id, *values)
         return int(done.rpartition(" ")[2])
+
+    async def run_many(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
+        with translated():
+            await self._open().executemany(statement, [(self.tenant_id, *each) for each in values])
 
     async def introduce(self, owner_id: str) -> None:
         """Makes the tenant and the owner known, so that rows can refer to them."""

@@ -7,7 +7,6 @@ new, the inserts and one update of the thread; its cost does not depend on how l
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReus
 from threadline.core.messages import ROLES, Message
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
+from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import Head, find_head, head_on
@@ -78,7 +78,7 @@ def append(
     if not messages:
         raise InvalidInput("nothing to append: give at least one message")
     head = find_head(s, thread_id)
-    digest = None if key is None else _digest(messages)
+    digest = None if key is None else fingerprint(messages)
     replayed = (key is not None and _done_under_key(s, thread_id, head, key, digest)) or _standing(
         s, thread_id, head, messages
     )
@@ -123,15 +123,6 @@ def _check_room(s: Session, head: Head, added: int, expected_count: int | None) 
         raise LimitExceeded("messages per append", s.limits.messages_per_append, added)
     if head.message_count + added > s.limits.messages_per_thread:
         raise LimitExceeded("messages per thread", s.limits.messages_per_thread, head.message_count + added)
-
-
-def _digest(messages: Sequence[Sealed]) -> bytes:
-    # Ids are left out: whoever repeats a call may have sealed the messages again, which makes up new ones.
-    hashed = hashlib.blake2b(digest_size=16)
-    for message in messages:
-        hashed.update(f"{message.role} {len(message.parts_json)} ".encode())
-        hashed.update(message.parts_json)
-    return hashed.digest()
 
 
 def _done_under_key(s: Session, thread_id: str, head: Head, key: str, digest: bytes | None) -> Appended | None:

@@ -3,8 +3,8 @@
 -- Appending and reading messages.
 
 -- The answer to an append that the quick way refused: `problem` says why, or is null if it may be written now, the
--- thread's row being locked. 'repeat' means that the key or the ids were here before, at first_seq of timeline_id;
--- whether ids came with the same content is for the caller to compare.
+-- thread's row being locked. 'repeat' means that the same was done under this key, 'standing' that the ids are here in
+-- this order; whether they came with the same content is for the caller to compare.
 CREATE FUNCTION threadline.examine_append(
     _tenant text, _thread text, _ids text[], _key text, _fingerprint bytea, _expected integer, _most integer,
     OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
@@ -40,7 +40,9 @@ BEGIN
         OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
     );
     IF standing > 0 THEN
-        problem := CASE WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'repeat' ELSE 'message' END;
+        problem := CASE
+            WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'standing' ELSE 'message'
+        END;
     ELSE
         first_seq := thread.message_count;
         problem := CASE
