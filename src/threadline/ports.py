@@ -27,6 +27,7 @@ from threadline.core.channels import (
 )
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
+from threadline.core.portable import Row, RowPage
 from threadline.core.prompts import Prompt
 from threadline.core.sealing import CleanJson, CleanText, Masker, Sealed
 from threadline.core.threads import (
@@ -186,7 +187,8 @@ class TimelineVerbs(Protocol):
         ...
 
     async def switch(self, thread_id: str, timeline_id: str) -> Thread:
-        """The thread stands on one of its own timelines again, at that timeline's end. NotFound."""
+        """The thread stands on one of its own timelines again, at that timeline's end; if it stands there already,
+        nothing changes. NotFound."""
         ...
 
     async def timelines(self, thread_id: str) -> list[Timeline]:
@@ -457,7 +459,23 @@ class PurgeVerbs(Protocol):
         ...
 
 
-class Transaction(ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, Protocol):
+class CopyVerbs(Protocol):
+    """Whole tables in and out, tenant by tenant, in the form of `core.portable`. System scope only (RoleRefused)."""
+
+    async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        """The first rows of a table, or those at the `next_place` of the page before. Timelines come in an order in
+        which parents stand before their branches."""
+        ...
+
+    async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
+        """Adds the rows that are not there yet. What they refer to must be there; timelines are written once before
+        the threads and once after, which tells them their thread."""
+        ...
+
+
+class Transaction(
+    ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, CopyVerbs, Protocol
+):
     """Every verb, in one scope. A verb that stores something makes the tenant and the owner of it known, if they are
     not yet."""
 

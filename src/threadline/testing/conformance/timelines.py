@@ -260,6 +260,13 @@ class TestSwitching:
         assert (await alice.switch(thread.id, first)).message_count == 3
         assert await history(alice, thread.id) == ["a", "b", "c"]
 
+    async def test_a_switch_to_where_it_stands_changes_nothing(self, alice: Transaction, clock: ManualClock) -> None:
+        """if it stands there already, nothing changes"""
+        thread = await thread_saying(alice, "a", "b")
+        clock.advance()
+        assert await alice.switch(thread.id, thread.timeline_id) == thread
+        assert await alice.thread(thread.id) == thread
+
     async def test_only_its_own_timelines_will_do(self, alice: Transaction) -> None:
         """NotFound."""
         source = await thread_saying(alice, "a")
