@@ -99,10 +99,10 @@ def test_calls_of_different_turns_that_share_an_id_are_told_apart() -> None:
 
 
 def test_ids_and_names_are_spelled_as_every_provider_takes_them() -> None:
-    given = [tool("web search", "functions.web:0", {}, output=1), tool("t", "x" * 50, {}, output=1)]
+    given = [tool("web search", "functions.web:0", {}, output=1), tool("t" * 70, "x" * 50, {}, output=1)]
     (one, other) = calls(repair([assistant(*given)]))
     assert (one.call_id, one.name) == ("functions_web_0", "web_search")
-    assert other.call_id == "x" * 40
+    assert (other.call_id, other.name) == ("x" * 40, "t" * 64)
 
 
 @pytest.mark.req("S1-13")

@@ -45,11 +45,8 @@ class _Slot:
             self.part = later
 
     def settled(self) -> ToolPart:
-        part = _answered(self.part)
-        name = _FOREIGN.sub("_", part.name)[:_NAME_LENGTH] or "unnamed"
-        if (part.call_id, part.name) == (self.call_id, name):
-            return part
-        return msgspec.structs.replace(part, call_id=self.call_id, name=name)
+        name = _FOREIGN.sub("_", self.part.name)[:_NAME_LENGTH] or "unnamed"
+        return msgspec.structs.replace(_answered(self.part), call_id=self.call_id, name=name)
 
 
 class _Calls:
