@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import asyncpg
+
 from bench.places import WORKSPACE, Backend
 from threadline.testing.postgres import PostgresServer, installations
 
@@ -31,6 +33,7 @@ class Arena:
         self._directory = directory
         self._server = server
         self._names = itertools.count()
+        self._databases: list[str] = []
 
     def sized(self, full: T, quick: T) -> T:
         return quick if self.quick else full
@@ -42,11 +45,20 @@ class Arena:
         """A database's address: migrated for Threadline's own login, empty for a superuser who needs no policies."""
         assert self._server is not None
         dsn = await self._server.create_database(migrated=migrated)
+        self._databases.append(dsn)
         return dsn if migrated else self._server.admin_dsn(dsn)
 
     def admin_dsn(self, dsn: str) -> str:
         assert self._server is not None
         return self._server.admin_dsn(dsn)
+
+    async def settle(self) -> None:
+        """After filling and before measuring: what a server does in its idle minutes is done now, for everyone."""
+        for dsn in self._databases:
+            connection = await asyncpg.connect(self.admin_dsn(dsn))
+            await connection.execute("VACUUM (ANALYZE)")
+            await connection.execute("CHECKPOINT")
+            await connection.close()
 
 
 @asynccontextmanager

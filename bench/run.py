@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime as dt
+import signal
 import subprocess
 import sys
 
@@ -23,6 +24,8 @@ CASE_TIMEOUT = 600
 
 
 def main() -> int:
+    # Whoever ends the run by a signal must not leave a PostgreSQL behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = _options()
     if options.list:
         for case in CASES:

@@ -35,6 +35,7 @@ async def alone(arena: Arena) -> list[Row]:
     if isinstance(bare, BarePostgres):
         thread_id = await bare.start(history)
         operations[BARE_IN_STEPS] = lambda: bare.append_in_steps(thread_id, next(feed))
+    await arena.settle()
     taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(20, 8), warmup=3)
     for contender in (ours, door, bare):
         await contender.close()
@@ -51,6 +52,7 @@ async def flat(arena: Arena) -> list[Row]:
     for length in (100, 1_000, 10_000, arena.sized(100_000, 20_000)):
         filling = list(itertools.islice(itertools.cycle(history), length // MESSAGES_PER_TURN))
         operations[f"{length:,} messages"] = appending(ours, await ours.start(filling), feed)
+    await arena.settle()
     taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(10, 5), warmup=3)
     await ours.close()
     shortest = next(iter(taken))

@@ -18,7 +18,8 @@ from bench.budgets import CHAT, CHAT_MEMORY, OURS
 from bench.measure import Samples
 from bench.results import Row, timing
 
-PROMPT = b"> "
+# The line editor colours its prompt and moves the cursor over the blank after it.
+PROMPT = b"\x1b[0m>"
 _PATIENCE = 20.0
 _END_OF_INPUT = b"\x04"
 

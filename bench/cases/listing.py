@@ -56,6 +56,7 @@ async def list_threads(arena: Arena) -> list[Row]:
         await asyncio.gather(*(_create(ours, title) for title in titles[first : first + _AT_ONCE]))
     cursor = await _cursor_in_the_middle(ours)
     first, middle = await _bare_scans(arena, questions)
+    await arena.settle()
     rows: list[Row] = []
     for at, scan, page in (
         ("first page", first, partial(ours.tx.threads, limit=PAGE)),
@@ -92,7 +93,6 @@ async def _bare_scans(arena: Arena, questions: Sequence[str]) -> tuple[Operation
     await connection.execute(_TABLE)
     await connection.copy_records_to_table("threads", records=records)
     await connection.execute(_INDEX)
-    await connection.execute("ANALYZE threads")
     return (
         partial(connection.fetch, _FIRST_POSTGRES, "ada", PAGE),
         partial(connection.fetch, _NEXT_POSTGRES, "ada", middle, f"{middle:026}", PAGE),

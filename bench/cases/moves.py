@@ -33,6 +33,7 @@ async def moves(arena: Arena) -> list[Row]:
         thread_id = await ours.start(filling)
         before = await _message_rows(ours)
         operations = await _operations(ours, thread_id, times=(rounds + WARMUP) * repeats)
+        await arena.settle()
         for work, operation in operations.items():
             pair = {BARE_ROW: bare.mark, OURS: operation}
             taken = await interleave(pair, rounds=rounds, repeats=repeats, warmup=WARMUP)

@@ -36,6 +36,7 @@ async def peers(arena: Arena) -> list[Row]:
             contenders[peer.name] = await open_peer(peer, arena)
     threads = {name: await contender.start(history) for name, contender in contenders.items()}
     reads = {name: partial(contender.last_turns, threads[name], WINDOW) for name, contender in contenders.items()}
+    await arena.settle()
     read = await interleave(reads, rounds=arena.sized(20, 4), repeats=3)
     feed = itertools.cycle(history)
     appends = {name: appending(contender, threads[name], feed) for name, contender in contenders.items()}

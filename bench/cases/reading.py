@@ -29,6 +29,7 @@ async def last_turns(arena: Arena) -> list[Row]:
     bare = await open_bare(arena)
     lengths = (100, 1_000, 10_000, arena.sized(100_000, 20_000))
     histories = {length: (await bare.start(_filling(length)), await ours.start(_filling(length))) for length in lengths}
+    await arena.settle()
     rows: list[Row] = []
     for length, (in_bare, in_ours) in histories.items():
         operations: dict[str, Operation] = {
@@ -56,6 +57,7 @@ async def at_depth(arena: Arena) -> list[Row]:
         SHALLOW: partial(ours.last_turns, await ours.start(history), WINDOW),
         OURS: partial(ours.last_turns, deep, WINDOW),
     }
+    await arena.settle()
     taken = await interleave(operations, rounds=arena.sized(40, 15), repeats=10, warmup=2)
     await bare.close()
     await ours.close()
@@ -63,7 +65,7 @@ async def at_depth(arena: Arena) -> list[Row]:
     reference, other = (BARE, SHALLOW) if arena.backend == "sqlite" else (SHALLOW, BARE)
     return [
         *timings(LAST_TURNS_DEEP, taken, reference=reference),
-        timing(LAST_TURNS_DEEP, f"{OURS}, seen otherwise", taken[OURS], against=(other, taken[other])),
+        timing(LAST_TURNS_DEEP, f"{OURS}, compared otherwise", taken[OURS], against=(other, taken[other])),
     ]
 
 
@@ -81,6 +83,7 @@ async def whole_thread(arena: Arena) -> list[Row]:
             OURS: partial(ours.tx.messages, in_ours),
             OURS_DECODED: partial(_whole_decoded, ours, in_ours),
         }
+        await arena.settle()
         taken = await interleave(operations, rounds=arena.sized(20, 8), repeats=2)
         at, reference = f"{length:,} messages", (BARE, taken[BARE])
         rows += [

@@ -32,6 +32,7 @@ async def search(arena: Arena) -> list[Row]:
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)
     await ours.store.index_pending()
+    await arena.settle()
     queries = {
         "a rare word": RARE,
         "two words": f"{RARE} {_SECOND}",

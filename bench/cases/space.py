@@ -90,5 +90,5 @@ async def _postgres_sizes(dsn: str) -> Sizes:
         WHERE relation.relkind IN ('r', 'i') AND namespace.nspname = 'threadline'
     """)
     await connection.close()
-    search = sum(size for name, size in rows if name.startswith("message_words"))
+    search = sum(size for name, size in rows if "search" in name)
     return Sizes(sum(size for _, size in rows) - search, search)

@@ -18,7 +18,7 @@ from bench.results import Row, timing
 BARE_PYTHON = "bare Python"
 _PEERS = {
     "OpenAI Agents": "agents",
-    "Google ADK": "google.adk",
+    "Google ADK": "google.adk.agents",
     "Agno": "agno.agent",
     "LangGraph": "langgraph.graph",
 }

@@ -125,6 +125,7 @@ async def prompts(arena: Arena) -> list[Row]:
             operations = {
                 f"{length:,} messages": await _prompting(opened, thread, surface) for length, thread in threads.items()
             }
+            await arena.settle()
             taken = await interleave(operations, rounds=arena.sized(20, 8), repeats=5)
             # The first is shorter than any window; from the second on it has to be flat.
             middle = list(taken)[1]

@@ -87,7 +87,6 @@ class BarePostgres:
         async with self._connection() as connection:
             await connection.execute("INSERT INTO threads VALUES ($1, $2, 0)", thread_id, len(rows))
             await connection.copy_records_to_table("messages", records=rows)
-            await connection.execute("VACUUM ANALYZE messages")
         return thread_id
 
     async def append(self, thread_id: str, turn: Turn) -> None:
