@@ -17,6 +17,7 @@ from threadline.settings import Settings
 from threadline.stores.migrations import Migration, Plan
 from threadline.stores.sqlite import migrate as sqlite_migrate
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.usecases.copying import copy_database
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]
 
@@ -68,6 +69,23 @@ async def backup(url: str, target: str, *, progress: Callable[[int, int], None] 
         await store.backup(target, progress=progress)
     finally:
         await store.close()
+
+
+async def copy(source: str, target: str, *, progress: Callable[[int], None] | None = None) -> dict[str, int]:
+    """Copies every tenant of one database into another, and verifies it. How many rows of each table."""
+    if source == target:
+        raise InvalidInput("a database cannot be copied into itself")
+    if not database_exists(source):
+        raise NotFound("database", source)
+    reading = await open_store(Settings(database=source), SystemClock())
+    try:
+        writing = await open_store(Settings(database=target), SystemClock())
+        try:
+            return await copy_database(reading, writing, progress=progress)
+        finally:
+            await writing.close()
+    finally:
+        await reading.close()
 
 
 async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
+from threadline.stores.postgres.copying import CopyVerbs
 from threadline.stores.postgres.messages import MessageVerbs
 from threadline.stores.postgres.people import PeopleVerbs
 from threadline.stores.postgres.places import PlaceVerbs
@@ -27,6 +28,7 @@ class PostgresTransaction(
     TurnVerbs,
     RunningVerbs,
     PurgeVerbs,
+    CopyVerbs,
 ):
     """The verbs, in one scope."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import apsw
@@ -69,6 +70,15 @@ def tops(timeline_no: int, ancestors: bytes) -> dict[int, int]:
 def bound(found: array[int]) -> object:
     """The segments as a parameter of a query."""
     return apsw.carray(found)
+
+
+def unpack(ancestors: bytes) -> list[Place]:
+    """The ancestors, nearest first."""
+    return [Place(packed >> 32, packed & _TOP) for packed in _unpack(ancestors)]
+
+
+def pack(places: Iterable[Place]) -> bytes:
+    return _bytes(array("q", [_pack(*place) for place in places]))
 
 
 def _holding(found: array[int], seq: int) -> int:

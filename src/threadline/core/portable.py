@@ -1,0 +1,122 @@
+"""Rows as they travel between databases: one form for every store.
+
+A row is a tuple in the order of its table's columns. Ids are text, times are microseconds, JSON and bodies are bytes as
+they were given, flags are booleans, a lineage is a tuple of (timeline id, seq) pairs, nearest first. Tables stand in an
+order in which each row finds what it refers to; threads and timelines refer to each other and travel together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+Row: TypeAlias = tuple[Any, ...]
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "tenants": ("name", "created_us"),
+    "users": ("id", "display_name", "role", "created_us"),
+    "agents": ("id", "name", "provider", "model", "settings", "system_prompt", "enabled"),
+    "timelines": ("id", "owner_id", "thread_id", "parent_id", "parent_seq", "lineage", "created_us"),
+    "threads": (
+        "id",
+        "owner_id",
+        "state_key",
+        "timeline_id",
+        "title",
+        "title_by_person",
+        "agent_id",
+        "model",
+        "system_prompt",
+        "working_dir",
+        "metadata",
+        "message_count",
+        "token_count",
+        "created_us",
+        "updated_us",
+        "archived_us",
+        "deleted_us",
+    ),
+    "messages": ("timeline_id", "seq", "owner_id", "id", "role", "turn_id", "created_us", "metadata", "parts"),
+    "append_keys": ("thread_id", "key", "owner_id", "timeline_id", "first_seq", "message_count", "fingerprint"),
+    "saved_points": ("owner_id", "name", "thread_id", "timeline_id", "seq", "created_us"),
+    "summaries": ("timeline_id", "seq", "owner_id", "text", "created_us"),
+    "context_snapshots": ("owner_id", "agent_id", "context", "created_us", "updated_us"),
+    "bindings": ("surface", "place", "owner_id", "thread_id", "label", "metadata", "created_us", "updated_us"),
+    "links": ("platform", "platform_user_id", "owner_id", "state", "created_us", "updated_us"),
+    "link_codes": ("code_hash", "owner_id", "platform", "expires_us"),
+    "turns": (
+        "id",
+        "owner_id",
+        "thread_id",
+        "surface",
+        "agent_id",
+        "status",
+        "idempotency_key",
+        "request_hash",
+        "request_seq",
+        "reply_seq",
+        "error",
+        "usage",
+        "seen",
+        "lease_owner",
+        "lease_until_us",
+        "fence",
+        "stop_asked",
+        "created_us",
+        "finished_us",
+    ),
+    "turn_chunks": ("turn_id", "n", "owner_id", "chunk"),
+    "tool_runs": ("turn_id", "call_id", "owner_id", "name", "input", "repeatable", "output", "finished_us"),
+    "inbox": (
+        "platform",
+        "key",
+        "owner_id",
+        "status",
+        "decision",
+        "turn_id",
+        "fingerprint",
+        "correlation_id",
+        "created_us",
+        "updated_us",
+    ),
+    "outbox": (
+        "id",
+        "owner_id",
+        "turn_id",
+        "platform",
+        "recipient",
+        "payload",
+        "status",
+        "attempts",
+        "next_attempt_us",
+        "claimed_by",
+        "claimed_until_us",
+        "last_error",
+        "created_us",
+        "sent_us",
+    ),
+}
+
+
+class RowPage(NamedTuple):
+    """Some rows of a table, and where the next ones are; None after the last."""
+
+    rows: list[Row]
+    next_place: Any | None
+
+
+class Tally(NamedTuple):
+    """How many rows, and a sum over their hashes: the same for the same rows in any order."""
+
+    rows: int = 0
+    total: int = 0
+
+    def plus(self, rows: Iterable[Row]) -> Tally:
+        count, total = self
+        for row in rows:
+            digest = hashlib.blake2b(msgspec.msgpack.encode(row), digest_size=16).digest()
+            count, total = count + 1, (total + int.from_bytes(digest, "big")) % (1 << 128)
+        return Tally(count, total)

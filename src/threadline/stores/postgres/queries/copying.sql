@@ -1,0 +1,169 @@
+-- Rows in the order of core.portable. Reads: tenant, where to go on, limit. Writes: the tenant, then the row.
+
+-- name: list_threads
+SELECT id FROM threadline.threads WHERE tenant_id = $1;
+
+-- name: read_tenants
+SELECT name, created_at FROM threadline.tenants WHERE tenant_id = $1 OFFSET $2 LIMIT $3;
+
+-- name: read_users
+SELECT id, display_name, role, created_at FROM threadline.users WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
+-- name: read_agents
+SELECT id, name, provider, model, settings, system_prompt, enabled
+FROM threadline.agents WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
+-- name: read_timelines
+SELECT id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at
+FROM threadline.timelines WHERE tenant_id = $1 ORDER BY cardinality(ancestors), created_at, id OFFSET $2 LIMIT $3;
+
+-- name: read_threads
+SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,
+    metadata, message_count, token_count, created_at, updated_at, archived_at, deleted_at
+FROM threadline.threads WHERE tenant_id = $1 ORDER BY created_at, id OFFSET $2 LIMIT $3;
+
+-- name: read_messages
+SELECT timeline_id, seq, owner_id, id, role, turn_id, created_us, metadata, parts
+FROM threadline.messages WHERE tenant_id = $1 AND (timeline_id, seq) > ($2, $3) ORDER BY timeline_id, seq LIMIT $4;
+
+-- name: read_append_keys
+SELECT thread_id, key, owner_id, timeline_id, first_seq, messages, fingerprint
+FROM threadline.append_keys WHERE tenant_id = $1 ORDER BY thread_id, key OFFSET $2 LIMIT $3;
+
+-- name: read_saved_points
+SELECT owner_id, name, thread_id, timeline_id, seq, created_at
+FROM threadline.saved_points WHERE tenant_id = $1 ORDER BY owner_id, name OFFSET $2 LIMIT $3;
+
+-- name: read_summaries
+SELECT timeline_id, seq, owner_id, text, created_at
+FROM threadline.summaries WHERE tenant_id = $1 ORDER BY timeline_id, seq OFFSET $2 LIMIT $3;
+
+-- name: read_context_snapshots
+SELECT owner_id, agent_id, context, created_at, updated_at
+FROM threadline.context_snapshots WHERE tenant_id = $1 ORDER BY owner_id, agent_id OFFSET $2 LIMIT $3;
+
+-- name: read_bindings
+SELECT surface, place, owner_id, thread_id, label, metadata, created_at, updated_at
+FROM threadline.bindings WHERE tenant_id = $1 ORDER BY surface, place OFFSET $2 LIMIT $3;
+
+-- name: read_links
+SELECT platform, platform_user_id, owner_id, state, created_at, updated_at
+FROM threadline.links WHERE tenant_id = $1 ORDER BY platform, platform_user_id OFFSET $2 LIMIT $3;
+
+-- name: read_link_codes
+SELECT code_hash, owner_id, platform, expires_at
+FROM threadline.link_codes WHERE tenant_id = $1 ORDER BY code_hash OFFSET $2 LIMIT $3;
+
+-- name: read_turns
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at
+FROM threadline.turns WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
+
+-- name: read_turn_chunks
+SELECT turn_id, n, owner_id, chunk
+FROM threadline.turn_chunks WHERE tenant_id = $1 AND (turn_id, n) > ($2, $3) ORDER BY turn_id, n LIMIT $4;
+
+-- name: read_tool_runs
+SELECT turn_id, call_id, owner_id, name, input, repeatable, output, finished_at
+FROM threadline.tool_runs WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
+
+-- name: read_inbox
+SELECT platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at, updated_at
+FROM threadline.inbox WHERE tenant_id = $1 ORDER BY platform, key OFFSET $2 LIMIT $3;
+
+-- name: read_outbox
+SELECT id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at
+FROM threadline.outbox WHERE tenant_id = $1 ORDER BY created_at, id OFFSET $2 LIMIT $3;
+
+-- name: write_tenants
+INSERT INTO threadline.tenants (tenant_id, name, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
+
+-- name: write_users
+INSERT INTO threadline.users (tenant_id, id, display_name, role, created_at)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
+
+-- name: write_agents
+INSERT INTO threadline.agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
+
+-- name: write_timelines
+INSERT INTO threadline.timelines
+    (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (tenant_id, id) DO UPDATE SET thread_id = excluded.thread_id WHERE timelines.thread_id IS NULL;
+
+-- name: write_threads
+INSERT INTO threadline.threads
+    (tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
+    working_dir, metadata, message_count, indexed_count, token_count, created_at, updated_at, archived_at, deleted_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17, $18) ON CONFLICT DO NOTHING;
+
+-- name: leave_to_search
+INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant_id, owner_id, timeline_id, first_seq) DO UPDATE SET last_seq = excluded.last_seq;
+
+-- name: write_messages
+INSERT INTO threadline.messages
+    (tenant_id, timeline_id, seq, owner_id, id, role, turn_id, created_us, metadata, parts)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING;
+
+-- name: write_append_keys
+INSERT INTO threadline.append_keys
+    (tenant_id, thread_id, key, owner_id, timeline_id, first_seq, messages, fingerprint, created_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, t.created_at FROM threadline.threads t WHERE t.tenant_id = $1 AND t.id = $2
+ON CONFLICT DO NOTHING;
+
+-- name: write_saved_points
+INSERT INTO threadline.saved_points (tenant_id, owner_id, name, thread_id, timeline_id, seq, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
+
+-- name: write_summaries
+INSERT INTO threadline.summaries (tenant_id, timeline_id, seq, owner_id, text, created_at)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING;
+
+-- name: write_context_snapshots
+INSERT INTO threadline.context_snapshots (tenant_id, owner_id, agent_id, context, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING;
+
+-- name: write_bindings
+INSERT INTO threadline.bindings
+    (tenant_id, surface, place, owner_id, thread_id, label, metadata, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING;
+
+-- name: write_links
+INSERT INTO threadline.links (tenant_id, platform, platform_user_id, owner_id, state, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
+
+-- name: write_link_codes
+INSERT INTO threadline.link_codes (tenant_id, code_hash, owner_id, platform, expires_at)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
+
+-- name: write_turns
+INSERT INTO threadline.turns
+    (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq,
+    reply_seq, error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+ON CONFLICT DO NOTHING;
+
+-- name: write_turn_chunks
+INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
+
+-- name: write_tool_runs
+INSERT INTO threadline.tool_runs
+    (tenant_id, turn_id, call_id, owner_id, name, input, repeatable, output, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING;
+
+-- name: write_inbox
+INSERT INTO threadline.inbox
+    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at,
+    updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING;
+
+-- name: write_outbox
+INSERT INTO threadline.outbox
+    (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING;
