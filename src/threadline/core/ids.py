@@ -17,8 +17,11 @@ from os import urandom
 from threadline.core.errors import InvalidName, InvalidText, LimitExceeded
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
-# Ten bits at a time: an id is made for every message.
+# An id is made for every message, so ten bits at a time: two characters of the table. The last sixty bits are chance,
+# and five bits of any byte will do for each of their characters.
 _PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
+_SHIFTS = range(60, -1, -10)
+_DIGITS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -41,8 +44,9 @@ def new_id() -> str:
     with _made:
         tick = max((time.time_ns() // 1_000_000) << 16, _last + 1)
         _last = tick
-    value = (tick << 64) | int.from_bytes(urandom(8), "big")
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
+    chance = urandom(13)
+    head = (tick << 4) | (chance[0] & 15)
+    return "".join([_PAIRS[(head >> shift) & 1023] for shift in _SHIFTS]) + chance[1:].translate(_DIGITS).decode()
 
 
 def new_state_key() -> str:

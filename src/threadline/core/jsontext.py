@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -29,12 +30,18 @@ _decode = msgspec.json.Decoder().decode
 _SCALARS = frozenset((str, bool, type(None)))
 
 
+class Json(bytes):
+    """JSON that `dump` wrote, so that whoever meets it again need not read it to know that it is strict."""
+
+    __slots__ = ()
+
+
 def parse(data: bytes | str, what: str = "the body") -> Any:
     """The value of strict JSON; InvalidJson, InvalidText or LimitExceeded otherwise."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     value = _decoded(raw, what)
     if _encode(value) == raw:
-        # It is spelled the way msgspec spells it, so msgspec has read all of it: no key stood twice, no number gave.
+        # Spelled just as msgspec spells it: it has read all of it, no key stood twice, no number lost anything.
         return value
     try:
         return json.loads(raw.decode(), object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
@@ -61,11 +68,19 @@ def _decoded(raw: bytes, what: str) -> Any:
         raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, MAX_DEPTH + 1) from None
 
 
-def dump(value: Any, what: str = "the value") -> bytes:
+def dump(value: Any, what: str = "the value") -> Json:
     """Compact JSON of plain Python data, with the same promises; keys must be strings."""
-    is_plain = _check_value(value, what, 1)
+    return Json(_written(_encode if _check_value(value, what, 1) else _dumped, value, what))
+
+
+def write(value: Any, what: str) -> bytes:
+    """The same for what is known to be made of strings and of JSON already."""
+    return _written(_encode, value, what)
+
+
+def _written(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
     try:
-        raw = _encode(value) if is_plain else _dumped(value)
+        raw = writer(value)
     except UnicodeEncodeError:
         raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
     except (TypeError, ValueError) as exc:

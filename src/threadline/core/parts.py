@@ -150,6 +150,29 @@ class _Kind(msgspec.Struct):
     type: str
 
 
+class _TextOut(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _ApprovalOut(msgspec.Struct, omit_defaults=True):
+    id: str
+    approved: bool | None = None
+    reason: str | None = None
+
+
+class _ToolOut(msgspec.Struct, rename="camel"):
+    """A tool part in the order its keys are written; what is unset is left out."""
+
+    type: str
+    tool_name: str | msgspec.UnsetType
+    tool_call_id: str
+    state: str
+    error_text: str | msgspec.UnsetType
+    approval: _ApprovalOut | msgspec.UnsetType
+    input: msgspec.Raw | msgspec.UnsetType
+    output: msgspec.Raw | msgspec.UnsetType
+
+
 _decode_wires = msgspec.json.Decoder(list[_Wire]).decode
 _decode_wire = msgspec.json.Decoder(_Wire).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
@@ -238,15 +261,21 @@ def _tool(wire: _Wire, name: str | None, *, dynamic: bool) -> ToolPart | None:
 
 def encode(parts: Sequence[Part]) -> bytes:
     """The JSON array of these parts, keys in the AI SDK's spelling, nothing written for what is absent."""
-    return b"[" + b",".join(_encode_one(part) for part in parts) + b"]"
+    return jsontext.write([_outgoing(part) for part in parts], "a message part")
 
 
-def _encode_one(part: Part) -> bytes:
+def _outgoing(part: Part) -> _TextOut | _ToolOut | msgspec.Raw:
+    if isinstance(part, TextPart):
+        if not isinstance(part.text, str):
+            raise InvalidInput("a text part holds text")
+        return _TextOut(part.text)
+    return _tool_out(part) if isinstance(part, ToolPart) else msgspec.Raw(_encode_one(part))
+
+
+def _encode_one(
+    part: ReasoningPart | FilePart | SourceUrlPart | SourceDocumentPart | StepStartPart | DataPart | OtherPart,
+) -> bytes:
     match part:
-        case TextPart():
-            return jsontext.dump({"type": "text", "text": part.text}, "text part")
-        case ToolPart():
-            return _encode_tool(part)
         case ReasoningPart():
             return _object({"type": "reasoning", "text": part.text, "providerMetadata": part.provider_metadata})
         case FilePart():
@@ -276,23 +305,19 @@ def _object(fields: dict[str, Any]) -> bytes:
     return jsontext.dump({key: value for key, value in fields.items() if value is not None}, "part")
 
 
-def _encode_tool(part: ToolPart) -> bytes:
-    head: dict[str, Any] = {"type": "dynamic-tool" if part.dynamic else f"tool-{part.name}"}
-    if part.dynamic:
-        head["toolName"] = part.name
-    head |= {"toolCallId": part.call_id, "state": part.state}
-    if part.error is not None:
-        head["errorText"] = part.error
-    if part.approval is not None:
-        given = part.approval
-        approval = {"id": given.id, "approved": given.approved, "reason": given.reason}
-        head["approval"] = {key: value for key, value in approval.items() if value is not None}
-    body = jsontext.dump(head, "tool part")[:-1]
-    if part.input is not None:
-        body += b',"input":' + part.input
-    if part.output is not None:
-        body += b',"output":' + part.output
-    return body + b"}"
+def _tool_out(part: ToolPart) -> _ToolOut:
+    unset = msgspec.UNSET
+    given = part.approval
+    return _ToolOut(
+        "dynamic-tool" if part.dynamic else f"tool-{part.name}",
+        part.name if part.dynamic else unset,
+        part.call_id,
+        part.state,
+        unset if part.error is None else part.error,
+        unset if given is None else _ApprovalOut(given.id, given.approved, given.reason),
+        unset if part.input is None else msgspec.Raw(part.input),
+        unset if part.output is None else msgspec.Raw(part.output),
+    )
 
 
 def plain_text(parts: Sequence[Part]) -> str:

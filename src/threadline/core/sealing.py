@@ -170,17 +170,15 @@ _NOTHING_LEFT = b'{"type":"text","text":"[masked:reasoning]"}'
 
 def _check_spliced(raw: bytes, parts: Sequence[Part]) -> None:
     """Tools and unknown parts carry JSON of their own, which `encode` puts between the rest as it is."""
-    spliced = [piece for part in parts for piece in _spliced(part)]
-    for piece in spliced:
+    for part in parts:
+        if isinstance(part, ToolPart):
+            _check_piece(part.input)
+            _check_piece(part.output)
+        elif isinstance(part, OtherPart):
+            _check_piece(part.json)
+    jsontext.check_depth(raw, "parts")
+
+
+def _check_piece(piece: bytes | None) -> None:
+    if piece is not None and not isinstance(piece, jsontext.Json):
         jsontext.parse(piece, "parts")
-    if spliced:
-        jsontext.check_depth(raw, "parts")
-
-
-def _spliced(part: Part) -> tuple[bytes, ...]:
-    match part:
-        case ToolPart():
-            return tuple(piece for piece in (part.input, part.output) if piece is not None)
-        case OtherPart():
-            return (part.json,)
-    return ()

@@ -1,8 +1,9 @@
 """Finding: which rules a text needs, and where in it they hold.
 
 A sieve names the few rules that could hold anywhere in a text; it may name too many, never too few. RE2 sifts a text in
-one pass; without it, literals are looked for, most of them only in words long enough to hold a secret. The rules named
-are then tried at their anchors, from the left, one match after another. Both sieves lead to the same matches.
+one pass, as it stands unless it has to be folded; without RE2, literals are looked for, most of them only in words long
+enough to hold a secret. The rules named are then tried at their anchors, from the left, one match after another. Both
+sieves lead to the same matches.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from threadline.core.masking.folding import ZERO_WIDTH, view_of
 from threadline.core.masking.patterns import WORD_RUN, Rule, Secret
 
 try:
@@ -38,8 +40,8 @@ class Found(NamedTuple):
 
 
 class Sieve(Protocol):
-    def rules(self, view: bytes) -> Sequence[Rule]:
-        """Every rule that could hold somewhere in this view, in their order of precedence."""
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        """Every rule that could hold somewhere in the view of this text, in their order of precedence."""
         ...
 
 
@@ -51,7 +53,8 @@ class LiteralSieve:
             group = self._needles.setdefault((rule.is_word, rule.any_case), [])
             group += ((needle, index) for needle in rule.needles)
 
-    def rules(self, view: bytes) -> Sequence[Rule]:
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        view = view_of(raw)
         named = self._named(view, is_word=False)
         if _LONG_RUN in view.translate(_AS_RUNS):
             named |= self._named(b" ".join(_WORDS.findall(view)), is_word=True)
@@ -63,6 +66,10 @@ class LiteralSieve:
         return named.union(index for needle, index in self._needles.get((is_word, False), ()) if needle in view)
 
 
+# What has to be folded, but for the escapes that the loose patterns know.
+_UNCLEAR = rb'\\[^"nrt]|\\$|%[0-9A-Fa-f]{2}|' + ZERO_WIDTH
+
+
 class Re2Sieve:
     def __init__(self, rules: Sequence[Rule]) -> None:
         options: Any = re2.Options()
@@ -72,11 +79,17 @@ class Re2Sieve:
         self._set: Any = re2.Set.SearchSet(options)
         for rule in rules:
             self._set.Add(rule.loose.encode())
+        self._unclear = len(rules)
+        self._set.Add(_UNCLEAR)
         self._set.Compile()
 
-    def rules(self, view: bytes) -> Sequence[Rule]:
-        named = self._set.Match(view)
-        return [self._rules[index] for index in sorted(named)] if named else ()
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        named = self._set.Match(raw)
+        if not named:
+            return ()
+        if self._unclear in named:
+            named = self._set.Match(view_of(raw)) or ()
+        return [self._rules[index] for index in sorted(named) if index != self._unclear]
 
 
 def sieve_for(rules: Sequence[Rule], *, with_re2: bool | None = None) -> Sieve:

@@ -14,27 +14,26 @@ from functools import lru_cache
 from typing import NamedTuple
 
 ESCAPED_QUOTE = b"\x1e"
-_ZERO_WIDTH = (
+ZERO_WIDTH = (
     rb"(?:\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xb8[\x80-\x8f]|\xef\xbb\xbf|\xc2\xad|\xcd\x8f|\xd8\x9c"
     rb"|\xe1\xa0\x8e|\xe1\x85[\x9f\xa0]|\xe3\x85\xa4|\xef\xbe\xa0|\xf3\xa0[\x80-\x87][\x80-\xbf])"
 )
 _HEX = rb"[0-9A-Fa-f]"
 # Only up to 64 invisible characters in a row are taken out, so that a stream never holds back more.
 _TOKEN = rb'%(z)b{65}+|%(z)b{1,64}+|%%(?:25){0,3}%(h)b{2}|\\{1,32}+(?:u%(h)b{4}|[nrtbf"])?' % {
-    b"z": _ZERO_WIDTH,
+    b"z": ZERO_WIDTH,
     b"h": _HEX,
 }
 _UNFINISHED = rb"(?P<unfinished>(?:%(z)b{1,64}+|%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {
-    b"z": _ZERO_WIDTH,
+    b"z": ZERO_WIDTH,
     b"h": _HEX,
 }
 _WHOLE = re.compile(_TOKEN)
 _BEGUN = re.compile(_UNFINISHED + b"|" + _TOKEN)
 # One at a time, so that `re` skips to the bytes such a character can begin with.
-_INVISIBLE = re.compile(_ZERO_WIDTH)
-_INVISIBLES = re.compile(_ZERO_WIDTH + b"{1,64}+")
+_INVISIBLE = re.compile(ZERO_WIDTH)
+_INVISIBLES = re.compile(ZERO_WIDTH + b"{1,64}+")
 _FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcd\xd8"]
-_PERCENT = re.compile(b"%" + _HEX + b"{2}")
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
 
 
@@ -101,14 +100,9 @@ def fold(raw: bytes, *, complete: bool = True) -> Folded:
     return Folded(b"".join(chunks), (ats, starts, lengths), end)
 
 
-def sift(raw: bytes) -> bytes:
-    """A rough view that is quick to make: escaped line breaks and tabs stand as their letters. For sieves only."""
-    is_escaped = b"\\" in raw
-    if (is_escaped and b"\\u" in raw) or (b"%" in raw and _PERCENT.search(raw)):
-        return _WHOLE.sub(lambda token: _meaning(token.group()), raw)
-    if _holds_invisible(raw):
-        raw = _INVISIBLE.sub(b"", raw)
-    return raw.translate(None, b"\\") if is_escaped else raw
+def view_of(raw: bytes) -> bytes:
+    """The view alone, for those who need no way back."""
+    return _WHOLE.sub(lambda token: _meaning(token.group()), raw) if is_foldable(raw) else raw
 
 
 def is_foldable(raw: bytes) -> bool:

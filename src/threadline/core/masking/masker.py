@@ -13,7 +13,7 @@ from typing import Any
 
 from threadline.core.masking.encoded import ENCODED_RULES
 from threadline.core.masking.finding import Found, find, sieve_for
-from threadline.core.masking.folding import Folded, fold, sift
+from threadline.core.masking.folding import Folded, fold
 from threadline.core.masking.names import NAMED_RULES, QUOTED_NAME_RULES, telling_kind
 from threadline.core.masking.rules import RULES
 from threadline.core.masking.stream import Openings, StreamMasker
@@ -35,7 +35,7 @@ class SecretMasker:
 
     def mask_text(self, text: str) -> str:
         raw = text.encode("utf-8", "surrogatepass")
-        rules = self._text_sieve.rules(sift(raw))
+        rules = self._text_sieve.rules(raw)
         if not rules:
             return text
         folded = fold(raw)
@@ -47,7 +47,7 @@ class SecretMasker:
 
     def may_hold(self, raw: bytes) -> bool:
         """False only if `mask_json` would change nothing in what this JSON says."""
-        rules = self._json_sieve.rules(sift(raw))
+        rules = self._json_sieve.rules(raw)
         return bool(rules) and next(find(fold(raw).view, rules), None) is not None
 
     def stream(self) -> StreamMasker:

@@ -2,8 +2,8 @@
 
 A rule begins with an anchor, a literal that is cheap to find, and goes on in steps: words, and runs of characters with
 a least and a most. From the same steps three patterns are made: `head` decides, `partial` tells whether what stands at
-the end of a stream could still become a match, and `loose` is what RE2 sifts whole texts with. A head is of bounded
-length, so no input makes it slow; what follows it, however long, is a `Tail`.
+the end of a stream could still become a match, and `loose` is what RE2 sifts whole texts with, folded or not. A head is
+of bounded length, so no input makes it slow; what follows it, however long, is a `Tail`.
 """
 
 from __future__ import annotations
@@ -197,10 +197,9 @@ def _loose_step(step: Step) -> str:
 
 
 def _as_escaped(chars: str) -> str:
-    # Sifting takes the backslash from an escaped line break, tab or quote and leaves the rest.
-    if chars.startswith("[^"):
-        return chars
-    return chars.replace(r"\n", r"\nnrt").replace(r"\x1e", r'"\x1e')
+    # In JSON as it is written, line breaks, tabs and quotes stand behind a backslash.
+    holds_escaped = not chars.startswith("[^") and (r"\n" in chars or r"\x1e" in chars)
+    return rf'(?:{chars}|\\["nrt])' if holds_escaped else chars
 
 
 def _longest(steps: tuple[Step, ...]) -> int:
