@@ -1,0 +1,212 @@
+"""The terminal's commands, as someone would type them, wrong things included."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_help_names_every_command(run: Run) -> None:
+    shown = run("--help")
+    assert shown.code == 0
+    for command in ("chat", "threads", "context", "migrate", "copy", "backup", "doctor", "bridge", "purge"):
+        assert command in shown.out
+
+
+def test_an_empty_list_says_how_to_begin(run: Run) -> None:
+    assert "threadline chat" in run("threads", "list").out
+
+
+@pytest.mark.req("S4-10")
+def test_a_question_from_a_pipe_is_answered_and_kept(run: Run) -> None:
+    asked = run("chat", "-p", stdin="calculate 6*7\n")
+    assert asked.code == 0
+    assert "6*7 is 42." in asked.out
+    listed = run("threads", "list", "--json").json()
+    assert [thread["title"] for thread in listed["threads"]] == ["calculate 6*7"]
+    assert listed["threads"][0]["message_count"] == 2
+
+
+@pytest.mark.req("S4-09", "S4-10")
+def test_a_thread_goes_on_by_id_and_the_latest_by_continue(run: Run, thread_id: str) -> None:
+    again = run("chat", "--resume", thread_id, "-p", "how many turns?", "--json").json()
+    assert again["threadId"] == thread_id
+    assert run("chat", "--continue", "-p", "hello", "--json").json()["threadId"] == thread_id
+    assert run("threads", "list", "--json").json()["threads"][0]["message_count"] == 8
+
+
+@pytest.mark.req("S4-09")
+def test_a_thread_that_is_not_there_warns_and_a_new_one_begins(run: Run, thread_id: str) -> None:
+    asked = run("chat", "--resume", "nothing", "-p", "hello")
+    assert asked.code == 0
+    assert "there is no thread nothing" in asked.out
+    assert len(run("threads", "list", "--json").json()["threads"]) == 2
+
+
+@pytest.mark.req("S4-10", "S4-11")
+def test_a_fork_leaves_its_source_as_it_is(run: Run, thread_id: str) -> None:
+    fork = run("chat", "--resume", thread_id, "--fork", "-p", "only here", "--json").json()["threadId"]
+    assert fork != thread_id
+    assert "only here" not in run("threads", "show", thread_id).out
+    assert run("threads", "delete", thread_id, "--purge").code == 0
+    shown = run("threads", "show", fork).out
+    assert "calculate 6*7" in shown
+    assert "only here" in shown
+
+
+@pytest.mark.req("S4-10")
+def test_branch_save_load_undo_and_switch(run: Run, thread_id: str) -> None:
+    branched = run("threads", "branch", thread_id, "--at", "1", "--title", "Fork", "--json").json()
+    assert (branched["title"], branched["message_count"]) == ("Fork", 2)
+    assert run("threads", "save", thread_id, "here", "--json").json()["name"] == "here"
+    assert "here" in run("threads", "saves").out
+    undone = run("threads", "undo", thread_id, "--json").json()
+    assert undone["message_count"] == 2
+    lines = run("threads", "timelines", thread_id, "--json").json()
+    assert len(lines["timelines"]) == 2
+    assert run("threads", "switch", thread_id, lines["timelines"][0]["id"], "--json").json()["message_count"] == 4
+    assert run("threads", "load", branched["id"], "here", "--json").json()["message_count"] == 4
+    assert run("threads", "rename", thread_id, "Answers", "--json").json()["title"] == "Answers"
+
+
+def test_search_finds_the_passage(run: Run, thread_id: str) -> None:
+    hits = run("threads", "search", "calculate", "--json").json()["hits"]
+    assert hits[0]["thread_id"] == thread_id
+    assert "calculate" in hits[0]["snippet"]
+    assert run("threads", "search", "elephant").out == "Nothing found.\n"
+
+
+def test_a_deleted_thread_comes_back(run: Run, thread_id: str) -> None:
+    assert thread_id in run("threads", "delete", thread_id).out
+    assert run("threads", "show", thread_id).code == 3
+    assert thread_id in run("threads", "list", "--deleted").out
+    assert run("threads", "restore", thread_id).code == 0
+    assert run("threads", "show", thread_id).code == 0
+
+
+@pytest.mark.req("S4-12")
+def test_empty_threads_are_pruned(run: Run, thread_id: str) -> None:
+    run("threads", "branch", thread_id, "--at", "-1")
+    assert run("threads", "prune", "--json").json() == {"removed": 1}
+    assert run("threads", "prune", "--older-than", "soon").code == 2
+
+
+def test_what_was_exported_is_imported_again(run: Run, thread_id: str, home: Path) -> None:
+    assert run("threads", "export", thread_id, "-o", "out.jsonl").code == 0
+    made = run("threads", "import", "out.jsonl", "--json").json()["threads"][0]
+    assert made["id"] != thread_id
+    original, copy = (json.loads(run("threads", "show", each, "--json").out) for each in (thread_id, made["id"]))
+    assert copy["messages"] == original["messages"]
+    elsewhere = run("threads", "import", "out.jsonl", "--database", "other.db", "--json").json()["threads"][0]
+    assert elsewhere["id"] == thread_id
+    assert "# calculate 6*7" in run("threads", "export", thread_id, "--format", "markdown").out
+
+
+def test_a_broken_import_changes_nothing(run: Run, thread_id: str, home: Path) -> None:
+    run("threads", "export", "--all", "-o", "out.jsonl")
+    lines = (home / "out.jsonl").read_bytes().splitlines(keepends=True)
+    (home / "bad.jsonl").write_bytes(b"".join([*lines, *lines[:2], b'{"message":1}\n']))
+    broken = run("threads", "import", "bad.jsonl")
+    assert broken.code == 2
+    assert f"line {len(lines) + 3}" in broken.err
+    assert len(run("threads", "list", "--json").json()["threads"]) == 1
+
+
+@pytest.mark.req("S0-16")
+def test_a_pinned_context_goes_along(run: Run) -> None:
+    assert run("context", "show").code == 3
+    assert run("context", "set", "I live in Porto.").code == 0
+    assert run("context", "show").out == "I live in Porto.\n"
+    assert "Porto" in run("chat", "-p", "what do you know about me?").out
+    assert run("context", "clear").out == "Cleared\n"
+    assert run("context", "clear").out == "Nothing was pinned\n"
+    assert run("context", "set", "-", stdin="  \n").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["threads", "show", "nothing"], 3, "no thread 'nothing' here"),
+        (["threads", "show", "é"], 2, "a thread id is"),
+        (["threads", "list", "--limit", "0"], 2, "limit is 1 to 100"),
+        (["threads", "list", "--cursor", "x"], 2, "cursor"),
+        (["threads", "search", " "], 2, "at least one word"),
+        (["threads", "export"], 2, "name the threads"),
+        (["threads", "import", "missing.jsonl"], 2, "missing.jsonl cannot be read"),
+        (["chat", "--fork", "-p", "x"], 2, "--fork goes with"),
+        (["chat", "-p", "  "], 2, "there is no question"),
+        (["chat", "--json"], 2, "--json goes with -p"),
+        (["threads", "list", "--database", "mysql://x"], 2, "is no database"),
+        (["threads", "list", "--settings", "none.toml"], 2, "there is no settings file"),
+        (["threads", "list", "--tenant", "NOT A SLUG"], 2, "a tenant id is"),
+        (["migrate", "--partitions", "4"], 2, "for PostgreSQL"),
+        (["purge", "tenant", "local"], 5, "--yes"),
+        (["backup", "x.db"], 3, "no database"),
+        (["nonsense"], 2, "invalid choice"),
+    ],
+)
+def test_wrong_words_get_one_line_and_a_code(run: Run, words: list[str], code: int, said: str) -> None:
+    ran = run(*words)
+    assert ran.code == code
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_unknown_setting_is_named(run: Run, home: Path) -> None:
+    (home / "threadline.toml").write_text('databse = "x.db"\n')
+    ran = run("threads", "list")
+    assert (ran.code, "databse" in ran.err) == (2, True)
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_good_file_and_says_what_is_wrong_with_a_bad_one(
+    run: Run, thread_id: str, home: Path
+) -> None:
+    assert run("doctor").out.endswith("Everything is in order.\n")
+    (home / "bad.db").write_bytes(b"this is no database, and far too long to be taken for an empty one" * 20)
+    sick = run("doctor", "--database", "bad.db")
+    assert sick.code == 1
+    assert "error:" in sick.out
+    assert "no database yet" in run("doctor", "--database", "new.db").out
+    assert not (home / "new.db").exists()
+
+
+def test_migrate_says_what_it_does(run: Run, home: Path) -> None:
+    dry = run("migrate", "--dry-run", "--database", "new.db")
+    assert "001 create threads" in dry.out
+    assert not (home / "new.db").exists()
+    assert "Migrated from version 0" in run("migrate", "--database", "new.db").out
+    assert "Nothing to do" in run("migrate", "--database", "new.db").out
+
+
+def test_copy_and_backup(run: Run, thread_id: str, home: Path) -> None:
+    database = str(home / ".local/share/threadline/threadline.sqlite3")
+    copied = run("copy", database, "copy.db", "--json").json()["rows"]
+    assert copied["messages"] == 4
+    assert thread_id in run("threads", "list", "--database", "copy.db").out
+    assert run("copy", database, database).code == 2
+    assert run("backup", "saved.db").code == 0
+    assert thread_id in run("threads", "list", "--database", "saved.db").out
+    assert run("backup", "saved.db").code == 2
+
+
+@pytest.mark.req("SX-03")
+def test_purging_a_user_leaves_nothing(run: Run, thread_id: str) -> None:
+    assert run("purge", "user", "nobody", "--yes").code == 3
+    assert run("purge", "user", "local", "--yes").code == 0
+    assert run("threads", "list", "--json").json()["threads"] == []
+    assert run("threads", "search", "calculate").out == "Nothing found.\n"
+
+
+def test_users_and_tenants_do_not_meet(run: Run, thread_id: str) -> None:
+    assert run("threads", "show", thread_id, "--user", "eve").code == 3
+    assert run("threads", "show", thread_id, "--tenant", "elsewhere").code == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_told(run: Run) -> None:
+    assert "cannot" in run("threads", "list", "--database", "/proc/none/x.db").err
