@@ -19,7 +19,7 @@ LONGER_FOR_A_REASON = {
     "src/threadline/ports.py": "the whole contract of a store stands in one place, most of it in docstrings",
 }
 FUNCTION_LINES = 60
-DOCSTRING_LINES = range(2, 11)
+DOCSTRING_LINES = range(1, 11)
 NAMES_WITHOUT_AN_IDEA = frozenset(("util", "utils", "common", "helper", "helpers", "base", "manager", "misc"))
 
 CORE_MAY_IMPORT = sys.stdlib_module_names - {"asyncio", "logging", "os", "pathlib", "socket", "sqlite3", "subprocess"}
@@ -69,7 +69,7 @@ def length(function: Function) -> int:
 
 
 def says_what_it_owns(source: Source) -> Iterator[str]:
-    """A module docstring of two to ten lines, not counting drawings and examples, which are indented."""
+    """A module docstring of one to ten lines, not counting drawings and examples, which are indented."""
     docstring = ast.get_docstring(source.tree) or ""
     lines = [line for line in docstring.splitlines() if line and not line.startswith(" ")]
     shortest = 1 if source.path.name == "__init__.py" else DOCSTRING_LINES.start
