@@ -65,6 +65,7 @@ class MessageVerbs:
             title,
         )
         if problem is None:
+            session.note_append()
             return Appended(thread_id, timeline_id, first_seq, tuple(ids), first_seq + len(ids))
         if problem == "standing":
             await self._refuse_other_content(thread_id, messages, first_seq)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from threadline.core.errors import SchemaMismatch
+from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
 from threadline.stores.migrations import plan as plan_steps
 from threadline.stores.postgres.errors import translated
@@ -21,7 +21,10 @@ from threadline.stores.sql import load_queries
 
 MIGRATIONS = load_migrations(__package__)
 ROLES = ("threadline_migrator", "threadline_app", "threadline_worker", "threadline_search")
+MOST_PARTITIONS = 1024
 _SQL = load_queries(__package__, "queries/migrate.sql")
+_DISTRIBUTE = load_queries(__package__, "queries/distribute.sql")
+_PARTITIONED = "PARTITION BY HASH (tenant_id)"
 
 
 async def plan(dsn: str) -> Plan:
@@ -30,18 +33,37 @@ async def plan(dsn: str) -> Plan:
         return plan_steps(MIGRATIONS, await journal(connection))
 
 
-async def apply(dsn: str, *, progress: Progress | None = None, steps: Sequence[Migration] = MIGRATIONS) -> Plan:
+async def apply(
+    dsn: str,
+    *,
+    progress: Progress | None = None,
+    partitions: int | None = None,
+    distribute: bool = False,
+    known: Sequence[Migration] = MIGRATIONS,
+) -> Plan:
     """Brings the database to the newest version; what was done. Safe to repeat, and beside other migrators.
 
-    Connect past any pgbouncer: the lock belongs to the session."""
+    `partitions` splits the large tables of a new database by a hash of the tenant. `distribute` spreads a new database
+    over the nodes of a Citus cluster. Connect past any pgbouncer: the lock belongs to the session."""
+    if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
+        raise InvalidInput(f"a table has 1 to {MOST_PARTITIONS} partitions, not {partitions}")
     async with _connected(dsn) as connection:
         await connection.execute(_SQL["take_lock"])
-        todo = plan_steps(steps, await journal(connection))
+        todo = plan_steps(known, await journal(connection))
+        if todo.current:
+            present = await connection.fetchval(_SQL["count_partitions"])
+            if distribute or partitions not in (None, present):
+                raise InvalidInput("partitions and nodes are chosen when a database is made: copy into a new one")
+            partitions = present
+        if distribute and not await connection.fetchval(_SQL["has_citus"]):
+            raise SchemaMismatch("this server has no Citus: run CREATE EXTENSION citus there, then migrate again")
         await _prepare(connection)
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
-            await _take(connection, step)
+            await _take(connection, step, partitions or 0)
+        if distribute:
+            await _spread(connection)
     return todo
 
 
@@ -76,21 +98,36 @@ async def prerequisites(connection: asyncpg.Connection) -> list[str]:
         for role in ROLES
         if role not in present
     ]
-    if needed:
+    if not found["can_give_to_search"]:
         needed.append("GRANT threadline_search TO threadline_migrator")
-    if not found["is_superuser"] and not found["is_migrator"]:
+    if not found["is_migrator"]:
         needed.append(f"GRANT threadline_migrator TO {found['login']}")
     if not found["has_schema"]:
         needed.append("CREATE SCHEMA threadline AUTHORIZATION threadline_migrator")
     return needed
 
 
-async def _take(connection: asyncpg.Connection, step: Migration) -> None:
+async def _take(connection: asyncpg.Connection, step: Migration, partitions: int) -> None:
+    sql = step.sql.replace(f"-- {_PARTITIONED}\n", f"{_PARTITIONED}\n") if partitions else step.sql
     async with connection.transaction():
         await connection.execute(_SQL["become_migrator"])
+        await connection.execute(_SQL["set_partitions"], str(partitions))
         await connection.execute(_SQL["create_journal"])
-        await connection.execute(step.sql)
+        await connection.execute(sql)
         await connection.execute(_SQL["write_journal"], step.number, step.name, step.checksum, step.oldest_compatible)
+
+
+async def _spread(connection: asyncpg.Connection) -> None:
+    """Citus takes each statement in a transaction of its own."""
+    for statement in distribution():
+        await connection.execute(statement)
+    for row in await connection.fetch(_SQL["list_functions"]):
+        await connection.execute(_DISTRIBUTE["distribute_function"], row["signature"])
+
+
+def distribution() -> list[str]:
+    """What spreads the tables over a Citus cluster, in order; the functions follow, each by its first argument."""
+    return [sql for name, sql in _DISTRIBUTE.items() if name != "distribute_function"]
 
 
 @asynccontextmanager

@@ -37,10 +37,11 @@ class House(NamedTuple):
     bodies: Bodies
     transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
     alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
+    appended: Callable[[Scope], None]
 
 
 class Session:
-    __slots__ = ("_connection", "house", "owner_id", "role", "scope", "tenant_id")
+    __slots__ = ("_connection", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
 
     def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
         self.house = house
@@ -48,6 +49,7 @@ class Session:
         self.tenant_id = scope.tenant_id
         self.owner_id = scope.user_id
         self.role = WORKER if scope.role == "system" else APP
+        self.has_appended = False
         self._connection = connection
 
     @property
@@ -90,6 +92,12 @@ class Session:
     async def run_many(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
         with translated():
             await self._open().executemany(statement, [(self.tenant_id, *each) for each in values])
+
+    def note_append(self) -> None:
+        """There are new words for search: alone they are there now, in a transaction after its commit."""
+        self.has_appended = True
+        if self._connection is None:
+            self.house.appended(self.scope)
 
     async def introduce(self, owner_id: str) -> None:
         """Makes the tenant and the owner known, so that rows can refer to them."""

@@ -23,6 +23,7 @@ from threadline.stores.migrations import plan
 from threadline.stores.postgres import check
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.errors import DRIVER_ERRORS, is_lost, may_repeat, outcome_unknown, translated
+from threadline.stores.postgres.following import Follower
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.session import House, Session, entering
@@ -48,7 +49,8 @@ class PostgresStore:
         """Use `open`."""
         self._pool = pool
         self._listeners = listeners
-        self._house = House(clock, limits, Bodies(), self.transact, self._alone)
+        self._follower = Follower(self._index_some)
+        self._house = House(clock, limits, Bodies(), self.transact, self._alone, self._follower.note)
 
     @classmethod
     async def open(
@@ -95,14 +97,17 @@ class PostgresStore:
         async with self._pool.borrow() as connection:
             with translated():
                 await connection.execute(entering(scope))
+            session = Session(self._house, scope, connection)
             try:
-                result = await work(PostgresTransaction(Session(self._house, scope, connection)))
+                result = await work(PostgresTransaction(session))
             except BaseException:
                 await _roll_back(connection)
                 raise
             with translated():
                 await _commit(connection)
-            return result
+        if session.has_appended:
+            self._follower.note(scope)
+        return result
 
     async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
         """One statement is one transaction and one round trip."""
@@ -139,10 +144,12 @@ class PostgresStore:
     async def index_pending(self) -> int:
         taken = 0
         for tenant_id in await self.tenants():
-            tx = PostgresTransaction(Session(self._house, system_scope(tenant_id)))
-            while some := await tx.index_some():
+            while some := await self._index_some(system_scope(tenant_id)):
                 taken += some
         return taken
+
+    async def _index_some(self, scope: Scope) -> int:
+        return await PostgresTransaction(Session(self._house, scope)).index_some()
 
     async def check(self) -> list[Finding]:
         async def of_house(tx: Transaction) -> list[Finding]:
@@ -157,6 +164,7 @@ class PostgresStore:
         return found
 
     async def close(self) -> None:
+        await self._follower.close()
         await self._listeners.close()
         with translated():
             await self._pool.close()

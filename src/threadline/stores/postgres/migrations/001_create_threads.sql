@@ -7,6 +7,9 @@
 -- and equality are the same on every server. Times of messages are microseconds, because a history is read by the
 -- thousand; all others are timestamps, for whoever looks into the tables.
 
+-- The line `-- PARTITION BY HASH (tenant_id)` is read without its dashes when partitions are asked for. Storage settings
+-- belong to partitions then, and are kept until the partitions are made.
+
 -- Who the transaction speaks for. After a transaction its settings read '', not null.
 CREATE FUNCTION threadline.this_tenant() RETURNS text LANGUAGE sql STABLE
     RETURN nullif(current_setting('threadline.tenant', true), '');
@@ -29,6 +32,24 @@ BEGIN
     EXECUTE format('CREATE POLICY of_owner ON %s TO threadline_app USING (%s)', guarded, of_owner);
     EXECUTE format('CREATE POLICY of_tenant ON %s TO threadline_worker USING (%s)', guarded, of_tenant);
     EXECUTE format('GRANT %s ON %s TO threadline_app, threadline_worker', privileges, guarded);
+END $$;
+
+-- A table that may be partitioned: its partitions, or itself if there are none, get these storage settings. A partition
+-- is closed to everyone, because only the policies of the whole table say who may see what.
+CREATE FUNCTION threadline.arrange(arranged regclass, settings text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    partitions constant integer := coalesce(nullif(current_setting('threadline.partitions', true), ''), '0')::integer;
+    part text;
+BEGIN
+    IF partitions = 0 THEN
+        EXECUTE format('ALTER TABLE %s SET (%s)', arranged, settings);
+    END IF;
+    FOR number IN 0..partitions - 1 LOOP
+        part := format('%s_%s', arranged, number);
+        EXECUTE format('CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %s, REMAINDER %s) WITH (%s)',
+            part, arranged, partitions, number, settings);
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', part);
+    END LOOP;
 END $$;
 
 CREATE TABLE threadline.tenants (
@@ -126,12 +147,14 @@ CREATE TABLE threadline.messages (
     metadata bytea,
     PRIMARY KEY (tenant_id, timeline_id, seq),
     FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
-);
+)
+-- PARTITION BY HASH (tenant_id)
+;
 CREATE INDEX messages_by_id ON threadline.messages (tenant_id, id);
 ALTER TABLE threadline.messages
     ALTER COLUMN parts SET STORAGE EXTERNAL,
     ALTER COLUMN metadata SET STORAGE EXTERNAL;
-ALTER TABLE threadline.messages SET (toast_tuple_target = 8160);
+SELECT threadline.arrange('threadline.messages', 'toast_tuple_target = 8160');
 
 CREATE TABLE threadline.saved_points (
     tenant_id text COLLATE "C" NOT NULL,

@@ -18,7 +18,10 @@ CREATE TABLE threadline.message_search (
     words tsvector NOT NULL,
     PRIMARY KEY (tenant_id, timeline_id, seq),
     FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
-);
+)
+-- PARTITION BY HASH (tenant_id)
+;
+SELECT threadline.arrange('threadline.message_search', 'autovacuum_vacuum_insert_threshold = 10000');
 CREATE INDEX message_search_words ON threadline.message_search USING gin (words) WITH (gin_pending_list_limit = 1024);
 
 -- Ranges that a thread left behind before search had read them.

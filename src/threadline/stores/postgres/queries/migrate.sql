@@ -3,12 +3,20 @@ SELECT pg_advisory_lock(hashtextextended('threadline migrations', 0))
 
 -- name: find_prerequisites
 SELECT
-    (SELECT array_agg(rolname::text) FROM pg_roles WHERE rolname = ANY ($1::text[])) AS roles,
-    (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser,
-    CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'threadline_migrator')
-        THEN pg_has_role('threadline_migrator', 'MEMBER') ELSE false END AS is_migrator,
-    EXISTS (SELECT FROM pg_namespace WHERE nspname = 'threadline') AS has_schema,
+    (SELECT array_agg(r.rolname::text) FROM pg_roles r WHERE r.rolname = ANY ($1::text[])) AS roles,
+    coalesce((SELECT pg_has_role(current_user, r.oid, 'MEMBER') FROM pg_roles r
+        WHERE r.rolname = 'threadline_migrator'), (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user)
+    ) AS is_migrator,
+    coalesce((SELECT pg_has_role(m.oid, s.oid, 'MEMBER') FROM pg_roles m, pg_roles s
+        WHERE m.rolname = 'threadline_migrator' AND s.rolname = 'threadline_search'), false) AS can_give_to_search,
+    EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'threadline') AS has_schema,
     quote_ident(current_user) AS login
+
+-- name: count_partitions
+SELECT count(*)::integer FROM pg_inherits WHERE inhparent = to_regclass('threadline.messages')
+
+-- name: has_citus
+SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
 
 -- name: has_journal
 SELECT to_regclass('threadline.migrations') IS NOT NULL
@@ -32,3 +40,10 @@ INSERT INTO threadline.migrations (number, name, checksum, oldest_compatible) VA
 
 -- name: become_migrator
 SET LOCAL ROLE threadline_migrator
+
+-- name: set_partitions
+SELECT set_config('threadline.partitions', $1, true)
+
+-- name: list_functions
+SELECT p.oid::regprocedure::text AS signature FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = 'threadline' AND p.proargnames[1] = '_tenant' ORDER BY 1
