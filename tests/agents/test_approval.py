@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.asking import DONE, call, events_of
+from tests.agents.asking import DONE, call, events_of, hear
 from threadline.agents.approval import Remembering, Standing
 from threadline.agents.limits import Limits
 from threadline.agents.loop import LoopAgent
@@ -25,7 +25,7 @@ from threadline.core.events import (
 from threadline.core.parts import Approval, TextPart, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.ports import Verdict
-from threadline.testing.agents import ScriptedModel, memory_desk
+from threadline.testing.agents import ScriptedModel, memory_desk, prompt_of
 
 
 async def explode() -> None:
@@ -106,15 +106,25 @@ async def test_an_answer_to_a_request_is_not_asked_for_again_but_a_missing_one_i
     assert booked == []
 
 
-async def test_the_time_stands_still_while_a_person_thinks(book: Tool) -> None:
-    class Slow:
-        async def decide(self, call: ToolCall) -> Verdict:
-            await asyncio.sleep(0.1)
-            return Verdict("allow")
+class Thoughtful:
+    async def decide(self, call: ToolCall) -> Verdict:
+        await asyncio.sleep(0.1)
+        return Verdict("allow")
 
+
+async def test_the_time_stands_still_while_a_person_thinks(book: Tool) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [seat], limits=Limits(seconds=0.08))
-    assert (await events_of(agent, desk=memory_desk(approver=Slow())))[-1] == Finish()
+    assert (await events_of(agent, desk=memory_desk(approver=Thoughtful())))[-1] == Finish()
+
+
+async def test_the_time_goes_on_once_the_person_has_answered(book: Tool) -> None:
+    seat = Tool.from_function(book.function, needs_approval=True)
+    model = ScriptedModel([call("c1")], [asyncio.Event().wait])
+    agent = LoopAgent(model, [seat], limits=Limits(seconds=0.08))
+    heard, error = await hear(agent.answer(prompt_of("go"), memory_desk(approver=Thoughtful())))
+    assert heard[-1] == StepStart()
+    assert error == "The answer took longer than 0.08 s and was stopped."
 
 
 async def test_an_approver_remembers_always_and_never() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -79,3 +80,11 @@ def test_whole_numbers_are_exact(a: int, b: int, sign: str) -> None:
 def test_any_line_of_arithmetic_signs_gives_a_number_or_a_value_error(line: str) -> None:
     with contextlib.suppress(ValueError):
         Fraction(calculate(line))
+
+
+def test_nothing_but_arithmetic_reaches_the_parser() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError):
+            calculate("1if 1else 2")
+    assert warned == []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -210,6 +213,30 @@ async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultSe
         await post(address, {"content": "hi", "model": "theirs"})
         await post(address, {"content": "hi", "model": 5})
     assert [request.body["model"] for request in upstream.requests] == ["theirs", "default"]
+
+
+async def test_an_address_that_is_taken_is_told(address: str, upstream: FaultServer) -> None:
+    port = int(address.rpartition(":")[2])
+    with pytest.raises(SettingsInvalid, match="cannot listen on"):
+        await serving(bridge_to(upstream), port=port).__aenter__()
+
+
+@pytest.mark.req("S3-09")
+async def test_the_command_serves_until_it_is_stopped(upstream: FaultServer) -> None:
+    run = "import sys; from threadline.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", run, "bridge", "--port", "0", "--upstream", f"{upstream.url}/v1"]
+    environment = {**os.environ, "BRIDGE_UPSTREAM_KEY": "key"}
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+    assert process.stdout is not None
+    try:
+        address = (await process.stdout.readline()).decode().split()[1].rstrip(",")
+        said = await post(address, {"content": "hi"})
+        assert said.json["content"] == "Hello."
+        assert upstream.requests[0].headers["authorization"] == "bearer key"
+    finally:
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert process.returncode == 130
 
 
 @pytest.mark.req("S3-09")

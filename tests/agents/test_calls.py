@@ -171,10 +171,13 @@ async def test_a_repeatable_tool_that_was_cut_off_is_run_again(book: Tool, booke
     assert booked == ["a"]
 
 
-async def test_what_was_repeatable_when_it_began_counts(book: Tool, booked: list[str]) -> None:
+@pytest.mark.parametrize(("began", "now"), [(False, True), (True, False)])
+async def test_a_tool_has_to_be_repeatable_both_when_it_began_and_now(
+    began: bool, now: bool, book: Tool, booked: list[str]
+) -> None:
     journal = MemoryJournal()
-    await journal.begin(call("c1"), repeatable=False)
-    again = Tool.from_function(book.function, repeatable=True)
+    await journal.begin(call("c1"), repeatable=began)
+    again = Tool.from_function(book.function, repeatable=now)
     await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [again]), desk=memory_desk(journal))
     assert booked == []
 

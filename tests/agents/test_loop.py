@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -192,6 +193,17 @@ async def test_stopping_the_answer_stops_its_tools_and_its_model(how: str) -> No
     with pytest.raises(asyncio.CancelledError):
         await reader
     assert ended.is_set()
+
+
+async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -> None:
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    model = ScriptedModel([stubborn, TextDelta("late"), TextDelta("later"), Finish()])
+    heard, error = await hear(LoopAgent(model, limits=Limits(seconds=0.02)).answer(prompt_of("go"), memory_desk()))
+    assert error == "The answer took longer than 0.02 s and was stopped."
+    assert TextDelta("later") not in heard
 
 
 async def _read(answer: Any) -> None:

@@ -146,7 +146,8 @@ async def test_a_stream_may_speak_any_of_the_usual_dialects(server: FaultServer,
 async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> None:
     call = {"type": "tool-call", "call_id": "c1", "name": "look", "input": {"a": 1}}
     result = {"type": "tool-result", "call_id": "c1", "output": [2**70]}
-    server.will(streamed(*sse(call, result, {"type": "final-text", "text": "Done."}, {"type": "finish"})))
+    request = {"type": "approval-request", "call_id": "c1", "approval_id": "a1"}
+    server.will(streamed(*sse(call, request, result, {"type": "final-text", "text": "Done."}, {"type": "finish"})))
     heard, error = await hear(ask(agent(server)))
     assert error is None
     assert heard[0] == ToolCall("c1", "look", {"a": 1})

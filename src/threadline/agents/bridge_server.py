@@ -198,7 +198,10 @@ async def serving(
     """The bridge's address, while it is served. SettingsInvalid for an address others can reach without a token."""
     if token is None and not _is_loopback(host):
         raise SettingsInvalid(f"the bridge serves {host} only with a token: without one, anyone there could use it")
-    server = await asyncio.start_server(BridgeServer(bridge, token=token).serve, host, port)
+    try:
+        server = await asyncio.start_server(BridgeServer(bridge, token=token).serve, host, port)
+    except (OSError, OverflowError) as exc:
+        raise SettingsInvalid(f"the bridge cannot listen on {host} port {port}: {exc}") from exc
     async with server:
         bound, *_ = server.sockets
         name, number = bound.getsockname()[:2]

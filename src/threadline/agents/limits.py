@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from threadline.core.errors import AgentFailed
 
 T = TypeVar("T")
+_TICK = 0.05
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -27,31 +28,57 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Allowance:
-    """The seconds an answer has left. They stand still while a person is being asked."""
+    """The seconds an answer has left. They stand still while a person is being asked. To be entered: one timer serves
+    the whole answer, because one for each event costs more than the event."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self._loop = asyncio.get_running_loop()
         self._left = seconds
-        self._since: float | None = _now()
+        self._since: float | None = self._loop.time()
         self._asked = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Task[Any] | None = None
+        self._stopped_reader = False
+
+    def __enter__(self) -> Self:
+        self._timer = self._loop.call_later(self.left, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     @property
     def left(self) -> float:
-        return self._left if self._since is None else self._left - (_now() - self._since)
+        return self._left if self._since is None else self._left - (self._loop.time() - self._since)
 
     async def next_of(self, stream: AsyncGenerator[T, None]) -> T | None:
         """What the stream gives next, or None at its end. AgentFailed if the time is over first."""
-        # A stream that never waits never meets the timeout.
+        # A stream that never waits never meets the timer.
         if self.left <= 0:
             raise self._too_long()
-        limit = asyncio.timeout(self.left)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
+        self._reader = task
         try:
-            async with limit:
-                return await anext(stream, None)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise self._too_long() from None
+            return await anext(stream, None)
+        except asyncio.CancelledError:
+            # Somebody else may have cancelled the task as well; then that is what counts.
+            if self._stopped_reader and task.uncancel() <= cancelling:
+                raise self._too_long() from None
+            raise
+        finally:
+            self._reader = None
+
+    def _look(self) -> None:
+        if self.left > 0:
+            # It stood still for a while.
+            self._timer = self._loop.call_later(max(self.left, _TICK), self._look)
+        elif self._reader is not None:
+            self._stopped_reader = True
+            self._reader.cancel()
 
     def _too_long(self) -> AgentFailed:
         return AgentFailed(f"The answer took longer than {self.seconds:g} s and was stopped.")
@@ -64,8 +91,4 @@ class Allowance:
         finally:
             self._asked -= 1
             if not self._asked:
-                self._since = _now()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+                self._since = self._loop.time()

@@ -19,10 +19,7 @@ from threadline.agents.replies import Reply
 from threadline.agents.tools import Tool
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import (
-    ApprovalRequest,
     Event,
-    Finish,
-    FinishReason,
     StepStart,
 )
 from threadline.core.prompts import Prompt
@@ -47,33 +44,26 @@ class LoopAgent:
         await self._model.close()
 
     async def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
-        allowance = Allowance(self._limits.seconds)
-        settler = CallSettler(self._tools, self._hooks, desk, allowance, parallel=self._limits.parallel)
-        reply = Reply(prompt, limit=self._limits.reply_bytes)
         settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
-        for event in reply.say_again():
-            yield event
-        for number in count():
-            deferred = False
-            async with aclosing(self._settle(reply, settler)) as outcomes:
-                async for outcome in outcomes:
-                    deferred = deferred or isinstance(outcome, ApprovalRequest)
-                    yield outcome
-            if deferred:
-                yield Finish("tool-calls")
-                return
-            if number == self._limits.rounds:
-                raise AgentFailed(f"The agent called tools for {number} rounds and came to no answer.")
-            reason: FinishReason = "stop"
-            async with aclosing(self._round(reply, settings, allowance)) as events:
-                async for event in events:
-                    if isinstance(event, Finish):
-                        reason = event.reason
-                    else:
+        reply = Reply(prompt, limit=self._limits.reply_bytes)
+        with Allowance(self._limits.seconds) as allowance:
+            settler = CallSettler(self._tools, self._hooks, desk, allowance, parallel=self._limits.parallel)
+            for event in reply.say_again():
+                yield event
+            for number in count():
+                async with aclosing(self._settle(reply, settler)) as outcomes:
+                    async for outcome in outcomes:
+                        yield outcome
+                if reply.awaits_approval:
+                    break
+                if number == self._limits.rounds:
+                    raise AgentFailed(f"The agent called tools for {number} rounds and came to no answer.")
+                async with aclosing(self._round(reply, settings, allowance)) as events:
+                    async for event in events:
                         yield event
-            if not reply.calls:
-                yield Finish(reason)
-                return
+                if not reply.calls:
+                    break
+        yield reply.end
 
     async def _round(self, reply: Reply, settings: RoundSettings, allowance: Allowance) -> AsyncGenerator[Event, None]:
         stream = self._model.round(reply.messages(), self._specs, settings)

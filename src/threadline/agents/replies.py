@@ -14,6 +14,7 @@ from threadline.agents.limits import Allowance, Limits
 from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
 from threadline.core.events import (
+    ApprovalRequest,
     Event,
     Failure,
     FinalText,
@@ -44,6 +45,9 @@ class Reply:
         self._limit = limit
         self.calls: list[ToolCall] = []
         """Calls of the present round that still want a result, in order."""
+        self.end = Finish()
+        """Why the reply ends, as far as is known: it is told last, once."""
+        self.awaits_approval = False
         self.approvals: dict[str, Approval] = {}
         """What people answered, by call id, since the approval was asked for."""
 
@@ -62,13 +66,16 @@ class Reply:
         return said
 
     def add(self, event: Event) -> list[Event]:
-        """What to show of an event. AgentFailed where the reply would outgrow its limit: nothing of it is shown; and
-        where the event says that the agent failed."""
+        """What to show of an event now. AgentFailed where the reply would outgrow its limit (nothing of it is shown
+        then), and where the event says that the agent failed."""
         if isinstance(event, Failure):
             raise AgentFailed(event.error)
         self._room -= _size(event)
         if self._room < 0:
             raise AgentFailed(f"The reply grew past {self._limit:,} bytes and was stopped.")
+        if isinstance(event, Finish):
+            self.end = event
+            return []
         if isinstance(event, Usage):
             return [event]
         shown = list(self._fold.add(event))
@@ -81,6 +88,8 @@ class Reply:
             outcome = ToolError(outcome.call_id, "the result found no room in this reply")
         self._room -= min(_size(outcome), self._room)
         self._fold.add(outcome)
+        if isinstance(outcome, ApprovalRequest):
+            self.awaits_approval, self.end = True, Finish("tool-calls")
         return outcome
 
     def messages(self) -> tuple[PromptMessage, ...]:
@@ -94,16 +103,13 @@ async def bounded(
 ) -> AsyncGenerator[Event, None]:
     """The events of an agent that keeps its tools to itself, within the limits, and with an end."""
     limits = limits or Limits()
-    allowance, reply = Allowance(limits.seconds), Reply(prompt, limit=limits.reply_bytes)
-    end = Finish()
-    async with aclosing(events):
-        while (said := await allowance.next_of(events)) is not None:
-            for event in reply.add(said):
-                if isinstance(event, Finish):
-                    end = event
-                else:
+    reply = Reply(prompt, limit=limits.reply_bytes)
+    with Allowance(limits.seconds) as allowance:
+        async with aclosing(events):
+            while (said := await allowance.next_of(events)) is not None:
+                for event in reply.add(said):
                     yield event
-    yield end
+    yield reply.end
 
 
 def _size(event: Event) -> int:
