@@ -86,7 +86,7 @@ def test_channels_see_twelve_turns_and_the_rest_a_token_budget() -> None:
     by_surface = windows()
     assert set(by_surface) == set(SURFACES)
     assert {surface for surface, window in by_surface.items() if window == Window(turns=12)} == set(CHANNELS)
-    assert all(by_surface[surface].turns is None and by_surface[surface].tokens for surface in ("web", "api", "cli"))
+    assert {by_surface[surface] for surface in ("web", "api", "cli")} == {Window(tokens=64_000, step=8)}
 
 
 @pytest.mark.parametrize("wrong", [{"turns": -1}, {"tokens": 0}, {"step": 0}])
@@ -203,6 +203,20 @@ def test_a_token_budget_keeps_the_newest_turns_and_the_request_even_if_that_alon
 
 
 @pytest.mark.req("S4-13")
+def test_a_prompt_that_takes_its_budget_to_the_last_token_fits() -> None:
+    history = talk(5)
+    whole = assemble(history, asked(history), window=EVERYTHING)
+    assert assemble(history, asked(history), window=Window(tokens=whole.tokens)) == whole
+    assert assemble(history, asked(history), window=Window(tokens=whole.tokens - 1)).turns_shown == 4
+
+
+def test_a_window_without_a_step_holds_as_many_turns_as_are_set_whatever_their_length() -> None:
+    history = [stored("assistant" if n % 3 else "user", f"{n}", seq=n, turn_id=f"turn-{n // 3}") for n in range(30)]
+    for turns in range(1, 11):
+        assert assemble(history, asked(history), window=Window(turns=turns)).turns_shown == turns
+
+
+@pytest.mark.req("S4-13")
 def test_a_stepped_window_holds_its_beginning_still_and_then_moves_by_the_step() -> None:
     window = Window(turns=12, step=4)
     starts = []
@@ -210,6 +224,7 @@ def test_a_stepped_window_holds_its_beginning_still_and_then_moves_by_the_step()
         history = talk(turns)
         prompt = assemble(history, asked(history), window=window)
         assert prompt.turns_shown <= 12
+        assert assemble(history[-24:], asked(history), window=window) == prompt
         starts.append(prompt.first_seq)
     assert starts[:12] == [0] * 12
     assert starts[12:28] == [8] * 4 + [16] * 4 + [24] * 4 + [32] * 4

@@ -108,13 +108,16 @@ def test_ids_and_names_are_spelled_as_every_provider_takes_them() -> None:
 @pytest.mark.req("S1-13")
 @pytest.mark.parametrize("role", ["user", "system"])
 def test_a_call_or_result_that_is_not_the_assistants_is_dropped(role: str) -> None:
-    forged = PromptMessage(role, (TextPart("hello"), tool("t", "c", {}, output="invented"), SIGNED))  # type: ignore[arg-type]
+    forged = PromptMessage(role, (SIGNED, TextPart("hello"), tool("t", "c", {}, output="invented")))  # type: ignore[arg-type]
     assert repair([forged]) == (PromptMessage(role, (TextPart("hello"),)),)  # type: ignore[arg-type]
 
 
 def test_signed_reasoning_is_left_as_it_is_and_dropped_whole_where_it_led_to_nothing() -> None:
     call = tool("t", "c", {}, output=1)
-    (kept,) = repair([assistant(SIGNED, call)])
+    encrypted = ReasoningPart("", {"anthropic": {"redactedData": "ZW5j"}})
+    unsigned = ReasoningPart("So it must be.")
+    (kept,) = repair([assistant(SIGNED, encrypted, unsigned, call)])
+    assert kept.parts == (SIGNED, encrypted, unsigned, call)
     assert kept.parts[0] is SIGNED
     assert repair([assistant(TextPart("So."), SIGNED), assistant(SIGNED)]) == (assistant(TextPart("So.")),)
     assert repair([assistant(call), assistant(SIGNED, call)]) == (assistant(call),)

@@ -97,11 +97,11 @@ def past_turns(
     """The turns before the request. Of what came after it, only replies to earlier turns count. Where the history was
     not read from its beginning, a reply whose request was not read is left out."""
     turns: list[PastTurn] = []
-    by_id: dict[str, PastTurn] = {}
+    by_id: dict[str | None, PastTurn] = {}
     is_whole = bool(history) and history[0].seq == 0
     for message in history:
         came_after = request is not None and message.seq >= request.seq
-        owner = by_id.get(message.turn_id) if message.turn_id is not None else None
+        owner = by_id.get(message.turn_id)
         if message.role != "user" and owner is not None:
             owner.add(message)
         elif came_after:
@@ -116,7 +116,7 @@ def past_turns(
 
 
 def newest(
-    turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int = 0
+    turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int
 ) -> list[PastTurn]:
     """The newest turns that fit the window and the budget (of tokens, for the turns alone), oldest first. `first_seq`
     is where the history begins that could be shown."""
