@@ -49,6 +49,7 @@ class Timing(msgspec.Struct, frozen=True):
     lease_seconds: float = 30.0
     flush_seconds: float = 0.1
     wait_seconds: float = 1.0
+    retry_seconds: tuple[float, ...] = (0.2, 1.0, 3.0, 6.0)
 
 
 class Runner:
@@ -89,8 +90,13 @@ class Runner:
         self._streams.open(scope.tenant_id, turn.id)
         task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(turn.id, None))
+        task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
+
+    def _ended(self, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
+        self._tasks.pop(turn_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
@@ -102,12 +108,6 @@ class Runner:
     def _cancel(self, turn_id: str) -> None:
         self._stopping.add(turn_id)
         self._tasks[turn_id].cancel()
-
-    async def outcome(self, scope: Scope, turn_id: str) -> Turn | None:
-        """The turn as it stands, after this process, if it runs it, has stored its end."""
-        if (task := self._tasks.get(turn_id)) is not None:
-            await asyncio.wait([task])
-        return await self._store.scoped(scope).turn(turn_id)
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
@@ -196,6 +196,13 @@ class Runner:
         end = TurnEnd(status=status, error=error, usage=msgspec.to_builtins(usage), seen=run.seen)
         chunks = run.stream.unstored()
         ending = Ending(end, reply, chunks, tokens=usage.input_tokens + usage.output_tokens)
+        # A person at a terminal is told at once; elsewhere nobody waits, and a database may come back in a moment.
+        for pause in () if turn.surface == "cli" else self._timing.retry_seconds:
+            try:
+                return await self._turns.finish(scope, turn, ending)
+            except StoreFailed:
+                log.warning("turn not finished yet", extra={"turn_id": turn.id})
+                await asyncio.sleep(pause)
         return await self._turns.finish(scope, turn, ending)
 
     async def _keep(self, scope: Scope, turn: Turn) -> None:
