@@ -26,6 +26,7 @@ from threadline.core.errors import (
     StoreUnavailable,
     ThreadlineError,
 )
+from threadline.stores.sqlite import ranking
 
 APPLICATION_ID = 0x54484C4E
 """'THLN', in the header of every file that is ours."""
@@ -34,6 +35,7 @@ PAGE_SIZE = 8192
 """A turn of 2.5 kB fills pages of this size to 1.15 times its bytes, pages of 4096 to 1.7 times; both are as fast."""
 
 LOCK_SECONDS = 30.0
+_SCRUB_SECONDS = 1.0
 _STATEMENTS_CACHED = 256
 _CONTENTION_MILLISECONDS = 2.0
 
@@ -77,6 +79,7 @@ def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    ranking.register(connection)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
@@ -103,10 +106,13 @@ class _Patience:
         return True
 
 
-def empty_log(connection: apsw.Connection, wait_seconds: float = 1.0) -> bool:
-    """Moves the write-ahead log into the file and cuts it to nothing. False if a reader held on to it for too long."""
-    connection.set_busy_handler(_Patience(wait_seconds))
+def scrub(connection: apsw.Connection, *, anew: bool) -> bool:
+    """Leaves nothing of what was deleted in the write-ahead log, nor, if the file is written anew, in the parts of
+    pages that SQLite does not use at present. False if somebody else held on to it for too long."""
+    connection.set_busy_handler(_Patience(_SCRUB_SECONDS))
     try:
+        if anew:
+            connection.execute("VACUUM")
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
         return False

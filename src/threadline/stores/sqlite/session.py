@@ -27,7 +27,7 @@ _SQL = load_queries(__package__, "queries/session.sql")
 class Database:
     """One open connection. `touched` and `scrub` are set by functions that write and read after the commit."""
 
-    __slots__ = ("connection", "location", "scrub", "touched")
+    __slots__ = ("compact", "connection", "location", "scrub", "touched")
 
     def __init__(self, connection: apsw.Connection, location: Location) -> None:
         self.connection = connection
@@ -36,6 +36,8 @@ class Database:
         """Turns that changed, as (tenant, turn): whoever watches them wakes."""
         self.scrub = False
         """Whether text was purged: then the write-ahead log must not keep it."""
+        self.compact = False
+        """Whether the file is to be written anew, whatever its size."""
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self.connection.execute(sql, values).fetchall()

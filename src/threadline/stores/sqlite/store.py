@@ -125,6 +125,13 @@ class SqliteStore:
         self._gate.check()
         await asyncio.to_thread(backup.copy, self._location, locate(path), progress)
 
+    async def compact(self) -> bool:
+        """Writes the whole file anew: it takes no more space than it needs, and no unused part of a page keeps anything
+        of what was purged. Appends wait meanwhile. False if another process was in the way: try again."""
+        writer, database = self._writing()
+        await writer.submit(partial(_ask_to_compact, database))
+        return not database.scrub
+
     async def close(self) -> None:
         if self._gate.refusal is not None:
             return
@@ -165,6 +172,10 @@ def _open(location: Location, read_only: bool) -> _Opened:
 
 def _database(location: Location, *, read_only: bool = False) -> Database:
     return Database(connect(location, read_only=read_only), location)
+
+
+def _ask_to_compact(database: Database) -> None:
+    database.compact = database.scrub = True
 
 
 def _statistics(database: Database) -> dict[str, int]:

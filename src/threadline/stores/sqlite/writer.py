@@ -9,6 +9,7 @@ done again one by one, each in a transaction of its own, so that each gets the a
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,15 +19,18 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from threadline.core.errors import OutcomeUnknown, StoreUnavailable
-from threadline.stores.sqlite.connection import empty_log, translate
+from threadline.stores.sqlite.connection import scrub, translate
 from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _LARGEST_BATCH = 512
 _LONGEST_BATCH_SECONDS = 0.005
 """How long a batch keeps taking in what arrives while it runs, before it commits."""
-_PEACE_SECONDS = 0.05
+_WRITTEN_ANEW_BYTES = 64 * 2**20
+"""Up to this size a file is written anew after a purge, within about half a second; a larger one by `compact`."""
+_PEACE_SECONDS = 0.005
 _ERRANDS_EVERY_SECONDS = 0.06
 """Errands wait for a moment of peace, but not for ever where there is none."""
 
@@ -198,7 +202,17 @@ class Writer:
             touched, database.touched = database.touched, set()
             self._on_touched(touched)
         if database.scrub:
-            database.scrub = not empty_log(self._connection)
+            database.scrub = not self._scrub()
+            database.compact = database.compact and database.scrub
+
+    def _scrub(self) -> bool:
+        """Never fails a job: what it was asked for is durable by now. What could not be done is tried again later."""
+        size = self._connection.pragma("page_count") * self._connection.pragma("page_size")
+        try:
+            return scrub(self._connection, anew=self._database.compact or size <= _WRITTEN_ANEW_BYTES)
+        except apsw.Error as exc:
+            _log.warning("purged text may still be in the file: %s", translate(exc, self._database.location.shown))
+            return False
 
 
 def _answer(outcomes: list[Outcome]) -> None:
