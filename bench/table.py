@@ -99,7 +99,8 @@ def shown(row: Row, budget: Budget | None, met: bool | None) -> str:
     judged = {None: "", True: "  ok", False: "  MISSED"}[met]
     wanted = "" if budget is None or met is None else f"  budget {_limit(budget, row.unit)}"
     against = "" if row.against is None else f"  against {row.against}"
-    tail = "" if row.p99 is None else f"  best {row.best:.3f} p99 {row.p99:.3f}"
+    best = "" if row.best_ratio is None else f" ({_number(row.best_ratio)}{TIMES})"
+    tail = "" if row.p99 is None else f"  best {row.best:.3f}{best} p99 {row.p99:.3f}"
     return f"{row.work}{place}: {row.contender}: {_figure(row)}{tail}{against}{wanted}{judged}"
 
 
