@@ -72,7 +72,7 @@ def _sqlite_sizes(path: str) -> Sizes:
             SELECT 1 FROM sqlite_schema AS indexing
             WHERE indexing.sql LIKE 'CREATE VIRTUAL TABLE%fts5%' AND dbstat.name GLOB indexing.name || '_*'
         )
-        FROM dbstat WHERE aggregate
+        FROM dbstat WHERE aggregate = TRUE
     """).fetchall()
     db.close()
     return Sizes(
