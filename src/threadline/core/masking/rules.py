@@ -2,7 +2,8 @@
 
 Lengths are on the low side where the prefix tells enough, so that half a secret is masked as well. Where the prefix is
 an English word the rest has to look like no word does. Tails take every letter and digit that follows, which is what
-makes masking twice the same as masking once. Left out: secrets without a shape or a name, and any that are encrypted.
+makes masking twice the same as masking once; for the same reason a lead is too short to hold a secret of its own. Left
+out: secrets without a shape or a name, and any that are encrypted.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _AWS_KEYS = (
         ("secret", "aws"),
         # Forty characters of hexadecimal are a commit, however secret.
         (Secret((Run(_AWS, 40, 40, f"(?![0-9a-f]{{40}})(?={_AWS}{{0,39}}[0-9])", 40),), BASE64_TAIL),),
-        lead=(Run("[A-Za-z_ -]", 0, 24), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
+        lead=(Run("[A-Za-z_ -]", 0, 16), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
         any_case=True,
         masks_anchor=False,
     ),
@@ -98,11 +99,16 @@ _BEARER_TOKEN = Rule(
     masks_anchor=False,
 )
 
+_USER = r"""[^\x00-\x20"'<>/:=@\[\\\x1e]"""
+_PASSWORD = Run(r"""[^\x00-\x20"'<>/\\\x1e]""", 1, 256, r"(?!\[masked:)", 8)
 _URL_PASSWORD = Rule(
     "url-password",
     ("://",),
-    (Secret((Run(r"""[^\x00-\x20"'<>/\\\x1e]""", 1, 256, r"(?!\[masked:)", 8),), NO_TAIL, trail=("@",)),),
-    lead=(Run(r"""[^\x00-\x20"'<>/:@\[\\\x1e]""", 0, 128), ":"),
+    (
+        Secret((_PASSWORD,), NO_TAIL, lead=(Run(_USER, 0, 15), ":"), trail=("@",)),
+        # As long as this, the user is a secret as well: `https://<token>:x-oauth-basic@…`.
+        Secret((Run(_USER, 16, 256), ":", _PASSWORD), NO_TAIL, trail=("@",)),
+    ),
     masks_anchor=False,
 )
 

@@ -1,8 +1,9 @@
 """Masking a text that arrives in pieces, without letting a secret slip through between two of them.
 
 Held back is only what could still become a secret: the beginning of an anchor, or an anchor and what stands after it,
-at most about a kilobyte. Once a secret is certain its mask is given out at once and the rest of it is swallowed,
-however long. For any way of cutting a text in pieces the outputs together are what masking the whole text gives.
+at most about a kilobyte of what can be seen. Once a secret is certain its mask is given out at once and the rest of it
+is swallowed, however long. For any way of cutting a text in pieces the outputs together are what masking the whole text
+gives, unless someone spreads one secret over 16 KiB of invisible characters.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from threadline.core.masking.patterns import Rule, Tail
 
 # More than the longest look-behind of any rule.
 _CONTEXT = 32
+_MOST_HELD = 16_384
 
 
 class Openings:
@@ -63,7 +65,8 @@ class StreamMasker:
 
     def feed(self, text: str) -> str:
         self._held += text.encode("utf-8", "surrogatepass")
-        return self._advance(complete=False)
+        shown = self._advance(complete=False)
+        return shown + self._advance(complete=True) if len(self._held) > _MOST_HELD else shown
 
     def flush(self) -> str:
         rest = self._advance(complete=True)
