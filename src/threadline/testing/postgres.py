@@ -98,6 +98,11 @@ class PostgresServer:
         if _answers(self.directory):
             self._run("pg_ctl", "-w", "-m", "immediate", "stop")
 
+    def discard(self) -> None:
+        """Stops it, and removes all it wrote."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
     def dsn(self, database: str, *, user: str = LOGIN) -> str:
         return f"postgresql://{user}@/{database}?host={self.directory}"
 
@@ -205,8 +210,7 @@ def _remove_if_unused(lease: _Lease) -> None:
     if lease.is_last():
         if lease.directory.exists():
             label = lease.directory.name.rpartition("-")[2]
-            PostgresServer(installations()[label], lease.directory).stop()
-            shutil.rmtree(lease.directory, ignore_errors=True)
+            PostgresServer(installations()[label], lease.directory).discard()
         lease.path.unlink(missing_ok=True)
     lease.close()
 

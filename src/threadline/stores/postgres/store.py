@@ -166,8 +166,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self._follower.close()
         await self._listeners.close()
-        with translated():
-            await self._pool.close()
+        await self._pool.close()
 
 
 def _session(tx: Transaction) -> Session:
