@@ -28,7 +28,6 @@ from threadline.core.errors import (
     StoreUnavailable,
     ThreadlineError,
 )
-from threadline.stores.sqlite import ranking
 
 APPLICATION_ID = 0x54484C4E
 """'THLN', in the header of every file that is ours."""
@@ -81,7 +80,6 @@ def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    ranking.register(connection)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")

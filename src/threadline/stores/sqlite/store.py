@@ -21,7 +21,7 @@ from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Finding, Transaction, Watch, Work
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import backup, check
+from threadline.stores.sqlite import backup, check, ranking
 from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
 from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
 from threadline.stores.sqlite.indexing import index_in_passing, index_some
@@ -55,7 +55,7 @@ class SqliteStore:
         self._limits = limits
         self._gate = Gate(self._location.shown)
         self._watchers = Watchers(lambda: self._reader.connection.pragma("data_version"))
-        self._library = Library(partial(_database, self._location, read_only=True))
+        self._library = Library(partial(_searched, self._location))
         self._writer: Writer | None = None
         if opened.writer is not None:
             self._writer = Writer(
@@ -164,6 +164,7 @@ def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
         if writer.connection.readonly("main"):
             raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
         migrate(writer.connection, location)
+        ranking.register(writer.connection)
         return _Opened(location, _database(location, read_only=True, lock_seconds=lock_seconds), writer)
     except BaseException:
         writer.connection.close()
@@ -172,6 +173,12 @@ def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
 
 def _database(location: Location, *, read_only: bool = False, lock_seconds: float = LOCK_SECONDS) -> Database:
     return Database(connect(location, read_only=read_only, lock_seconds=lock_seconds), location, lock_seconds)
+
+
+def _searched(location: Location) -> Database:
+    database = _database(location, read_only=True)
+    ranking.register(database.connection)
+    return database
 
 
 def _ask_to_compact(database: Database) -> None:
