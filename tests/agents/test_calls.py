@@ -202,6 +202,7 @@ async def test_after_a_crash_between_two_results_the_first_is_reused_and_the_sec
     async with aclosing(agent.answer(prompt_of("go"), memory_desk(journal))) as answer:
         while not isinstance(await anext(answer), ToolResult):
             pass
+    assert journal.log == ["begin c1", "begin c2", "end c1"]
     again = await events_of(LoopAgent(ScriptedModel(calls, DONE), [tool(book)]), desk=memory_desk(journal))
     assert again[3] == ToolResult("c1", "first")
     assert isinstance(again[4], ToolError)
