@@ -18,7 +18,7 @@ from threadline.core.parts import ToolPart
 from threadline.settings import Settings
 
 KILLS = 100
-SHORTEST, LONGEST = 0.02, 0.3
+SHORTEST, LONGEST = -0.02, 0.15
 
 
 @pytest.mark.req("S1-13", "S1-16", "S3-23", "S4-09")

@@ -81,11 +81,12 @@ def house(database: str, store: Any, effects: str) -> Threadline:
     return made
 
 
-async def talk(database: str, effects: str, thread_id: str, first: int) -> None:
+async def talk(database: str, effects: str, thread_id: str, first: int, ready: int) -> None:
     store = await open_store(Settings(database=database), SystemClock())
     tl = house(database, store, effects)
     sweeping = asyncio.create_task(sweep(tl))
     thread = await tl.as_user().thread(thread_id)
+    os.write(ready, b"!")
     for n in count(first):
         reply = thread.ask(f"order{n}", key=f"key{n}", surface="slack" if n % 2 else "web", policy="queue")
         await reply.accept()
@@ -106,11 +107,17 @@ def say(line: str) -> None:
 
 
 def live_and_die(database: str, effects: str, thread_id: str, first: int, seconds: float) -> None:
+    """A child that is killed so long after it began to talk; a negative time counts from its birth."""
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        asyncio.run(talk(database, effects, thread_id, first))
+        asyncio.run(talk(database, effects, thread_id, first, writing))
         os._exit(1)
-    time.sleep(seconds)
+    os.close(writing)
+    if seconds >= 0:
+        os.read(reading, 1)
+    os.close(reading)
+    time.sleep(abs(seconds))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     say(f"died {os.waitstatus_to_exitcode(status)}")
