@@ -63,7 +63,7 @@ async def lives(database: str, effects: str, thread_id: str, kills: int) -> list
         assert line == b"died -9\n"
     nursery.stdin.close()
     await nursery.wait()
-    assert len(accepted) > kills // 10, "they were killed before they could say anything"
+    assert accepted, "they were killed before they could say anything"
     return accepted
 
 
