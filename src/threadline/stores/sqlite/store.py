@@ -54,7 +54,7 @@ class SqliteStore:
         self._clock = clock
         self._limits = limits
         self._gate = Gate(self._location.shown)
-        self._watchers = Watchers(lambda: self._reader.connection.pragma("data_version"))
+        self._watchers = Watchers(partial(opened.reader.connection.pragma, "data_version"))
         self._library = Library(partial(_searched, self._location))
         self._writer: Writer | None = None
         if opened.writer is not None:
@@ -138,10 +138,11 @@ class SqliteStore:
             return
         self._gate.refusal = "is closed"
         await self._watchers.close()
-        if self._writer is not None:
-            await asyncio.to_thread(self._writer.finish)
         await asyncio.to_thread(self._library.close)
         self._reader.connection.close()
+        if self._writer is not None:
+            # Last, because whoever closes last moves the log into the file, and a reader cannot.
+            await asyncio.to_thread(self._writer.finish)
 
     def leave_to_parent(self) -> None:
         """In a forked child: nothing here may be used, nor closed, for the locks behind it are the parent's."""
