@@ -275,6 +275,22 @@ def test_compaction_covers_whole_turns_and_leaves_half_the_budget() -> None:
 
 
 @pytest.mark.req("S4-13")
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=12), st.integers(20, 400))
+def test_compaction_leaves_the_newest_turns_that_take_half_the_budget_and_at_least_one(
+    lengths: list[int], budget: int
+) -> None:
+    history = [stored("user", "x" * length, seq=seq) for seq, length in enumerate(lengths)]
+    costs = [total_tokens([say("user", "x" * length)]) for length in lengths]
+    seq = plan_compaction(history, budget)
+    if sum(costs) <= budget or len(costs) == 1:
+        assert seq is None
+    else:
+        assert seq is not None
+        assert sum(costs[seq + 1 :]) <= budget // 2 or seq == len(costs) - 2
+        assert sum(costs[seq:]) > budget // 2
+
+
+@pytest.mark.req("S4-13")
 def test_compaction_never_covers_the_newest_turn_nor_half_of_two_that_are_interleaved() -> None:
     long = "long " * 1_000
     history = [
