@@ -63,8 +63,8 @@ def shared_server(label: str = "embedded") -> PostgresServer:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"pid{os.getpid()}")
     lease = _Lease(f"{run[:12]}-{label}")
     with lease.everyone_waits():
-        _sweep()
         lease.hold()
+        _sweep()
         server = PostgresServer(installations()[label], lease.directory)
         server.ensure_started()
     atexit.register(_release, lease)
