@@ -408,7 +408,7 @@ class TurnVerbs(Protocol):
         ...
 
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        """Removes the chunks of turns that had ended by then; how many chunks. The system scope's are the tenant's, a
+        """Removes the chunks of turns that ended before then; how many chunks. The system scope's are the tenant's, a
         user's their own."""
         ...
 

@@ -86,7 +86,8 @@ class TestLinkCodes:
     async def test_a_code_expires(self, house: Transaction, alice: Transaction, clock: ManualClock) -> None:
         """None if unknown, expired, used, or for another platform."""
         await alice.put_link_code(CODE, "slack", clock.after(60))
-        assert await house.redeem_link_code(CODE, "slack", clock.after(61)) is None
+        assert await house.redeem_link_code(CODE, "slack", clock.after(60)) is None
+        assert await house.redeem_link_code(CODE, "slack", clock.after(59)) == "alice"
 
     async def test_a_code_is_put_once(
         self, house: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
