@@ -87,5 +87,5 @@ def check_replies(messages: list[Message]) -> None:
     for message in replies:
         calls = [part for part in message.parts if isinstance(part, ToolPart)]
         if "status" not in message.metadata:
-            assert [call.call_id for call in calls] == ["pay-0", "pay-1", "look-0"]
+            assert {call.name for call in calls} <= {"look", "pay"}
             assert all(call.is_answered for call in calls)

@@ -23,6 +23,7 @@ from threadline.agents.tools import tool
 from threadline.bootstrap import Threadline, open_store
 from threadline.clock import SystemClock
 from threadline.core.events import Event, Finish, TextDelta, ToolCall
+from threadline.core.ids import new_id
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.replies import DenyAll
@@ -34,7 +35,7 @@ TIMING = Timing(lease_seconds=0.05, flush_seconds=0.002, wait_seconds=0.01)
 
 
 class Spender:
-    """A model that pays twice and looks once in every turn, and then says so."""
+    """A model that pays twice and looks once in every turn, and then says so. Its calls have new ids each time."""
 
     async def round(self, messages: Any, tools: Any, settings: RoundSettings) -> AsyncGenerator[Event, None]:
         last: PromptMessage = messages[-1]
@@ -43,8 +44,8 @@ class Spender:
             asked = "".join(getattr(part, "text", "") for part in last.parts)
             yield TextDelta("Paying. ")
             for n in range(2):
-                yield ToolCall(f"pay-{n}", "pay", {"order": f"{asked}-{n}"})
-            yield ToolCall("look-0", "look", {"at": asked})
+                yield ToolCall(new_id(), "pay", {"order": f"{asked}-{n}"})
+            yield ToolCall(new_id(), "look", {"at": asked})
             yield Finish("tool-calls")
         else:
             yield TextDelta("Paid.")

@@ -21,13 +21,14 @@ from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
-from threadline.core.prompts import Prompt
+from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.streams import LiveStream, Streams
+from threadline.usecases.takeover import Begun, begun
 from threadline.usecases.turns import Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
@@ -176,6 +177,12 @@ class Runner:
         if thread is None:
             raise AgentFailed("the thread was deleted")
         prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        if turn.fence > 1:
+            earlier = await begun(self._store.scoped(scope), turn)
+            run.take_up(earlier)
+            if earlier.parts:
+                said = PromptMessage("assistant", earlier.parts)
+                prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, said))
         agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
         desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
@@ -251,6 +258,11 @@ class _Run:
         self.failure: str | None = None
         self._shaper = shaper
         self._closed = False
+
+    def take_up(self, earlier: Begun) -> None:
+        self.stream.take_up(earlier.chunks)
+        for event in earlier.standing:
+            self.fold.add(event)
 
     def show(self, event: Event) -> None:
         for shaped in self._shaper.add(event):
