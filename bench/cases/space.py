@@ -36,6 +36,7 @@ async def disk(arena: Arena) -> list[Row]:
     return [
         Row(DISK.name, OURS, "bytes", sizes.kept / payload),
         Row(DISK.name, "Threadline, the search index alone", "bytes", sizes.search / payload),
+        Row(DISK.name, "Threadline, a message", "bytes", sizes.kept / (count * MESSAGES_PER_TURN)),
     ]
 
 

@@ -50,6 +50,15 @@ def test_of_throughputs_the_worst_is_the_smallest() -> None:
     assert worst(rows, None) == rows[1]
 
 
+def test_a_run_on_a_busy_machine_says_so() -> None:
+    quiet = result_with()
+    noisy = Result(
+        quiet.date, quiet.host, quiet.versions, False, [*quiet.cases, CaseResult("case", "postgres", [], 1.0, ["busy"])]
+    )
+    assert "The machine was quiet throughout." in tables(quiet)
+    assert "busy with other work around 1 of the 2 cases" in tables(noisy)
+
+
 def test_peers_stand_in_a_table_of_their_own() -> None:
     shown = tables(result_with(Row(PEERS_APPEND.name, "Google ADK", "ms", 6.76, ratio=18.2)))
     assert "| Google ADK | 18.2\u00d7 (6.76 ms) |  |  |  |" in shown
