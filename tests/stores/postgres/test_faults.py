@@ -18,7 +18,7 @@ from threadline.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from threadline.core.threads import NewThread, Scope
+from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.ports import Transaction
 from threadline.stores.postgres.errors import as_store_error, may_repeat
 from threadline.stores.postgres.pool import Address, Pool
@@ -234,7 +234,8 @@ def test_each_error_has_its_kind(error: Exception, kind: type[StoreFailed], repe
 
 
 async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresStore) -> None:
-    """PostgreSQL ends one of two deadlocked transactions; it is begun again."""
+    """Works of the house need not wait for each other. PostgreSQL ends one of two that are deadlocked; it is begun
+    again."""
     tx = own_store.scoped(ALICE)
     one, two = await thread_saying(tx, "a"), await thread_saying(tx, "b")
     both_hold = asyncio.Barrier(2)
@@ -250,12 +251,27 @@ async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresSt
                 await both_hold.wait()
             await inside.append(second, exchange("second"))
 
-        await own_store.transact(ALICE, work)
+        await own_store.transact(system_scope("a"), work)
 
     async with asyncio.timeout(30):
         await asyncio.gather(cross(one.id, two.id), cross(two.id, one.id))
     for thread in (one, two):
         assert sorted((await history(tx, thread.id))[1:]) == ["first", "second"]
+
+
+async def test_works_of_one_user_wait_for_each_other_across_processes(own_store: PostgresStore, dsn: str) -> None:
+    """Two stores stand for two processes; each work counts what is there and adds one."""
+    other = await PostgresStore.open(dsn)
+    thread = await thread_saying(own_store.scoped(ALICE), "0")
+
+    async def work(tx: Transaction) -> None:
+        found = await tx.thread(thread.id)
+        assert found is not None
+        await tx.append(thread.id, exchange(str(found.message_count)))
+
+    await asyncio.gather(*(store.transact(ALICE, work) for store in (own_store, other) for _ in range(10)))
+    assert await history(own_store.scoped(ALICE), thread.id) == [str(n) for n in range(21)]
+    await other.close()
 
 
 async def test_a_pool_lends_no_more_than_it_may_and_in_order(server: PostgresServer, dsn: str) -> None:
