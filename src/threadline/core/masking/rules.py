@@ -8,7 +8,7 @@ out: secrets without a shape or a name, and any that are encrypted.
 
 from __future__ import annotations
 
-from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, tail
+from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, mixed, tail
 
 ALNUM = "[A-Za-z0-9]"
 BASE64 = "[A-Za-z0-9+/_-]"
@@ -36,12 +36,6 @@ def _prefix(kind: str, *anchors: str, chars: str = ALNUM, least: int = 20, behin
     return Rule(kind, anchors, (Secret((Run(chars, least, least),), WORD_TAIL),), behind=behind)
 
 
-def _mixed(chars: str, count: int) -> Run:
-    """So many characters with a digit and a letter among them."""
-    digit, letter = f"(?={chars}{{0,{count - 1}}}[0-9])", f"(?={chars}{{0,{count - 1}}}[A-Za-z])"
-    return Run(chars, count, count, digit + letter, count)
-
-
 # One or two short words may come before the key itself: `sk-live-…`, `api-key-v1-…`.
 _SHORT_WORDS = Several((Run(ALNUM, 2, 12), "-"), 2)
 
@@ -59,7 +53,7 @@ _GENERIC_KEYS = (
         "api-key",
         ("key-", "token-", "api-"),
         # A word of sixteen letters exists ("key-responsibilities"), one of twenty-four hardly does.
-        tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (_mixed(ALNUM, 16), Run("[A-Za-z]", 24, 24))),
+        tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (mixed(ALNUM, 16, 16), Run("[A-Za-z]", 24, 24))),
         behind=UNBROKEN,
         any_case=True,
     ),
@@ -90,7 +84,7 @@ _BEARER_TOKEN = Rule(
     "bearer-token",
     ("bearer",),
     (
-        Secret((Run(BEARER, 16, 16, f"(?={BEARER}{{0,23}}[0-9])", 24),), BEARER_TAIL),
+        Secret((mixed(BEARER, 16, 24),), BEARER_TAIL),
         Secret((Run(ALNUM, 24, 24),), BEARER_TAIL),
     ),
     lead=(Run(r"[ \t\r\n+:]", 1, 4),),
