@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.postgres import PostgresServer, shared_server
+from threadline.testing.postgres import PostgresServer, installations, shared_server
 
 
 @pytest.fixture
@@ -44,3 +46,12 @@ async def admin(server: PostgresServer, dsn: str) -> AsyncIterator[asyncpg.Conne
     connection = await asyncpg.connect(server.admin_dsn(dsn))
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+def lonely() -> Iterator[PostgresServer]:
+    """A server of its own, on which nobody made our roles: they belong to all databases of a server."""
+    server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
+    server.ensure_started()
+    yield server
+    server.discard()

@@ -8,6 +8,7 @@ import pytest
 from threadline.core.threads import Scope
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.words import thread_saying
+from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
 BROKEN = {
@@ -32,15 +33,16 @@ async def test_what_is_broken_is_found_with_a_remedy(
     assert all(finding.remedy for finding in found)
 
 
-async def test_a_role_that_may_too_much_is_found(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_a_role_that_may_too_much_is_found(lonely: PostgresServer) -> None:
+    dsn = await lonely.create_database()
+    admin, store = await asyncpg.connect(lonely.admin_dsn(dsn)), await PostgresStore.open(dsn)
     await admin.execute("ALTER ROLE threadline_worker BYPASSRLS")
-    try:
-        (found,) = await own_store.check()
-    finally:
-        await admin.execute("ALTER ROLE threadline_worker NOBYPASSRLS")
+    (found,) = await store.check()
     assert found.what == "role threadline_worker may do more than it should"
     await admin.execute(found.remedy)
-    assert await own_store.check() == []
+    assert await store.check() == []
+    await store.close()
+    await admin.close()
 
 
 async def test_a_remedy_can_be_run_as_it_stands(own_store: PostgresStore, admin: asyncpg.Connection) -> None:

@@ -6,9 +6,6 @@ import asyncio
 import re
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -20,7 +17,7 @@ from threadline.stores.postgres import migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.words import history, thread_saying
-from threadline.testing.postgres import PostgresServer, installations
+from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
 EVERYTHING = """
@@ -184,15 +181,6 @@ async def test_another_history_is_refused(empty_dsn: str) -> None:
     await run(empty_dsn, "UPDATE threadline.migrations SET checksum = 'other' WHERE number = 2")
     with pytest.raises(SchemaMismatch, match="another build"):
         await migrate.apply(empty_dsn)
-
-
-@pytest.fixture
-def lonely() -> Iterator[PostgresServer]:
-    """A server on which nobody made our roles."""
-    server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
-    server.ensure_started()
-    yield server
-    server.discard()
 
 
 @pytest.fixture
