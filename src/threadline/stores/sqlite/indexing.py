@@ -31,7 +31,7 @@ def owner_word(tenant_id: str, owner_id: str) -> str:
 
 
 def is_pending(database: Database) -> bool:
-    return bool(database.rows(_SQL["is_pending"])[0][0])
+    return bool(database.rows(_SQL["is_pending"], (RECIPE,))[0][0])
 
 
 def index_some(database: Database, limit: int) -> int:

@@ -2,7 +2,7 @@
 SELECT indexed_no, recipe FROM search_progress;
 
 -- name: is_pending
-SELECT coalesce((SELECT max(no) FROM messages), 0) > indexed_no FROM search_progress;
+SELECT coalesce((SELECT max(no) FROM messages), 0) > indexed_no OR recipe <> ? FROM search_progress;
 
 -- name: read_pending
 SELECT m.no, l.tenant_id, l.owner_id, m.parts
