@@ -31,7 +31,7 @@ async def search(arena: Arena) -> list[Row]:
     ours = await ThreadlineStore.open(await place_for_ours(arena))
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)
-    await ours.store.index_pending()
+    await ours.rest()
     await arena.settle()
     queries = {
         "a rare word": RARE,

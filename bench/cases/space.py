@@ -30,7 +30,7 @@ async def disk(arena: Arena) -> list[Row]:
     for turn in itertools.islice(itertools.cycle(turns(2_000)), count):
         payload += sum(len(sealed.parts_json) for sealed in ours.seal(turn))
         await ours.append(thread_id, turn)
-    await ours.store.index_pending()
+    await ours.rest()
     await ours.close()
     sizes = _sqlite_sizes(place) if arena.backend == "sqlite" else await _postgres_sizes(arena.admin_dsn(place))
     return [
