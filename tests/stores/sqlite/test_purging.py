@@ -118,10 +118,29 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
     assert len(await tx.search(shown[0].split()[7])) == 1
 
 
-async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(
-    path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every file for one too large to be written anew after a purge."""
     monkeypatch.setattr(writer, "_WRITTEN_ANEW_BYTES", 0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("seed", range(3))
+async def test_in_a_large_file_what_is_purged_at_once_is_gone_at_once(
+    path: Path, open_sqlite: OpenSqlite, seed: int
+) -> None:
+    store = await open_sqlite()
+    gone, kept = Speaker("aa", seed), Speaker("ee", 100 + seed)
+    for _ in range(4):
+        await speak(store.scoped(Scope("local", "gone")), gone, threads=3, turns=4)
+        await speak(store.scoped(Scope("local", "kept")), kept, threads=1, turns=4)
+    await store.index_pending()
+    await store.scoped(Scope("local", "gone")).purge_user("gone")
+    assert left_in(path, gone.words) == set()
+
+
+@pytest.mark.usefixtures("large")
+async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(path: Path, open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
     tx = store.scoped(Scope())
     speakers = [Speaker(name, seed) for seed, name in enumerate(("aa", "ee", "ii"))]
