@@ -6,6 +6,8 @@ that leaves stops nothing, and one that comes back finds the stream from its fir
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from threadline.bootstrap import Threadline
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope, Thread
+from threadline.core.turns import Turn
 from threadline.replies import DenyAll
 from threadline.service.aisdk.requests import ChatRequest, read_request
 from threadline.service.answers import answer
@@ -82,7 +85,8 @@ class Chat:
         scope = await self._who_asks(request)
         scope.require("member")
         thread = await self._thread(scope, request.path_params["state_key"])
-        return answer({"ok": True, "stopped": await stop_turns(self._threadline, scope, thread)})
+        active = await self._threadline.store.scoped(scope).active_turns(thread.id)
+        return answer({"ok": True, "stopped": await stop_turns(self._threadline, scope, active)})
 
     async def _thread(self, scope: Scope, state_key: str | None) -> Thread:
         found = None
@@ -93,10 +97,9 @@ class Chat:
         return found
 
 
-async def stop_turns(threadline: Threadline, scope: Scope, thread: Thread) -> int:
-    """Ends what runs on the thread, and waits until what was shown is stored, where it runs here. How many."""
-    active = await threadline.store.scoped(scope).active_turns(thread.id)
-    stopped = [turn for turn in active if await threadline.runner.stop(scope, turn.id)]
+async def stop_turns(threadline: Threadline, scope: Scope, turns: Sequence[Turn]) -> int:
+    """Ends turns, and waits until what was shown is stored, where they run here. How many had not ended."""
+    stopped = [turn for turn in turns if await threadline.runner.stop(scope, turn.id)]
     for turn in stopped:
         await threadline.runner.outcome(scope, turn.id)
     return len(stopped)

@@ -119,8 +119,9 @@ class ThreadRoutes:
         threads = await self._threads(request)
         thread = await threads.get_by_key(request.path_params["state_key"])
         if thread is not None:
+            active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
             await threads.delete(thread.id)
-            await stop_turns(self._threadline, threads.scope, thread)
+            await stop_turns(self._threadline, threads.scope, active)
         return answer({"ok": True})
 
     async def branch(self, request: Request) -> Response:
