@@ -27,6 +27,7 @@ from threadline.service.operations import Operations
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
+from threadline.service.welcome import Welcome
 from threadline.settings import ServiceSettings
 
 log = logging.getLogger("threadline.service")
@@ -89,6 +90,7 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
 
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) -> list[BaseRoute]:
     return [
+        *Welcome().routes(),
         *Operations(threadline).routes(),
         *Chat(threadline, settings, caller).routes(),
         *TransferRoutes(threadline, caller).routes(),
