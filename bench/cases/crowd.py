@@ -70,6 +70,8 @@ async def processes(arena: Arena) -> list[Row]:
     for _ in range(1 + arena.sized(4, 1)):
         for rival in rivals:
             crowds[rival.name].append(await _crowd_of_processes(rival, per_task))
+            if rival.store is not None:
+                await rival.store.rest()
     return [
         *throughput(PROCESSES, TASKS * per_task, _elapsed(crowds), reference=rivals[0].name),
         *_errors(PROCESSES_ERRORS, crowds),
@@ -111,6 +113,8 @@ async def _crowds(rivals: Sequence[Rival], *, rounds: int, per_task: int) -> dic
         for rival in rivals:
             spread = (rival.thread_ids * TASKS)[:TASKS]
             found[rival.name].append(await run_crowd(rival.append, spread, per_task))
+            if rival.store is not None:
+                await rival.store.rest()
     return found
 
 

@@ -52,8 +52,8 @@ async def list_threads(arena: Arena) -> list[Row]:
     ours = await ThreadlineStore.open(await place_for_ours(arena))
     questions = [turn.question for turn in turns(500)]
     titles = [questions[number % len(questions)][:60] for number in range(THREADS)]
-    for first in range(0, THREADS, _AT_ONCE):
-        await asyncio.gather(*(_create(ours, title) for title in titles[first : first + _AT_ONCE]))
+    for done in range(0, THREADS, _AT_ONCE):
+        await asyncio.gather(*(_create(ours, title) for title in titles[done : done + _AT_ONCE]))
     cursor = await _cursor_in_the_middle(ours)
     first, middle = await _bare_scans(arena, questions)
     await arena.settle()

@@ -27,10 +27,8 @@ async def peers(arena: Arena) -> list[Row]:
     """Append of a turn to a thread of 1,000 messages and its last 12 turns, for each peer with the settings it comes
     with. The bare driver says what is possible; the peers say what is usual."""
     history = turns(TURNS)
-    contenders: dict[str, Contender] = {
-        BARE: await open_bare(arena),
-        OURS: await ThreadlineStore.open(await place_for_ours(arena)),
-    }
+    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    contenders: dict[str, Contender] = {BARE: await open_bare(arena), OURS: ours}
     for peer in PEERS:
         if peer.backend == arena.backend:
             contenders[peer.name] = await open_peer(peer, arena)
@@ -40,7 +38,7 @@ async def peers(arena: Arena) -> list[Row]:
     read = await interleave(reads, rounds=arena.sized(20, 4), repeats=3)
     feed = itertools.cycle(history)
     appends = {name: appending(contender, threads[name], feed) for name, contender in contenders.items()}
-    appended = await interleave(appends, rounds=arena.sized(20, 4), repeats=3)
+    appended = await interleave(appends, rounds=arena.sized(20, 4), repeats=3, afterwards={OURS: ours.rest})
     for contender in contenders.values():
         await contender.close()
     return [*timings(PEERS_APPEND, appended, reference=BARE), *timings(PEERS_READ, read, reference=BARE)]

@@ -6,7 +6,7 @@ The payload is the JSON of the parts; everything else in the database is overhea
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import asyncpg
@@ -30,12 +30,13 @@ async def disk(arena: Arena) -> list[Row]:
     for turn in itertools.islice(itertools.cycle(turns(2_000)), count):
         payload += sum(len(sealed.parts_json) for sealed in ours.seal(turn))
         await ours.append(thread_id, turn)
-    await ours.store.index_pending()
+    await ours.rest()
     await ours.close()
     sizes = _sqlite_sizes(place) if arena.backend == "sqlite" else await _postgres_sizes(arena.admin_dsn(place))
     return [
         Row(DISK.name, OURS, "bytes", sizes.kept / payload),
         Row(DISK.name, "Threadline, the search index alone", "bytes", sizes.search / payload),
+        Row(DISK.name, "Threadline, a message", "bytes", sizes.kept / (count * MESSAGES_PER_TURN)),
     ]
 
 
@@ -67,16 +68,18 @@ class Sizes(NamedTuple):
 def _sqlite_sizes(path: str) -> Sizes:
     """The store is closed, so nothing else of this process holds the file."""
     db = apsw.Connection(path)
-    (total,) = db.execute("SELECT sum(pgsize) FROM dbstat").fetchall()[0]
-    (search,) = db.execute("""
-        SELECT sum(pgsize) FROM dbstat
-        WHERE EXISTS (
+    sizes: list[tuple[Any, ...]] = db.execute("""
+        SELECT pgsize, EXISTS (
             SELECT 1 FROM sqlite_schema AS indexing
             WHERE indexing.sql LIKE 'CREATE VIRTUAL TABLE%fts5%' AND dbstat.name GLOB indexing.name || '_*'
         )
-    """).fetchall()[0]
+        FROM dbstat WHERE aggregate = TRUE
+    """).fetchall()
     db.close()
-    return Sizes(total - search, search)
+    return Sizes(
+        kept=sum(size for size, is_search in sizes if not is_search),
+        search=sum(size for size, is_search in sizes if is_search),
+    )
 
 
 async def _postgres_sizes(dsn: str) -> Sizes:

@@ -68,7 +68,8 @@ async def whole_turn(arena: Arena) -> list[Row]:
             )
             await runner.start(history)
             operations["OpenAI Agents runner and SQLiteSession"] = lambda: runner.ask(next(feed).question)
-        taken = await interleave(operations, rounds=arena.sized(40, 10), repeats=arena.sized(10, 5), warmup=3)
+        rounds, repeats, rest = arena.sized(40, 10), arena.sized(10, 5), {OURS: opened.store.index_pending}
+        taken = await interleave(operations, rounds=rounds, repeats=repeats, warmup=3, afterwards=rest)
     await bare.close()
     return timings(TURN, taken, reference=BARE_COMMITS)
 

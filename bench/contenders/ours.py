@@ -40,7 +40,12 @@ class ThreadlineStore:
         for first in range(0, len(turns), _PER_APPEND):
             chunk = turns[first : first + _PER_APPEND]
             await self.tx.append(thread.id, [sealed for turn in chunk for sealed in self.seal(turn)])
+        await self.rest()
         return thread.id
+
+    async def rest(self) -> None:
+        """Waits for what the store still does behind its answers: words of new messages go into the search index."""
+        await self.store.index_pending()
 
     async def append(self, thread_id: str, turn: Turn) -> Sequence[str]:
         return (await self.tx.append(thread_id, self.seal(turn))).message_ids
@@ -71,7 +76,11 @@ class FrontDoor:
         for first in range(0, len(turns), _PER_APPEND):
             chunk = turns[first : first + _PER_APPEND]
             await thread.append(*(message for turn in chunk for message in new_messages(turn)))
+        await self.rest()
         return thread.id
+
+    async def rest(self) -> None:
+        await self._opened.store.index_pending()
 
     def thread(self, thread_id: str) -> threadline.ThreadHandle:
         return self._threads[thread_id]

@@ -17,8 +17,9 @@ from typing import Any, Self
 from threadline import bootstrap
 from threadline.library import ThreadHandle, UserView
 from threadline.replies import Reply
+from threadline.usecases.contexts import Contexts
 
-_WRAPPED = (bootstrap.Threadline, UserView, ThreadHandle, Reply)
+_WRAPPED = (bootstrap.Threadline, UserView, ThreadHandle, Reply, Contexts)
 
 
 class Blocking:

@@ -95,6 +95,7 @@ class Threadline:
     async def close(self) -> None:
         """Lets running turns end for a few seconds, then interrupts them; what they showed is kept."""
         await self.runner.close(_GRACE_SECONDS)
+        await self.directory.close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:

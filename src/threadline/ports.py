@@ -408,7 +408,7 @@ class TurnVerbs(Protocol):
         ...
 
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        """Removes the chunks of turns that had ended by then; how many chunks. The system scope's are the tenant's, a
+        """Removes the chunks of turns that ended before then; how many chunks. The system scope's are the tenant's, a
         user's their own."""
         ...
 
@@ -506,8 +506,10 @@ class Store(Protocol):
         ...
 
     async def transact(self, scope: Scope, work: Work[T]) -> T:
-        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. `work` awaits nothing
-        but the verbs of the Transaction it gets, and may be run again from the start after a passing fault."""
+        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. Works of one user run one
+        after the other, so that what a work looked up still holds when it writes; those of the system scope need not.
+        `work` awaits nothing but the verbs of the Transaction it gets, and may be run again from the start after a
+        passing fault."""
         ...
 
     def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]: ...

@@ -6,6 +6,7 @@ stop it; `stop` does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
@@ -47,6 +48,7 @@ class Reply:
         self._request = request
         self._approver = approver
         self._accepted: Accepted | None = None
+        self._running: asyncio.Task[Turn | None] | None = None
 
     def __await__(self) -> Generator[Any, None, Message]:
         return self._whole().__await__()
@@ -66,16 +68,20 @@ class Reply:
         if self._accepted is None:
             self._accepted = await self._answering.turns.accept(self._answering.scope, self._request)
             if self._accepted.turn.is_active:
-                self._answering.runner.start(self._answering.scope, self._accepted.turn, self._approver)
+                self._running = self._answering.runner.start(self._answering.scope, self._accepted.turn, self._approver)
         return self._accepted
 
     async def ended(self) -> Turn:
-        """The turn once it has ended, however it ended."""
+        """The turn once it has ended, however it ended. StoreFailed if its end could not be stored."""
         accepted = await self.accept()
+        if self._running is not None and (ended := await asyncio.shield(self._running)) is not None:
+            return ended
+        if not accepted.turn.is_active:
+            return accepted.turn
+        # Another process has it: its stream ends with it.
         async for _ in self._answering.streams.read(self._answering.scope, accepted.turn.id):
             pass
-        turn = await self._answering.runner.outcome(self._answering.scope, accepted.turn.id)
-        return turn or accepted.turn
+        return await self._answering.turns.find(self._answering.scope, accepted.turn.id)
 
     async def stop(self) -> bool:
         """Ends the turn; what was shown is kept. False if it had ended."""

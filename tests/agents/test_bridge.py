@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -208,6 +209,11 @@ async def test_an_address_that_others_can_reach_needs_a_token(upstream: FaultSer
             await serving(bridge_to(upstream), host=host).__aenter__()
 
 
+async def test_an_empty_token_is_none(upstream: FaultServer) -> None:
+    with pytest.raises(SettingsInvalid, match="token is empty"):
+        await serving(bridge_to(upstream), host="0.0.0.0", token=" ").__aenter__()
+
+
 async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultServer) -> None:
     async with serving(bridge_to(upstream)) as address:
         await post(address, {"content": "hi", "model": "theirs"})
@@ -225,18 +231,18 @@ async def test_an_address_that_is_taken_is_told(address: str, upstream: FaultSer
 async def test_the_command_serves_until_it_is_stopped(upstream: FaultServer) -> None:
     run = "import sys; from threadline.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", run, "bridge", "--port", "0", "--upstream", f"{upstream.url}/v1"]
-    environment = {**os.environ, "BRIDGE_UPSTREAM_KEY": "key"}
+    environment = {**os.environ, "THREADLINE_BRIDGE_UPSTREAM_KEY": "key"}
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None
     try:
-        address = (await process.stdout.readline()).decode().split()[1].rstrip(",")
+        [address] = re.findall(r"http://127\.0\.0\.1:\d+(?= )", (await process.stdout.readline()).decode())
         said = await post(address, {"content": "hi"})
         assert said.json["content"] == "Hello."
         assert upstream.requests[0].headers["authorization"] == "bearer key"
     finally:
         process.send_signal(signal.SIGINT)
         await process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 0
 
 
 @pytest.mark.req("S3-09")

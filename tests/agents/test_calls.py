@@ -24,7 +24,8 @@ from threadline.core.events import (
     ToolResult,
 )
 from threadline.core.folding import Fold
-from threadline.core.parts import ToolPart
+from threadline.core.parts import TextPart, ToolPart
+from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.turns import ToolRun
 from threadline.ports import Verdict
 from threadline.testing.agents import MemoryJournal, ScriptedModel, memory_desk, prompt_of
@@ -201,11 +202,32 @@ async def test_after_a_crash_between_two_results_the_first_is_reused_and_the_sec
     async with aclosing(agent.answer(prompt_of("go"), memory_desk(journal))) as answer:
         while not isinstance(await anext(answer), ToolResult):
             pass
+    assert journal.log == ["begin c1", "begin c2", "end c1"]
     again = await events_of(LoopAgent(ScriptedModel(calls, DONE), [tool(book)]), desk=memory_desk(journal))
     assert again[3] == ToolResult("c1", "first")
     assert isinstance(again[4], ToolError)
     assert again[4].call_id == "c2"
     assert ran == ["1", "2"]
+
+
+async def test_a_turn_taken_over_goes_on_with_what_was_said(book: Tool, booked: list[str]) -> None:
+    journal = MemoryJournal()
+    await journal.begin(call("c1", seat="9"), repeatable=False)
+    await journal.end("c1", {"output": {"booked": "9"}})
+    begun = (
+        TextPart("I book."),
+        ToolPart("c1", "book", "input-available", b'{"seat":"9"}'),
+        ToolPart("c2", "book", "input-streaming", b'"{se"'),
+    )
+    prompt = Prompt(messages=(say("user", "go"), PromptMessage("assistant", begun)))
+    model = ScriptedModel(DONE)
+    events = await events_of(LoopAgent(model, [book]), prompt, memory_desk(journal))
+    assert events[:2] == [call("c1", seat="9"), ToolResult("c1", {"booked": "9"})]
+    assert booked == []
+    assert model.seen[0][-1].parts == (
+        TextPart("I book."),
+        ToolPart("c1", "book", "output-available", b'{"seat":"9"}', b'{"booked":"9"}'),
+    )
 
 
 async def test_a_recorded_error_is_told_again_as_an_error(booked: list[str]) -> None:

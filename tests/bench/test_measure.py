@@ -53,3 +53,22 @@ async def test_contenders_take_turns_in_a_fixed_order_and_the_warm_up_is_not_cou
     assert "".join(calls) == "aabb" * 3
     assert [len(samples.rounds) for samples in taken.values()] == [2, 2]
     assert all(len(times) == 2 for samples in taken.values() for times in samples.rounds)
+
+
+async def test_what_goes_on_in_the_background_is_waited_for_and_not_timed() -> None:
+    calls: list[str] = []
+
+    async def first() -> None:
+        calls.append("a")
+
+    async def background() -> None:
+        calls.append("-")
+
+    async def second() -> None:
+        calls.append("b")
+
+    taken = await interleave(
+        {"first": first, "second": second}, rounds=2, repeats=2, warmup=0, afterwards={"first": background}
+    )
+    assert "".join(calls) == "aa-bb" * 2
+    assert len(taken["first"]) == 4

@@ -19,7 +19,8 @@ WORK = Work("some work", Budget("ratio", "≤", 1.4), Budget("ratio", "≥", 0.9
 def test_a_ratio_is_against_the_reference_and_times_are_milliseconds() -> None:
     taken = {"bare": Samples([[0.002], [0.002]]), OURS: Samples([[0.003], [0.003]])}
     bare, ours = timings(WORK, taken, reference="bare")
-    assert (bare.ratio, ours.ratio, ours.value, ours.against) == (1.0, pytest.approx(1.5), 3.0, "bare")
+    assert (bare.ratio, ours.value, ours.against) == (1.0, 3.0, "bare")
+    assert ours.ratio == pytest.approx(1.5)
 
 
 def test_throughput_ratios_say_how_many_times_as_many() -> None:

@@ -21,7 +21,7 @@ def test_the_readme_shows_the_newest_result() -> None:
     newest = results.newest()
     text = README.read_text()
     if newest is None:
-        assert START not in text
+        assert f"{START}\n{END}" in text, "a table without a result behind it"
     else:
         assert text == with_tables(text, newest), "run `python -m bench --table`"
 
@@ -48,6 +48,15 @@ def test_of_several_sizes_the_worst_is_shown() -> None:
 def test_of_throughputs_the_worst_is_the_smallest() -> None:
     rows = [Row("w", OURS, "turns/s", 100.0, ratio=3.0), Row("w", OURS, "turns/s", 90.0, ratio=2.0)]
     assert worst(rows, None) == rows[1]
+
+
+def test_a_run_on_a_busy_machine_says_so() -> None:
+    quiet = result_with()
+    noisy = Result(
+        quiet.date, quiet.host, quiet.versions, False, [*quiet.cases, CaseResult("case", "postgres", [], 1.0, ["busy"])]
+    )
+    assert "The machine was quiet throughout." in tables(quiet)
+    assert "busy with other work around 1 of the 2 cases" in tables(noisy)
 
 
 def test_peers_stand_in_a_table_of_their_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 
-from bench.workload import answer_parts, question_parts, turns
+from bench.workload import answer_parts, commonest_word, question_parts, turns
 
 
 def test_a_turn_has_the_sizes_the_budget_speaks_of() -> None:
@@ -30,3 +30,9 @@ def test_the_text_compresses_about_as_well_as_language_does() -> None:
     stored = [json.dumps([question_parts(turn), answer_parts(turn)]).encode() for turn in turns(100)]
     ratio = sum(len(zlib.compress(text)) for text in stored) / sum(map(len, stored))
     assert 0.4 < ratio < 0.65
+
+
+def test_the_commonest_word_is_in_about_two_of_three_questions() -> None:
+    word = commonest_word()
+    holding = sum(word in turn.question.lower().replace(".", "").split() for turn in turns(300))
+    assert 0.5 < holding / 300 < 0.8

@@ -17,6 +17,7 @@ from threadline.core.parts import FilePart, TextPart, tool
 from threadline.core.prompts import Prompt, PromptMessage, say, spoken
 from threadline.core.repair import INTERRUPTED, repair
 from threadline.core.threads import Point
+from threadline.core.tokens import total_tokens
 from threadline.core.turns import CHANNELS, SURFACES, Summary
 from threadline.core.windows import REFUSED_TEXT, Window, windows
 
@@ -139,6 +140,13 @@ def test_a_queued_request_sees_the_answer_that_came_after_it_and_not_what_is_que
     assert shown(later) == ["first", "answer to first", "second", "answer to second"]
 
 
+def test_messages_that_belong_to_no_turn_belong_to_the_request_before_them() -> None:
+    history = [stored("user" if n % 2 == 0 else "assistant", f"line {n}", seq=n) for n in range(6)]
+    assert shown(assemble(history, history[2], window=TWELVE)) == ["line 0", "line 1"]
+    assert shown(assemble(history[2:], asked(history), window=TWELVE)) == ["line 2", "line 3", "line 4", "line 5"]
+    assert assemble(history[2:], say("user", "now"), window=TWELVE).messages_left_out == 2
+
+
 def test_what_a_turn_was_shown_can_be_assembled_again_later() -> None:
     history = talk(4)
     request = history[4]
@@ -228,6 +236,8 @@ def test_a_stepped_window_holds_its_beginning_still_and_then_moves_by_the_step()
         starts.append(prompt.first_seq)
     assert starts[:12] == [0] * 12
     assert starts[12:28] == [8] * 4 + [16] * 4 + [24] * 4 + [32] * 4
+    in_twos = [assemble(talk(n), asked(talk(n)), window=Window(turns=3, step=2)).first_seq for n in range(3, 10)]
+    assert in_twos == [0, 4, 4, 8, 8, 12, 12]
 
 
 @pytest.mark.req("S4-13")
@@ -262,6 +272,22 @@ def test_compaction_covers_whole_turns_and_leaves_half_the_budget() -> None:
     assert left.turns_shown == (len(history) - seq - 1) / 2
     assert plan_compaction(history[seq + 1 :], 150) is None
     assert plan_compaction(history[seq - 1 :], 150) is not None
+
+
+@pytest.mark.req("S4-13")
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=12), st.integers(20, 400))
+def test_compaction_leaves_the_newest_turns_that_take_half_the_budget_and_at_least_one(
+    lengths: list[int], budget: int
+) -> None:
+    history = [stored("user", "x" * length, seq=seq) for seq, length in enumerate(lengths)]
+    costs = [total_tokens([say("user", "x" * length)]) for length in lengths]
+    seq = plan_compaction(history, budget)
+    if sum(costs) <= budget or len(costs) == 1:
+        assert seq is None
+    else:
+        assert seq is not None
+        assert sum(costs[seq + 1 :]) <= budget // 2 or seq == len(costs) - 2
+        assert sum(costs[seq:]) > budget // 2
 
 
 @pytest.mark.req("S4-13")
@@ -331,5 +357,6 @@ def test_whatever_a_log_holds_the_prompt_is_sound_and_within_its_budget(
     history = [stored(message.role, message.parts, seq=seq) for seq, message in enumerate(messages) if message.parts]
     prompt = assemble(history, say("user", "now"), window=window)
     assert repair(prompt.messages) == prompt.messages
+    assert prompt.tokens == total_tokens(prompt.messages)
     if window.tokens is not None and prompt.turns_shown:
         assert prompt.tokens <= window.tokens

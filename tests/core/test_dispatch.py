@@ -71,6 +71,11 @@ def test_a_body_with_messages_keeps_their_order_behind_the_snapshot() -> None:
     assert dispatch.with_snapshot({"messages": messages}, None)["messages"] == messages
 
 
+def test_content_parts_have_no_legacy_spelling() -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert dispatch.with_snapshot({"messages": messages}, None) == {"messages": messages}
+
+
 @pytest.mark.req("S3-09")
 def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
@@ -104,6 +109,7 @@ def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
         {"messages": [{"role": "user", "content": ""}]},
         {"role": "user", "content": " \n"},
         {"messages": "hello", "content": "hi"},
+        {"messages": 7, "content": "hi"},
         {"messages": {"role": "user", "content": "hi"}},
         {"messages": ["hi"]},
         {"messages": [{"role": "root", "content": "hi"}]},

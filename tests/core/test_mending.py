@@ -47,13 +47,13 @@ def test_whatever_is_mended_is_strict_json(value: object) -> None:
 
 
 def test_what_json_cannot_say_is_said_in_words() -> None:
-    value = {1: float("nan"), "set": {1}, "big": 10**5000, "bytes": b"x", "kept": [1, None, True, "é"]}
+    value = {1: float("nan"), "set": {1}, "big": 10**5000, "bytes": b"x", "kept": [1, 1.5, None, True, "é"]}
     assert mend_json(value).value == {
         "1": "nan",
         "set": "[set]",
         "big": hex(10**5000),
         "bytes": "[bytes]",
-        "kept": [1, None, True, "é"],
+        "kept": [1, 1.5, None, True, "é"],
     }
 
 
@@ -69,7 +69,9 @@ def test_what_is_too_deep_is_cut_so_that_it_still_fits_inside_a_message() -> Non
     for _ in range(jsontext.MAX_DEPTH - 2):
         just_fits = [just_fits]
     assert not mend_json(just_fits).changed
-    assert mend_json([just_fits]).changed
+    cut = mend_json([just_fits])
+    assert cut.changed
+    assert cut.json.count(b"[") == jsontext.MAX_DEPTH - 2 + 1, "only what is too deep is cut"
 
 
 def test_an_id_that_is_taken_gets_the_first_number_that_is_free() -> None:

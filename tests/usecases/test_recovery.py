@@ -37,6 +37,12 @@ async def leased_by_the_dead(threadline: Threadline, me: UserView, turn: Turn, c
     return leased
 
 
+async def outcome(threadline: Threadline, me: UserView, turn: Turn) -> Turn:
+    async for _ in threadline.streams.read(me.scope, turn.id):
+        pass
+    return await threadline.turns.find(me.scope, turn.id)
+
+
 @pytest.mark.req("S1-15")
 async def test_a_web_turn_of_a_dead_process_is_interrupted_with_what_was_shown(
     threadline: Threadline, me: UserView, clock: ManualClock
@@ -67,8 +73,7 @@ async def test_a_channel_turn_of_a_dead_process_is_answered_once(
     clock.advance(_LEASE_SECONDS)
     house = system_scope(tenant_id)
     await asyncio.gather(*(threadline.recovery.recover(house) for _ in range(5)))
-    ended = await threadline.runner.outcome(me.scope, turn.id)
-    assert ended is not None
+    ended = await outcome(threadline, me, turn)
     assert ended.status == "executed"
     assert len(actor.prompts) == 1
     assert [message.role for message in await thread.messages()] == ["user", "assistant"]
@@ -131,8 +136,7 @@ async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
     clock.advance(_LEASE_SECONDS)
     second = Threadline(store, settings, clock, agents={"actor": as_agent(spend)})
     await second.recovery.recover(system_scope(me.scope.tenant_id))
-    ended = await second.runner.outcome(me.scope, turn.id)
-    assert ended is not None
+    ended = await outcome(second, me, turn)
     assert ended.status == "executed"
     assert effects.ran == ["pay"]
     dying.cancel()

@@ -196,6 +196,8 @@ async def serving(
     bridge: Bridge, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
 ) -> AsyncIterator[str]:
     """The bridge's address, while it is served. SettingsInvalid for an address others can reach without a token."""
+    if token is not None and not token.strip():
+        raise SettingsInvalid("the bridge's token is empty: give it a value, or leave it out")
     if token is None and not _is_loopback(host):
         raise SettingsInvalid(f"the bridge serves {host} only with a token: without one, anyone there could use it")
     try:

@@ -63,14 +63,20 @@ class Allowance:
         cancelling = task.cancelling()
         self._reader = task
         try:
-            return await anext(stream, None)
-        except asyncio.CancelledError:
-            # Somebody else may have cancelled the task as well; then that is what counts.
-            if self._stopped_reader and task.uncancel() <= cancelling:
+            said = await anext(stream, None)
+        except BaseException as exc:
+            if self._let_go(task, cancelling) and isinstance(exc, asyncio.CancelledError):
                 raise self._too_long() from None
             raise
-        finally:
-            self._reader = None
+        if self._let_go(task, cancelling):
+            # The stream swallowed the cancellation; the time is over all the same.
+            raise self._too_long()
+        return said
+
+    def _let_go(self, task: asyncio.Task[Any], cancelling: int) -> bool:
+        """Takes our own cancellation back, if there was one. Whether it was the only one: another's goes first."""
+        self._reader = None
+        return self._stopped_reader and task.uncancel() <= cancelling
 
     def _look(self) -> None:
         if self.left > 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import SettingsInvalid
 from threadline.ports import Agent
+
+if TYPE_CHECKING:
+    from threadline.agents.patience import Persistence
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -87,41 +90,22 @@ def _rehearsal(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
 
 def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     from threadline.agents.openai import OpenAIModel  # noqa: PLC0415 - an extra
-    from threadline.agents.patience import Patience, Persistence  # noqa: PLC0415 - chosen at run time
 
     chosen = _settings(row, _OpenAISettings)
-    model = OpenAIModel(
-        row.model,
-        api_key=_model_key(row, chosen, trusted),
-        base_url=chosen.base_url,
-        silence_seconds=chosen.silence_seconds,
-        options=chosen.options,
-        with_usage=chosen.with_usage,
-        alternating=chosen.alternating,
-        persistence=Persistence(Patience(attempts=chosen.attempts)),
-    )
+    common = _model_options(row, chosen, trusted)
+    model = OpenAIModel(row.model, with_usage=chosen.with_usage, alternating=chosen.alternating, **common)
     return LoopAgent(model, tools, limits=chosen.limits)
 
 
 def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     from threadline.agents.anthropic import AnthropicModel  # noqa: PLC0415 - an extra
-    from threadline.agents.patience import Patience, Persistence  # noqa: PLC0415 - chosen at run time
 
     chosen = _settings(row, _AnthropicSettings)
-    model = AnthropicModel(
-        row.model,
-        api_key=_model_key(row, chosen, trusted),
-        base_url=chosen.base_url,
-        max_tokens=chosen.max_tokens,
-        silence_seconds=chosen.silence_seconds,
-        options=chosen.options,
-        persistence=Persistence(Patience(attempts=chosen.attempts)),
-    )
+    model = AnthropicModel(row.model, max_tokens=chosen.max_tokens, **_model_options(row, chosen, trusted))
     return LoopAgent(model, tools, limits=chosen.limits)
 
 
 def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
-    from threadline.agents.patience import Patience, Persistence  # noqa: PLC0415 - chosen at run time
     from threadline.agents.remote import RemoteAgent  # noqa: PLC0415 - an extra
 
     chosen = _settings(row, _RemoteSettings)
@@ -131,7 +115,7 @@ def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
         silence_seconds=chosen.silence_seconds,
         public_only=not trusted,
         limits=chosen.limits,
-        persistence=Persistence(Patience(attempts=chosen.attempts)),
+        persistence=_persistence(chosen.attempts),
     )
 
 
@@ -172,13 +156,25 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
         raise SettingsInvalid(f"agent {row.id!r}: {exc}") from exc
 
 
-def _model_key(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> str | None:
+def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:
     if chosen.base_url is not None:
         _require_trust(row, trusted, "base_url")
     key = _secret(row, chosen.api_key, chosen.api_key_env, trusted)
     if key is None and not trusted:
         raise SettingsInvalid(f"agent {row.id!r}: it needs an api_key of its own")
-    return key
+    return {
+        "api_key": key,
+        "base_url": chosen.base_url,
+        "silence_seconds": chosen.silence_seconds,
+        "options": chosen.options,
+        "persistence": _persistence(chosen.attempts),
+    }
+
+
+def _persistence(attempts: int) -> Persistence:
+    from threadline.agents.patience import Patience, Persistence  # noqa: PLC0415 - chosen at run time
+
+    return Persistence(Patience(attempts=attempts))
 
 
 def _secret(row: AgentRow, value: str | None, variable: str | None, trusted: bool) -> str | None:

@@ -1,23 +1,24 @@
-"""`threadline bridge`: serves dispatch payloads from an OpenAI-compatible server until it is stopped.
-
-Secrets come from the environment, never from the command line, where other users of the machine can read them:
-`BRIDGE_UPSTREAM_KEY` is the server's key, `BRIDGE_TOKEN` what callers have to show.
-"""
+"""`threadline bridge`: makes an OpenAI-compatible server an agent for whoever dispatches over HTTP."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
+import signal
 
 from threadline.agents.bridge import Bridge
 from threadline.agents.bridge_server import serving
-from threadline.cli.showing import shown
 
 
 async def bridge(args: argparse.Namespace) -> None:
-    made = Bridge(args.upstream, model=args.model, api_key=os.environ.get("BRIDGE_UPSTREAM_KEY") or None)
-    token = os.environ.get("BRIDGE_TOKEN") or None
+    """Serves until it is interrupted. Keys come from the environment, so that no list of processes shows them."""
+    key = os.environ.get("THREADLINE_BRIDGE_UPSTREAM_KEY")
+    token = os.environ.get("THREADLINE_BRIDGE_TOKEN")
+    made = Bridge(args.upstream, model=args.model, api_key=key)
     async with serving(made, host=args.host, port=args.port, token=token) as address:
-        print(f"Serving {address}, asking {shown(args.upstream)}. Stop with Ctrl-C.", flush=True)
-        await asyncio.Event().wait()
+        print(f"Serving {args.upstream} at {address} (Ctrl-C ends it)", flush=True)
+        ended = asyncio.Event()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(name, ended.set)
+        await ended.wait()

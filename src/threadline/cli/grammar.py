@@ -167,6 +167,9 @@ def _add_admin(add: AddVerb) -> None:
     backup.add_argument("file", help="where to; must not exist")
     add("doctor", "look for what is wrong, and say what to do", "admin:doctor")
     bridge = add("bridge", "serve dispatch payloads from an OpenAI-compatible server", "bridging:bridge")
+    bridge.epilog = (
+        "THREADLINE_BRIDGE_UPSTREAM_KEY is the server's key; THREADLINE_BRIDGE_TOKEN is what callers must present."
+    )
     bridge.add_argument("--upstream", required=True, metavar="URL", help="the server to ask")
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")

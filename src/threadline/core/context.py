@@ -37,7 +37,7 @@ def assemble(
     may hold the request and what came after it; of that, only replies to earlier turns are shown. `refused` names the
     turns whose request was refused and is not to be replayed: a placeholder stands in its place."""
     stored = request if isinstance(request, Message) else None
-    asked = request if isinstance(request, PromptMessage) else PromptMessage(request.role, request.parts)
+    asked = PromptMessage(request.role, request.parts)
     preamble = _preamble(snapshot, system_prompt, summary)
     fixed = total_tokens((*preamble, asked), count)
     turns = past_turns(history, stored, refused)

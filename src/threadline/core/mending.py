@@ -87,4 +87,4 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _key(key: Any) -> str:
-    return mend_text(key) if isinstance(key, str) else str(_plain(key, jsontext.MAX_DEPTH + 1))
+    return str(_plain(key, jsontext.MAX_DEPTH + 1))

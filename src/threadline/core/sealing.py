@@ -26,7 +26,7 @@ CleanJson = NewType("CleanJson", bytes)
 """A JSON object that has passed a Sealer."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one value may be at most. Each answers with an error that names it."""
 
     message_bytes: int = 1_048_576

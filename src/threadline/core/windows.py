@@ -24,7 +24,7 @@ from threadline.core.turns import CHANNELS, SURFACES, Surface
 REFUSED_TEXT = "[This message was refused and is not shown.]"
 
 
-class Window(msgspec.Struct, frozen=True):
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much of the history is shown: so many turns, or so many tokens in the whole prompt, or both.
 
     With a `step` above 1 the window's beginning stays where it is for that many turns and then moves by as many, so

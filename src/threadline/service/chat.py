@@ -6,7 +6,9 @@ that leaves stops nothing, and one that comes back finds the stream from its fir
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
@@ -29,6 +31,7 @@ from threadline.usecases.revisions import asked_again, question_to_repeat
 from threadline.usecases.turns import TurnRequest
 
 _STATE_KEY = "X-State-Key"
+_STOP_SECONDS = 5.0
 
 
 class Chat:
@@ -98,10 +101,13 @@ class Chat:
 
 
 async def stop_turns(threadline: Threadline, scope: Scope, turns: Sequence[Turn]) -> int:
-    """Ends turns, and waits until what was shown is stored, where they run here. How many had not ended."""
+    """Ends turns, and waits a moment until what was shown is stored, wherever they run. How many had not ended."""
     stopped = [turn for turn in turns if await threadline.runner.stop(scope, turn.id)]
-    for turn in stopped:
-        await threadline.runner.outcome(scope, turn.id)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_SECONDS):
+            for turn in stopped:
+                async for _ in threadline.streams.read(scope, turn.id):
+                    pass
     return len(stopped)
 
 

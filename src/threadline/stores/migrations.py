@@ -66,11 +66,12 @@ def migration_from(filename: str, sql: str) -> Migration:
     named = _FILE.fullmatch(filename)
     if named is None:
         raise ValueError(f"{filename!r} is not named NNN_verb_noun.sql")
+    sql = sql.replace("\r\n", "\n")
     compatible = _COMPATIBLE.search(sql)
     if compatible is None:
         raise ValueError(f"{filename} has no line '-- oldest compatible: N'")
     number = int(named[1])
-    checksum = hashlib.sha256(sql.replace("\r\n", "\n").encode()).hexdigest()
+    checksum = hashlib.sha256(sql.encode()).hexdigest()
     return Migration(number, named[2], sql, checksum, int(compatible[1]))
 
 

@@ -63,8 +63,8 @@ def shared_server(label: str = "embedded") -> PostgresServer:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"pid{os.getpid()}")
     lease = _Lease(f"{run[:12]}-{label}")
     with lease.everyone_waits():
-        _sweep()
         lease.hold()
+        _sweep()
         server = PostgresServer(installations()[label], lease.directory)
         server.ensure_started()
     atexit.register(_release, lease)
@@ -97,6 +97,11 @@ class PostgresServer:
     def stop(self) -> None:
         if _answers(self.directory):
             self._run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def discard(self) -> None:
+        """Stops it, and removes all it wrote."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def dsn(self, database: str, *, user: str = LOGIN) -> str:
         return f"postgresql://{user}@/{database}?host={self.directory}"
@@ -205,8 +210,7 @@ def _remove_if_unused(lease: _Lease) -> None:
     if lease.is_last():
         if lease.directory.exists():
             label = lease.directory.name.rpartition("-")[2]
-            PostgresServer(installations()[label], lease.directory).stop()
-            shutil.rmtree(lease.directory, ignore_errors=True)
+            PostgresServer(installations()[label], lease.directory).discard()
         lease.path.unlink(missing_ok=True)
     lease.close()
 

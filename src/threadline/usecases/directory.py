@@ -65,5 +65,12 @@ class Directory:
             raise NotFound("agent", agent_id)
         return self._made(("", agent_id), self._configured[agent_id], trusted=True)
 
+    async def close(self) -> None:
+        """Ends what agents hold open: connections, a model's process. Those given in code are their giver's."""
+        built, self._built = self._built, {}
+        for _, agent in built.values():
+            if (close := getattr(agent, "close", None)) is not None:
+                await close()
+
     async def row(self, scope: Scope, agent_id: str) -> AgentRow | None:
         return await self._store.scoped(scope).agent(agent_id) or self._configured.get(agent_id)

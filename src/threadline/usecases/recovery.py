@@ -16,9 +16,8 @@ from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import CHANNELS, Turn, TurnEnd
 from threadline.ports import Approver, Clock, Store
 from threadline.usecases.running import Runner, Timing
+from threadline.usecases.takeover import stored_chunks
 from threadline.usecases.turns import Ending, Turns, reply_id
-
-_PAGE = 1000
 
 
 class Recovery:
@@ -74,10 +73,7 @@ class Recovery:
         return await self._turns.finish(scope, turn, Ending(end, reply, [])) is not None
 
     async def _shown(self, scope: Scope, turn: Turn) -> Fold:
-        tx = self._store.scoped(scope)
-        fold, after = Fold(), 0
-        while page := await tx.chunks(turn.id, after=after, limit=_PAGE):
-            for chunk in page:
-                fold.add(events.from_json(chunk.json))
-                after = chunk.n
+        fold = Fold()
+        for chunk in await stored_chunks(self._store.scoped(scope), turn.id):
+            fold.add(events.from_json(chunk.json))
         return fold

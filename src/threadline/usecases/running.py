@@ -21,13 +21,14 @@ from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
-from threadline.core.prompts import Prompt
+from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.streams import LiveStream, Streams
+from threadline.usecases.takeover import Begun, begun
 from threadline.usecases.turns import Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
@@ -49,6 +50,7 @@ class Timing(msgspec.Struct, frozen=True):
     lease_seconds: float = 30.0
     flush_seconds: float = 0.1
     wait_seconds: float = 1.0
+    retry_seconds: tuple[float, ...] = (0.2, 1.0, 3.0, 6.0)
 
 
 class Runner:
@@ -79,6 +81,8 @@ class Runner:
         self._timing = timing or Timing()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
         self._stopping: set[str] = set()
+        self._ending: set[str] = set()
+        """Turns whose agent is done with and whose end is being stored: nothing may cancel that."""
 
     def start(self, scope: Scope, turn: Turn, approver: Approver) -> asyncio.Task[Turn | None]:
         """Runs the turn, once in this process however often it is started; the task's result is the ended turn, or
@@ -89,8 +93,13 @@ class Runner:
         self._streams.open(scope.tenant_id, turn.id)
         task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(turn.id, None))
+        task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
+
+    def _ended(self, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
+        self._tasks.pop(turn_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
@@ -100,21 +109,18 @@ class Runner:
         return asked
 
     def _cancel(self, turn_id: str) -> None:
-        self._stopping.add(turn_id)
-        self._tasks[turn_id].cancel()
-
-    async def outcome(self, scope: Scope, turn_id: str) -> Turn | None:
-        """The turn as it stands, after this process, if it runs it, has stored its end."""
-        if (task := self._tasks.get(turn_id)) is not None:
-            await asyncio.wait([task])
-        return await self._store.scoped(scope).turn(turn_id)
+        """Once: a second cancellation would cut off the storing of what the first one left."""
+        if turn_id not in self._stopping and turn_id not in self._ending:
+            self._stopping.add(turn_id)
+            self._tasks[turn_id].cancel()
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
         if self._tasks and grace_seconds > 0:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
-        for task in list(self._tasks.values()):
-            task.cancel()
+        for turn_id, task in list(self._tasks.items()):
+            if turn_id not in self._ending:
+                task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
@@ -126,6 +132,7 @@ class Runner:
             return await self._answer(scope, leased, approver)
         finally:
             self._stopping.discard(turn.id)
+            self._ending.discard(turn.id)
             self._streams.forget(scope.tenant_id, turn.id)
 
     async def _lease(self, scope: Scope, turn: Turn) -> Turn | None:
@@ -166,6 +173,7 @@ class Runner:
             log.exception("agent failed", extra={"turn_id": turn.id, "agent_id": turn.agent_id})
             status, error = "dispatch_failed", "the agent failed"
         finally:
+            self._ending.add(turn.id)
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -176,6 +184,12 @@ class Runner:
         if thread is None:
             raise AgentFailed("the thread was deleted")
         prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        if turn.fence > 1:
+            earlier = await begun(self._store.scoped(scope), turn)
+            run.take_up(earlier)
+            if earlier.parts:
+                said = PromptMessage("assistant", earlier.parts)
+                prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, said))
         agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
         desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
@@ -196,6 +210,13 @@ class Runner:
         end = TurnEnd(status=status, error=error, usage=msgspec.to_builtins(usage), seen=run.seen)
         chunks = run.stream.unstored()
         ending = Ending(end, reply, chunks, tokens=usage.input_tokens + usage.output_tokens)
+        # A person at a terminal is told at once; elsewhere nobody waits, and a database may come back in a moment.
+        for pause in () if turn.surface == "cli" else self._timing.retry_seconds:
+            try:
+                return await self._turns.finish(scope, turn, ending)
+            except StoreFailed:
+                log.warning("turn not finished yet", extra={"turn_id": turn.id})
+                await asyncio.sleep(pause)
         return await self._turns.finish(scope, turn, ending)
 
     async def _keep(self, scope: Scope, turn: Turn) -> None:
@@ -244,6 +265,11 @@ class _Run:
         self.failure: str | None = None
         self._shaper = shaper
         self._closed = False
+
+    def take_up(self, earlier: Begun) -> None:
+        self.stream.take_up(earlier.chunks)
+        for event in earlier.standing:
+            self.fold.add(event)
 
     def show(self, event: Event) -> None:
         for shaped in self._shaper.add(event):

@@ -29,6 +29,12 @@ class LiveStream:
         self._stored = 0
         self.closed = False
 
+    def take_up(self, stored: list[Chunk]) -> None:
+        """Goes on after what an earlier run of the turn has stored."""
+        self._chunks = list(stored)
+        self._stored = len(stored)
+        self._wake()
+
     def publish(self, json: bytes) -> None:
         self._chunks.append(Chunk(len(self._chunks) + 1, json))
         self._wake()

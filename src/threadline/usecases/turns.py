@@ -177,6 +177,13 @@ class Turns:
             raise NotFound("thread", turn.thread_id)
         return thread
 
+    async def find(self, scope: Scope, turn_id: str) -> Turn:
+        """The turn as it stands. NotFound."""
+        turn = await self._store.scoped(scope).turn(check_id("turn", turn_id))
+        if turn is None:
+            raise NotFound("turn", turn_id)
+        return turn
+
     async def finish(self, scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
         """Stores the reply and the end in one transaction. None if another owner has the turn by now, or it had
         ended: then nothing of this was kept."""

@@ -40,6 +40,7 @@ SECRETS: list[tuple[str, str, str, str]] = [
     ("bearer-token", "bearer ", "abc.def-123_456~7/8+9==", "."),
     ("url-password", "postgres://bob:", "hunter2", "@db.example.com:5432/app"),
     ("url-password", "redis://:", "p%40ss@word", "@cache"),
+    ("url-password", "https://", f"gho_{BODY[:36]}:x-oauth-basic", "@github.com"),
     ("github-token", "", f"ghp_{BODY[:36]}", ""),
     ("github-token", "https://", f"gho_{BODY[:36]}", "@github.com/x/y.git"),
     ("github-token", "", f"ghs_{BODY[:36]}", " "),

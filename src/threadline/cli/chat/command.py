@@ -12,9 +12,9 @@ import msgspec
 
 from threadline.cli.chat import slash
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
-from threadline.cli.chat.conversation import Conversation, Options
 from threadline.cli.chat.keyboard import Keyboard, Lines
 from threadline.cli.chat.screen import Screen
+from threadline.cli.chat.talk import Options, Talk
 from threadline.cli.opening import opened, scope_of
 from threadline.cli.output import when
 from threadline.cli.showing import cut, shown
@@ -36,7 +36,7 @@ async def chat(args: argparse.Namespace) -> int:
     async with opened(args) as tl:
         await tl.recovery.recover(scope_of(tl))
         if args.prompt is not None:
-            return await _ask_once(args, Conversation(tl, scope_of(tl), _screen(args), _approver(args), options))
+            return await _ask_once(args, Talk(tl, scope_of(tl), _screen(args), _approver(args), options))
         keyboard = (
             Keyboard(_history_file(tl.settings.database), [f"/{name}" for name in slash.COMMANDS])
             if (sys.stdin.isatty())
@@ -44,10 +44,10 @@ async def chat(args: argparse.Namespace) -> int:
         )
         screen = Screen()
         approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
-        conversation = Conversation(tl, scope_of(tl), screen, approver, options)
-        conversation.thread = await _chosen(args, conversation, keyboard)
-        await _welcome(conversation)
-        await _loop(conversation, keyboard)
+        talk = Talk(tl, scope_of(tl), screen, approver, options)
+        talk.thread = await _chosen(args, talk, keyboard)
+        await _welcome(talk)
+        await _loop(talk, keyboard)
     return 0
 
 
@@ -60,76 +60,72 @@ def _screen(args: argparse.Namespace) -> Screen:
     return Screen(io.StringIO()) if args.json else Screen()
 
 
-async def _ask_once(args: argparse.Namespace, conversation: Conversation) -> int:
+async def _ask_once(args: argparse.Namespace, talk: Talk) -> int:
     text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
     if not text.strip():
         raise InvalidInput("there is no question: give one after -p, or on standard input")
-    conversation.thread = await _chosen(args, conversation, Lines())
-    status = await conversation.say(text.rstrip("\n"))
-    if args.json and conversation.thread is not None:
-        newest = await conversation.thread.last_turns(1)
-        said = {"threadId": conversation.thread.id, "status": status, "text": newest[-1].text if newest else ""}
+    talk.thread = await _chosen(args, talk, Lines())
+    status = await talk.say(text.rstrip("\n"))
+    if args.json and talk.thread is not None:
+        newest = await talk.thread.last_turns(1)
+        said = {"threadId": talk.thread.id, "status": status, "text": newest[-1].text if newest else ""}
         print(msgspec.json.encode(said).decode())
     return 0 if status in ("executed", None) else _FAILED
 
 
-async def _chosen(
-    args: argparse.Namespace, conversation: Conversation, keyboard: Keyboard | Lines
-) -> ThreadHandle | None:
-    found = await _found(args, conversation, keyboard)
+async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ThreadHandle | None:
+    found = await _found(args, talk, keyboard)
     return await found.branch() if found is not None and args.fork else found
 
 
-async def _found(
-    args: argparse.Namespace, conversation: Conversation, keyboard: Keyboard | Lines
-) -> ThreadHandle | None:
+async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ThreadHandle | None:
     if args.latest:
-        latest = (await conversation.view.threads(limit=1)).items
+        latest = (await talk.view.threads(limit=1)).items
         if not latest:
-            conversation.screen.warn("there is no thread to go on with: a new one begins")
+            talk.screen.warn("there is no thread to go on with: a new one begins")
             return None
-        return await conversation.view.thread(latest[0].id)
+        return await talk.view.thread(latest[0].id)
     if args.resume is None:
         return None
-    wanted = args.resume or await _pick(conversation, keyboard)
+    wanted = args.resume or await _pick(talk, keyboard)
     if not wanted:
         return None
     try:
-        return await conversation.view.thread(wanted)
+        return await talk.view.thread(wanted)
     except NotFound:
-        conversation.screen.warn(f"there is no thread {wanted}: a new one begins")
+        talk.screen.warn(f"there is no thread {wanted}: a new one begins")
         return None
 
 
-async def _pick(conversation: Conversation, keyboard: Keyboard | Lines) -> str | None:
+async def _pick(talk: Talk, keyboard: Keyboard | Lines) -> str | None:
     """A numbered list to choose from; an empty answer begins a new thread."""
-    threads = (await conversation.view.threads(limit=_PICKED)).items
+    threads = (await talk.view.threads(limit=_PICKED)).items
     if not threads:
-        conversation.screen.note("No threads yet: a new one begins.")
+        talk.screen.note("No threads yet: a new one begins.")
         return None
     for number, thread in enumerate(threads, start=1):
         title = cut(shown(thread.title or "(untitled)"), 60)
-        conversation.screen.line(f"{number:3}  {when(thread.updated_at)}  {thread.message_count:5}  {title}")
+        talk.screen.line(f"{number:3}  {when(thread.updated_at)}  {thread.message_count:5}  {title}")
     while True:
         answer = (await keyboard.key("Which one? (number, or Enter for a new one) ")).strip()
         if not answer:
             return None
         if answer.isdigit() and 1 <= int(answer) <= len(threads):
             return threads[int(answer) - 1].id
-        conversation.screen.note(f"a number from 1 to {len(threads)}")
+        talk.screen.note(f"a number from 1 to {len(threads)}")
 
 
-async def _welcome(conversation: Conversation) -> None:
-    screen = conversation.screen
-    if conversation.thread is None:
-        screen.note(f"Threadline, agent {conversation.agent_id}. /help lists commands, Ctrl-D leaves.")
+async def _welcome(talk: Talk) -> None:
+    screen = talk.screen
+    if talk.thread is None:
+        screen.note(f"Threadline, agent {talk.agent_id}. /help lists commands, Ctrl-D leaves.")
         return
-    info = conversation.thread.info
+    info = talk.thread.info
     screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {info.id}).")
-    conversation.show_history(await conversation.thread.last_turns(2))
+    talk.show_history(await talk.thread.last_turns(2))
 
 
-async def _loop(conversation: Conversation, keyboard: Keyboard | Lines) -> None:
+async def _loop(talk: Talk, keyboard: Keyboard | Lines) -> None:
     while True:
         try:
             text = await keyboard.line("> ")
@@ -141,15 +137,15 @@ async def _loop(conversation: Conversation, keyboard: Keyboard | Lines) -> None:
             continue
         try:
             if text.startswith("/"):
-                await slash.run(conversation, text.strip())
+                await slash.run(talk, text.strip())
             else:
-                await conversation.say(text)
+                await talk.say(text)
         except slash.Quit:
             break
         except ThreadlineError as exc:
-            conversation.screen.error(str(exc))
-    if conversation.thread is not None:
-        conversation.screen.note(f"Kept. To go on: threadline chat --resume {conversation.thread.id}")
+            talk.screen.error(str(exc))
+    if talk.thread is not None:
+        talk.screen.note(f"Kept. To go on: threadline chat --resume {talk.thread.id}")
 
 
 def _history_file(database: str) -> Path | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.cli.chat.conversation import Conversation
+from threadline.cli.chat.talk import Talk
 from threadline.cli.output import when
 from threadline.cli.showing import cut, shown
 from threadline.cli.transfer import output_file
@@ -28,10 +28,10 @@ class Command(NamedTuple):
     name: str
     argument: str
     help: str
-    run: Callable[[Conversation, str], Awaitable[None]]
+    run: Callable[[Talk, str], Awaitable[None]]
 
 
-async def run(chat: Conversation, text: str) -> None:
+async def run(chat: Talk, text: str) -> None:
     """Runs `/name argument`. InvalidInput for a command there is not, with the nearest one that there is."""
     name, _, argument = text[1:].partition(" ")
     command = COMMANDS.get(name.lower())
@@ -42,26 +42,26 @@ async def run(chat: Conversation, text: str) -> None:
     await command.run(chat, argument.strip())
 
 
-async def show_help(chat: Conversation, argument: str) -> None:
+async def show_help(chat: Talk, argument: str) -> None:
     width = max(len(f"/{c.name} {c.argument}") for c in COMMANDS.values())
     for command in COMMANDS.values():
         chat.screen.line(f"{f'/{command.name} {command.argument}':{width}}  {command.help}")
     chat.screen.line("Alt-Enter begins a new line. Ctrl-C stops a reply, Ctrl-D leaves.")
 
 
-async def new(chat: Conversation, argument: str) -> None:
+async def new(chat: Talk, argument: str) -> None:
     chat.thread = await chat.view.create_thread(title=argument, agent_id=chat.agent_id) if argument else None
     chat.screen.note("A new thread begins with your next message.")
 
 
-async def branch(chat: Conversation, argument: str) -> None:
+async def branch(chat: Talk, argument: str) -> None:
     source = _current(chat)
     chat.thread = await chat.threadline.as_user().thread(source.id)
     chat.thread = await chat.thread.branch(title=argument or None)
     chat.screen.note(f"You are on a branch now: {chat.thread.id}. The other is unchanged: {source.id}")
 
 
-async def save(chat: Conversation, argument: str) -> None:
+async def save(chat: Talk, argument: str) -> None:
     thread = chat.thread
     if thread is None:
         raise InvalidInput("there is nothing to save yet")
@@ -69,7 +69,7 @@ async def save(chat: Conversation, argument: str) -> None:
     chat.screen.note(f"Saved {shown(saved.name)}. /load {shown(saved.name)} comes back here.")
 
 
-async def load(chat: Conversation, argument: str) -> None:
+async def load(chat: Talk, argument: str) -> None:
     if not argument:
         points = await chat.view.saved_points()
         for point in points:
@@ -80,14 +80,14 @@ async def load(chat: Conversation, argument: str) -> None:
     chat.screen.note(f"Loaded {shown(argument)}: {_current(chat).message_count} messages.")
 
 
-async def undo(chat: Conversation, argument: str) -> None:
+async def undo(chat: Talk, argument: str) -> None:
     if chat.thread is None:
         raise InvalidInput("there is nothing to undo")
     await chat.thread.undo()
     chat.screen.note(f"Undone: {chat.thread.info.message_count} messages now.")
 
 
-async def context(chat: Conversation, argument: str) -> None:
+async def context(chat: Talk, argument: str) -> None:
     contexts = chat.view.contexts
     if argument == "clear":
         await contexts.clear(chat.agent_id)
@@ -106,7 +106,7 @@ async def context(chat: Conversation, argument: str) -> None:
             chat.screen.note(f"Thread {info.id}: {info.message_count} messages, {info.token_count} tokens.")
 
 
-async def list_threads(chat: Conversation, argument: str) -> None:
+async def list_threads(chat: Talk, argument: str) -> None:
     page = await chat.view.threads(limit=_LISTED)
     for thread in page.items:
         mark = "*" if chat.thread is not None and thread.id == chat.thread.id else " "
@@ -114,19 +114,19 @@ async def list_threads(chat: Conversation, argument: str) -> None:
     chat.screen.note("/open ID goes on with one of these." if page.items else "No threads yet.")
 
 
-async def open_thread(chat: Conversation, argument: str) -> None:
+async def open_thread(chat: Talk, argument: str) -> None:
     if not argument:
         raise InvalidInput("say which: /open ID; /threads lists them")
     chat.thread = await chat.view.thread(argument)
     chat.show_history(await chat.thread.last_turns(2))
 
 
-async def rename(chat: Conversation, argument: str) -> None:
+async def rename(chat: Talk, argument: str) -> None:
     await (await chat.begin_thread()).update(title=argument)
     chat.screen.note(f"Renamed to {shown(argument)}.")
 
 
-async def model(chat: Conversation, argument: str) -> None:
+async def model(chat: Talk, argument: str) -> None:
     if not argument:
         held = _current(chat).model if chat.thread else None
         chat.screen.line(f"agent {chat.agent_id}, model {held or chat.options.model or 'the default one'}")
@@ -137,7 +137,7 @@ async def model(chat: Conversation, argument: str) -> None:
     chat.screen.note(f"From now on: {shown(argument)}.")
 
 
-async def compact(chat: Conversation, argument: str) -> None:
+async def compact(chat: Talk, argument: str) -> None:
     if chat.thread is None:
         raise InvalidInput("there is nothing to compact yet")
     summary = await chat.threadline.compaction.compact(chat.view.scope, chat.thread.id)
@@ -147,7 +147,7 @@ async def compact(chat: Conversation, argument: str) -> None:
         chat.screen.note(f"Messages up to {summary.point.seq} are summed up for the agent. All of them are kept.")
 
 
-async def export_thread(chat: Conversation, argument: str) -> None:
+async def export_thread(chat: Talk, argument: str) -> None:
     thread = _current(chat)
     path = Path(argument or f"{thread.id}.md")
     form: Format = "jsonl" if path.suffix == ".jsonl" else "json" if path.suffix == ".json" else "markdown"
@@ -157,11 +157,11 @@ async def export_thread(chat: Conversation, argument: str) -> None:
     chat.screen.note(f"Written to {path}.")
 
 
-async def leave(chat: Conversation, argument: str) -> None:
+async def leave(chat: Talk, argument: str) -> None:
     raise Quit
 
 
-def _current(chat: Conversation) -> Thread:
+def _current(chat: Talk) -> Thread:
     if chat.thread is None:
         raise InvalidInput("no thread is open yet: say something first, or /open one")
     return chat.thread.info

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from threadline.core.masking.folding import ZERO_WIDTH, view_of
+from threadline.core.masking.folding import INVISIBLE, view_of
 from threadline.core.masking.patterns import WORD_RUN, Rule, Secret
 
 try:
@@ -67,7 +67,7 @@ class LiteralSieve:
 
 
 # What has to be folded, but for the escapes that the loose patterns know.
-_UNCLEAR = rb'\\[^"nrt]|\\$|%[0-9A-Fa-f]{2}|' + ZERO_WIDTH
+_UNCLEAR = rb'\\[^"nrt]|\\$|%[0-9A-Fa-f]{2}|' + INVISIBLE
 
 
 class Re2Sieve:

@@ -14,25 +14,32 @@ from functools import lru_cache
 from typing import NamedTuple
 
 ESCAPED_QUOTE = b"\x1e"
-ZERO_WIDTH = (
-    rb"(?:\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xb8[\x80-\x8f]|\xef\xbb\xbf|\xc2\xad|\xcd\x8f|\xd8\x9c"
-    rb"|\xe1\xa0\x8e|\xe1\x85[\x9f\xa0]|\xe3\x85\xa4|\xef\xbe\xa0|\xf3\xa0[\x80-\x87][\x80-\xbf])"
+_INVISIBLES = (
+    rb"\xe2\x80[\x8b-\x8f\xaa-\xae]",
+    rb"\xe2\x81[\xa0-\xaf]",
+    rb"\xef\xb8[\x80-\x8f]",
+    rb"\xef\xbb\xbf",
+    rb"\xef\xbe\xa0",
+    rb"\xc2\xad",
+    rb"\xcd\x8f",
+    rb"\xd8\x9c",
+    rb"\xe1\xa0\x8e",
+    rb"\xe1\x85[\x9f\xa0]",
+    rb"\xe3\x85\xa4",
+    rb"\xf3\xa0[\x80-\x87][\x80-\xbf]",
 )
+INVISIBLE = b"(?:" + b"|".join(_INVISIBLES) + b")"
 _HEX = rb"[0-9A-Fa-f]"
-# Only up to 64 invisible characters in a row are taken out, so that a stream never holds back more.
-_TOKEN = rb'%(z)b{65}+|%(z)b{1,64}+|%%(?:25){0,3}%(h)b{2}|\\{1,32}+(?:u%(h)b{4}|[nrtbf"])?' % {
-    b"z": ZERO_WIDTH,
-    b"h": _HEX,
-}
-_UNFINISHED = rb"(?P<unfinished>(?:%(z)b{1,64}+|%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {
-    b"z": ZERO_WIDTH,
-    b"h": _HEX,
-}
-_WHOLE = re.compile(_TOKEN)
-_BEGUN = re.compile(_UNFINISHED + b"|" + _TOKEN)
-# One at a time, so that `re` skips to the bytes such a character can begin with.
-_INVISIBLE = re.compile(ZERO_WIDTH)
-_INVISIBLES = re.compile(ZERO_WIDTH + b"{1,64}+")
+# Every way a token can begin is a literal of its own, because only then `re` skips to the bytes that matter.
+_TOKENS = (
+    *(one + INVISIBLE + b"{0,63}+" for one in _INVISIBLES),
+    b"%(?:25){0,3}" + _HEX + b"{2}",
+    rb"\\\\{0,31}+(?:u" + _HEX + rb'{4}|[nrtbf"])?',
+)
+_UNFINISHED = rb"((?:%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {b"h": _HEX}
+_WHOLE = re.compile(b"|".join(_TOKENS))
+_BEGUN = re.compile(b"|".join((_UNFINISHED, *_TOKENS)))
+_IS_INVISIBLE = re.compile(b"|".join(_INVISIBLES))
 _FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcd\xd8"]
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
 
@@ -72,31 +79,27 @@ def fold(raw: bytes, *, complete: bool = True) -> Folded:
     ats: list[int] = []
     starts: list[int] = []
     lengths: list[int] = []
-    done = size = 0
+    size = done = 0
+
+    def keep(chunk: bytes, start: int, length: int) -> None:
+        nonlocal size
+        if chunk:
+            chunks.append(chunk)
+            ats.append(size)
+            starts.append(start)
+            lengths.append(length)
+            size += len(chunk)
+
     end = len(raw)
     for token in (_WHOLE if complete else _BEGUN).finditer(raw):
         first, last = token.span()
-        if first > done:
-            chunks.append(raw[done:first])
-            ats.append(size)
-            starts.append(done)
-            lengths.append(0)
-            size += first - done
-        done = last
         if token.lastindex:
-            done = end = first
+            end = first
             break
-        if value := _meaning(token.group()):
-            chunks.append(value)
-            ats.append(size)
-            starts.append(first)
-            lengths.append(last - first)
-            size += len(value)
-    if end > done:
-        chunks.append(raw[done:end])
-        ats.append(size)
-        starts.append(done)
-        lengths.append(0)
+        keep(raw[done:first], done, 0)
+        keep(_meaning(token.group()), first, last - first)
+        done = last
+    keep(raw[done:end], done, 0)
     return Folded(b"".join(chunks), (ats, starts, lengths), end)
 
 
@@ -114,7 +117,7 @@ def _holds_invisible(raw: bytes) -> bool:
         return False
     for byte in _FIRST_BYTES:
         if byte in raw:
-            return _INVISIBLE.search(raw) is not None
+            return _IS_INVISIBLE.search(raw) is not None
     return False
 
 
@@ -123,8 +126,6 @@ def _meaning(token: bytes) -> bytes:
     """What a token stands for in the view."""
     if token.startswith(b"%"):
         return bytes((int(token[-2:], 16),))
-    if not token.startswith(b"\\"):
-        return b"" if _INVISIBLES.fullmatch(token) else b"\x00"
     escape = token.lstrip(b"\\")
     return _character(int(escape[1:], 16)) if escape.startswith(b"u") else _LETTERS.get(escape, b"")
 
@@ -132,5 +133,8 @@ def _meaning(token: bytes) -> bytes:
 def _character(point: int) -> bytes:
     if point == ord('"'):
         return ESCAPED_QUOTE
+    # The invisible tag characters are written as two halves: the one they all share, and one that tells nothing alone.
+    if point in (ord("\\"), 0xDB40) or 0xDC00 <= point <= 0xDFFF:
+        return b""
     found = chr(point).encode("utf-8", "surrogatepass")
-    return b"" if found == b"\\" or _INVISIBLES.fullmatch(found) else found
+    return b"" if _IS_INVISIBLE.fullmatch(found) else found

@@ -13,8 +13,8 @@ from typing import Any
 
 from threadline.core.masking.encoded import ENCODED_RULES
 from threadline.core.masking.finding import Found, find, sieve_for
-from threadline.core.masking.folding import Folded, fold
-from threadline.core.masking.names import NAMED_RULES, QUOTED_NAME_RULES, telling_kind
+from threadline.core.masking.folding import Folded, fold, view_of
+from threadline.core.masking.names import KEY_RULES, NAMED_RULES, QUOTED_NAME_RULES, VALUE_KEY_RULE, telling_kind
 from threadline.core.masking.rules import RULES
 from threadline.core.masking.stream import Openings, StreamMasker
 
@@ -30,7 +30,7 @@ class SecretMasker:
 
     def __init__(self, *, with_re2: bool | None = None) -> None:
         self._text_sieve = sieve_for(TEXT_RULES, with_re2=with_re2)
-        self._json_sieve = sieve_for((*TEXT_RULES, *QUOTED_NAME_RULES), with_re2=with_re2)
+        self._json_sieve = sieve_for((*TEXT_RULES, *KEY_RULES, VALUE_KEY_RULE), with_re2=with_re2)
         self._openings = Openings(TEXT_RULES)
 
     def mask_text(self, text: str) -> str:
@@ -48,7 +48,10 @@ class SecretMasker:
     def may_hold(self, raw: bytes) -> bool:
         """False only if `mask_json` would change nothing in what this JSON says."""
         rules = self._json_sieve.rules(raw)
-        return bool(rules) and next(find(fold(raw).view, rules), None) is not None
+        if not rules:
+            return False
+        view = view_of(raw)
+        return any(found.rule is not VALUE_KEY_RULE or _holds_name(view) for found in find(view, rules))
 
     def stream(self) -> StreamMasker:
         """For one text that arrives in pieces."""
@@ -101,6 +104,10 @@ def masked(raw: bytes, folded: Folded, found: Iterator[Found]) -> bytes:
         out += (raw[done : folded.source_start(one.secret_start)], one.rule.label)
         done = folded.source_end(one.secret_end)
     return b"".join((*out, raw[done:]))
+
+
+def _holds_name(view: bytes) -> bool:
+    return next(find(view, QUOTED_NAME_RULES), None) is not None
 
 
 def _mask_named(value: str, kind: str) -> str:

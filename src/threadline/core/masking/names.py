@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from threadline.core.masking.finding import find
 from threadline.core.masking.folding import fold
-from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, tail
-from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK
+from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, mixed, tail
+from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK, NO_TAIL
 
 _BARE = "[A-Za-z0-9._~+/=#@^*%!?:-]"
 _BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+", unfinished=r"[.:!?]\Z")
@@ -31,9 +31,7 @@ def _quoted(quote: str, closing: str) -> Secret:
 
 
 def _bare(separator: str, blanks: int, least: int) -> Secret:
-    mixed = f"(?={_BARE}{{0,23}}[0-9])(?={_BARE}{{0,23}}[A-Za-z])"
-    value = Run(_BARE, least, least, mixed, 24)
-    return Secret((value,), _BARE_TAIL, lead=(Run(separator, 1, 1), Run(BLANK, 0, blanks)))
+    return Secret((mixed(_BARE, least, 24),), _BARE_TAIL, lead=(Run(separator, 1, 1), Run(BLANK, 0, blanks)))
 
 
 _VALUES = (
@@ -93,11 +91,21 @@ NAMED_RULES: tuple[Rule, ...] = tuple(
     for kind, words, behind, more in _NAMES
 )
 
-_AT_THE_END: tuple[Step, ...] = (Run(r"[ \t\r\n0-9_.:*-]", 0, 3), Run(r'["\x1e]', 1, 1))
-QUOTED_NAME_RULES: tuple[Rule, ...] = tuple(
-    Rule(kind, words, (Secret((_plural(kind), *_AT_THE_END), tail("")),), behind=behind, any_case=True)
-    for kind, words, behind, _ in _NAMES
-)
+_QUOTE = Run(r'["\x1e]', 1, 1)
+_TO_KEY_END: tuple[Step, ...] = (_QUOTE, Run(BLANK, 0, 3), ":")
+
+
+def _quoted_names(*end: Step) -> tuple[Rule, ...]:
+    between = Run(r"[ \t\r\n0-9_.:*-]", 0, 3)
+    return tuple(
+        Rule(kind, words, (Secret((_plural(kind), between, *end), NO_TAIL),), behind=behind, any_case=True)
+        for kind, words, behind, _ in _NAMES
+    )
+
+
+QUOTED_NAME_RULES = _quoted_names(_QUOTE)
+KEY_RULES = _quoted_names(*_TO_KEY_END)
+VALUE_KEY_RULE = Rule("value", ("value",), (Secret(_TO_KEY_END, NO_TAIL),), behind='(?<=["\x1e])')
 
 
 @lru_cache(maxsize=4096)

@@ -20,13 +20,23 @@ _WORD_CHARS = re.compile(r"[A-Za-z0-9_+/.:=-]+")
 
 
 class Run(NamedTuple):
-    """From `least` to `most` characters of a bracket class. `ahead` is a look-ahead over at most `reach` of them."""
+    """From `least` to `most` characters of a bracket class. `ahead` is a look-ahead over at most `reach` of them;
+    `sifted` is what RE2, which cannot look ahead, looks for instead."""
 
     chars: str
     least: int
     most: int
     ahead: str = ""
     reach: int = 0
+    sifted: str = ""
+
+
+def mixed(chars: str, count: int, reach: int) -> Run:
+    """So many characters, with a digit and a letter among the first `reach`: no word looks like that."""
+    digit, letter = (f"(?={chars}{{0,{reach - 1}}}{one})" for one in ("[0-9]", "[A-Za-z]"))
+    early = (f"{chars}{{{at}}}[0-9]{chars}{{{count - 1 - at}}}" for at in range(count))
+    late = f"{chars}{{{count},{max(count, reach - 1)}}}[0-9]"
+    return Run(chars, count, count, digit + letter, reach, f"(?:{'|'.join([*early, late])})")
 
 
 class Word(NamedTuple):
@@ -190,7 +200,7 @@ def _loose_step(step: Step) -> str:
     match step:
         case Run():
             most = str(step.most) if step.most <= _LOOSE_MOST else ""
-            return f"{_as_escaped(step.chars)}{{{step.least},{most}}}"
+            return step.sifted or f"{_as_escaped(step.chars)}{{{step.least},{most}}}"
         case Several():
             return f"(?:{_loose(step.steps)}){{0,{step.most}}}"
     return _words(_spellings(step))

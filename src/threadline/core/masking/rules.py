@@ -2,12 +2,13 @@
 
 Lengths are on the low side where the prefix tells enough, so that half a secret is masked as well. Where the prefix is
 an English word the rest has to look like no word does. Tails take every letter and digit that follows, which is what
-makes masking twice the same as masking once. Left out: secrets without a shape or a name, and any that are encrypted.
+makes masking twice the same as masking once; for the same reason a lead is too short to hold a secret of its own. Left
+out: secrets without a shape or a name, and any that are encrypted.
 """
 
 from __future__ import annotations
 
-from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, tail
+from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, mixed, tail
 
 ALNUM = "[A-Za-z0-9]"
 BASE64 = "[A-Za-z0-9+/_-]"
@@ -35,12 +36,6 @@ def _prefix(kind: str, *anchors: str, chars: str = ALNUM, least: int = 20, behin
     return Rule(kind, anchors, (Secret((Run(chars, least, least),), WORD_TAIL),), behind=behind)
 
 
-def _mixed(chars: str, count: int) -> Run:
-    """So many characters with a digit and a letter among them."""
-    digit, letter = f"(?={chars}{{0,{count - 1}}}[0-9])", f"(?={chars}{{0,{count - 1}}}[A-Za-z])"
-    return Run(chars, count, count, digit + letter, count)
-
-
 # One or two short words may come before the key itself: `sk-live-…`, `api-key-v1-…`.
 _SHORT_WORDS = Several((Run(ALNUM, 2, 12), "-"), 2)
 
@@ -58,7 +53,7 @@ _GENERIC_KEYS = (
         "api-key",
         ("key-", "token-", "api-"),
         # A word of sixteen letters exists ("key-responsibilities"), one of twenty-four hardly does.
-        tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (_mixed(ALNUM, 16), Run("[A-Za-z]", 24, 24))),
+        tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (mixed(ALNUM, 16, 16), Run("[A-Za-z]", 24, 24))),
         behind=UNBROKEN,
         any_case=True,
     ),
@@ -79,7 +74,7 @@ _AWS_KEYS = (
         ("secret", "aws"),
         # Forty characters of hexadecimal are a commit, however secret.
         (Secret((Run(_AWS, 40, 40, f"(?![0-9a-f]{{40}})(?={_AWS}{{0,39}}[0-9])", 40),), BASE64_TAIL),),
-        lead=(Run("[A-Za-z_ -]", 0, 24), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
+        lead=(Run("[A-Za-z_ -]", 0, 16), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
         any_case=True,
         masks_anchor=False,
     ),
@@ -89,7 +84,7 @@ _BEARER_TOKEN = Rule(
     "bearer-token",
     ("bearer",),
     (
-        Secret((Run(BEARER, 16, 16, f"(?={BEARER}{{0,23}}[0-9])", 24),), BEARER_TAIL),
+        Secret((mixed(BEARER, 16, 24),), BEARER_TAIL),
         Secret((Run(ALNUM, 24, 24),), BEARER_TAIL),
     ),
     lead=(Run(r"[ \t\r\n+:]", 1, 4),),
@@ -98,11 +93,16 @@ _BEARER_TOKEN = Rule(
     masks_anchor=False,
 )
 
+_USER = r"""[^\x00-\x20"'<>/:=@\[\\\x1e]"""
+_PASSWORD = Run(r"""[^\x00-\x20"'<>/\\\x1e]""", 1, 256, r"(?!\[masked:)", 8)
 _URL_PASSWORD = Rule(
     "url-password",
     ("://",),
-    (Secret((Run(r"""[^\x00-\x20"'<>/\\\x1e]""", 1, 256, r"(?!\[masked:)", 8),), NO_TAIL, trail=("@",)),),
-    lead=(Run(r"""[^\x00-\x20"'<>/:@\[\\\x1e]""", 0, 128), ":"),
+    (
+        Secret((_PASSWORD,), NO_TAIL, lead=(Run(_USER, 0, 15), ":"), trail=("@",)),
+        # As long as this, the user is a secret as well: `https://<token>:x-oauth-basic@…`.
+        Secret((Run(_USER, 16, 256), ":", _PASSWORD), NO_TAIL, trail=("@",)),
+    ),
     masks_anchor=False,
 )
 

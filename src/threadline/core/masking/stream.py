@@ -1,13 +1,14 @@
 """Masking a text that arrives in pieces, without letting a secret slip through between two of them.
 
 Held back is only what could still become a secret: the beginning of an anchor, or an anchor and what stands after it,
-at most about a kilobyte. Once a secret is certain its mask is given out at once and the rest of it is swallowed,
-however long. For any way of cutting a text in pieces the outputs together are what masking the whole text gives.
+at most about a kilobyte of what can be seen. Once a secret is certain its mask is given out at once and the rest of it
+is swallowed, however long. For any way of cutting a text in pieces the outputs together are what masking the whole text
+gives, unless someone spreads one secret over 16 KiB of invisible characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from threadline.core.masking.finding import Sieve, find
 from threadline.core.masking.folding import fold
@@ -15,42 +16,37 @@ from threadline.core.masking.patterns import Rule, Tail
 
 # More than the longest look-behind of any rule.
 _CONTEXT = 32
+_MOST_HELD = 16_384
 
 
 class Openings:
     """Where, at the end of a view, a match could have begun that is not complete yet."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._probes = [(needle, rule.any_case, rule) for rule in rules for needle in rule.needles]
         self._longest = max(rule.longest_partial for rule in rules)
-        self._begun = _beginnings(rule for rule in rules if not rule.any_case)
-        self._begun_in_any_case = _beginnings(rule for rule in rules if rule.any_case)
-        self._longest_begun = max(map(len, self._begun | self._begun_in_any_case))
+        self._by_pair: dict[bytes, list[tuple[bytes, Rule]]] = {}
+        for rule in rules:
+            for needle in rule.needles:
+                self._by_pair.setdefault(needle[:2].lower(), []).append((needle, rule))
+        self._first_bytes = {pair[:1] for pair in self._by_pair}
 
     def first(self, view: bytes, start: int) -> int:
         """The first such place from `start` on; the end of the view if there is none."""
-        start = max(start, len(view) - self._longest)
         lowered = view.lower()
-        first = self._begun_anchor(view, lowered, start)
-        for needle, any_case, rule in self._probes:
-            hay = lowered if any_case else view
-            at = hay.find(needle, start)
-            while 0 <= at < first:
-                if rule.partial.match(view, at):
-                    first = at
-                else:
-                    at = hay.find(needle, at + 1)
-        return first
-
-    def _begun_anchor(self, view: bytes, lowered: bytes, start: int) -> int:
-        for at in range(max(start, len(view) - self._longest_begun), len(view)):
-            if view[at:] in self._begun or lowered[at:] in self._begun_in_any_case:
+        for at in range(max(start, len(view) - self._longest), len(view)):
+            pair = lowered[at : at + 2]
+            for needle, rule in self._by_pair.get(pair, ()):
+                if _could_begin(needle, rule, lowered if rule.any_case else view, view, at):
+                    return at
+            if len(pair) == 1 and pair in self._first_bytes:
                 return at
         return len(view)
 
 
-def _beginnings(rules: Iterable[Rule]) -> set[bytes]:
-    return {needle[:n] for rule in rules for needle in rule.needles for n in range(1, len(needle))}
+def _could_begin(needle: bytes, rule: Rule, hay: bytes, view: bytes, at: int) -> bool:
+    if len(view) - at < len(needle):
+        return needle.startswith(hay[at:])
+    return hay.startswith(needle, at) and rule.partial.match(view, at) is not None
 
 
 class StreamMasker:
@@ -63,7 +59,8 @@ class StreamMasker:
 
     def feed(self, text: str) -> str:
         self._held += text.encode("utf-8", "surrogatepass")
-        return self._advance(complete=False)
+        shown = self._advance(complete=False)
+        return shown + self._advance(complete=True) if len(self._held) > _MOST_HELD else shown
 
     def flush(self) -> str:
         rest = self._advance(complete=True)

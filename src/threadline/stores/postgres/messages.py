@@ -54,7 +54,7 @@ class MessageVerbs:
             ids,
             "".join(message.role[0] for message in messages),
             [pack(message.parts_json) for message in messages],
-            _unless_empty([message.metadata_json and pack(message.metadata_json) for message in messages]),
+            _unless_empty([message.metadata_json for message in messages]),
             _unless_empty([message.created_us for message in messages]),
             key,
             None if key is None else fingerprint(messages),

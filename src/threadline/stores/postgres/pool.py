@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from threadline.core.errors import SettingsInvalid, StoreUnavailable
-from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
 CONNECT_SECONDS = 10.0
 _PREPARED_STATEMENTS = 200
@@ -128,4 +128,7 @@ class Pool:
         await self._all_back.wait()
         idle, self._idle = self._idle, []
         for connection in idle:
-            await connection.close(timeout=CONNECT_SECONDS)
+            try:
+                await connection.close(timeout=CONNECT_SECONDS)
+            except DRIVER_ERRORS:
+                connection.terminate()

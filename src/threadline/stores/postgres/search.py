@@ -14,10 +14,11 @@ import asyncpg
 
 from threadline.core.errors import InvalidInput
 from threadline.core.ids import check_characters
-from threadline.core.messages import ROLES, from_us
+from threadline.core.messages import from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.messages import ROLES
 from threadline.stores.postgres.session import Session, within
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
@@ -28,7 +29,6 @@ _LONGEST_WORD = 200
 _MOST_BYTES = 900_000
 """PostgreSQL keeps at most a megabyte of words for a row."""
 _AT_A_TIME = 500
-_LETTERS = {role[0].encode(): role for role in ROLES}
 
 
 class SearchVerbs:
@@ -48,7 +48,7 @@ class SearchVerbs:
             found = await self._find(words, limit, offset, caught_up=True)
         unpack = self.session.house.bodies.unpack
         return [
-            Hit(thread_id, state_key, title, message_id, seq, _LETTERS[role], snippet(text_of(unpack(parts)), words),
+            Hit(thread_id, state_key, title, message_id, seq, ROLES[role], snippet(text_of(unpack(parts)), words),
                 from_us(created_us))
             for thread_id, state_key, title, message_id, seq, role, parts, created_us in found
         ]  # fmt: skip

@@ -36,6 +36,7 @@ class House(NamedTuple):
     limits: Limits
     bodies: Bodies
     transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+    """For a single verb, which need not stand in line with its user's other works."""
     alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
     appended: Callable[[Scope], None]
 
@@ -137,11 +138,15 @@ def within(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
     return run
 
 
-def entering(scope: Scope) -> str:
-    """Begins a transaction that speaks for the scope: one round trip, because SET takes no parameters."""
+def entering(scope: Scope, *, in_line: bool = False) -> str:
+    """Begins a transaction that speaks for the scope: one round trip, because SET takes no parameters. `in_line` waits
+    until no other transaction of the user's that stands in line is open, in whichever process."""
     role = _BE_WORKER if scope.role == "system" else _BE_APP
     tenant, owner = literal(scope.tenant_id), literal(scope.user_id)
-    return f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}"
+    begin = f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}"
+    if not in_line:
+        return begin
+    return f"{begin}; SELECT pg_advisory_xact_lock(hashtextextended({tenant} || '/' || {owner}, 1))"
 
 
 def literal(text: str) -> str:

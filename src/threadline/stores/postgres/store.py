@@ -12,6 +12,7 @@ import datetime as dt
 import random
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -50,7 +51,8 @@ class PostgresStore:
         self._pool = pool
         self._listeners = listeners
         self._follower = Follower(self._index_some)
-        self._house = House(clock, limits, Bodies(), self.transact, self._alone, self._follower.note)
+        self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._house = House(clock, limits, Bodies(), self._transact, self._alone, self._follower.note)
 
     @classmethod
     async def open(
@@ -84,19 +86,26 @@ class PostgresStore:
         return PostgresTransaction(Session(self._house, scope))
 
     async def transact(self, scope: Scope, work: Work[T]) -> T:
+        if scope.role == "system":
+            return await self._transact(scope, work)
+        # Those of this process wait here, where they keep no connection from others.
+        async with self._lines.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock()):
+            return await self._transact(scope, work, in_line=True)
+
+    async def _transact(self, scope: Scope, work: Work[T], *, in_line: bool = False) -> T:
         for attempt in range(1, _TRIES + 1):
             try:
-                return await self._attempt(scope, work)
+                return await self._attempt(scope, work, in_line)
             except StoreFailed as error:
                 if attempt == _TRIES or not may_repeat(error):
                     raise
             await _pause(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, scope: Scope, work: Work[T]) -> T:
+    async def _attempt(self, scope: Scope, work: Work[T], in_line: bool) -> T:
         async with self._pool.borrow() as connection:
             with translated():
-                await connection.execute(entering(scope))
+                await connection.execute(entering(scope, in_line=in_line))
             session = Session(self._house, scope, connection)
             try:
                 result = await work(PostgresTransaction(session))
@@ -129,7 +138,7 @@ class PostgresStore:
         async def work(tx: Transaction) -> list[str]:
             return [row[0] for row in await _session(tx).plain_rows(_SQL["list_tenants"])]
 
-        return await self.transact(_NOBODY, work)
+        return await self._transact(_NOBODY, work)
 
     async def statistics(self) -> dict[str, int]:
         async def size(tx: Transaction) -> int:
@@ -139,7 +148,7 @@ class PostgresStore:
         counts = [await self.scoped(_NOBODY).row_counts()]
         counts += [await self.scoped(system_scope(tenant_id)).row_counts() for tenant_id in await self.tenants()]
         rows = {table: sum(found[table] for found in counts) for table in counts[0]}
-        return rows | {"bytes": await self.transact(_NOBODY, size), "schema_version": len(MIGRATIONS)}
+        return rows | {"bytes": await self._transact(_NOBODY, size), "schema_version": len(MIGRATIONS)}
 
     async def index_pending(self) -> int:
         taken = 0
@@ -158,16 +167,15 @@ class PostgresStore:
         async def of_tenant(tx: Transaction) -> list[Finding]:
             return await check.tenant_findings(_session(tx))
 
-        found = await self.transact(_NOBODY, of_house)
+        found = await self._transact(_NOBODY, of_house)
         for tenant_id in await self.tenants():
-            found += await self.transact(system_scope(tenant_id), of_tenant)
+            found += await self._transact(system_scope(tenant_id), of_tenant)
         return found
 
     async def close(self) -> None:
         await self._follower.close()
         await self._listeners.close()
-        with translated():
-            await self._pool.close()
+        await self._pool.close()
 
 
 def _session(tx: Transaction) -> Session:

@@ -43,6 +43,7 @@ class Listeners:
         self._connection: asyncpg.Connection | None = None
         self._connecting = asyncio.Lock()
         self._watches: dict[str, set[TurnWatch]] = {}
+        self._missed = False
 
     @asynccontextmanager
     async def watch(self, tenant_id: str, turn_id: str) -> AsyncIterator[TurnWatch]:
@@ -77,8 +78,10 @@ class Listeners:
             _log.warning("cannot listen for changes of turns; watches look every %s s", POLL_SECONDS)
             return False
         self._connection = connection
-        # What was told between the connections is unknown, so everybody looks once.
-        self._wake_all()
+        if self._missed:
+            # What was told between the connections nobody heard, so everybody looks once.
+            self._missed = False
+            self._wake_all()
         return True
 
     def _notified(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -86,6 +89,7 @@ class Listeners:
             watch.changed.set()
 
     def _lost(self, _connection: object) -> None:
+        self._missed = True
         self._wake_all()
 
     def _wake_all(self) -> None:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import apsw
 
 from threadline.core.errors import (
+    InvalidInput,
+    InvalidText,
     StoreCorrupt,
     StoreFailed,
     StoreFull,
@@ -34,6 +36,7 @@ PAGE_SIZE = 8192
 """A turn of 2.5 kB fills pages of this size to 1.15 times its bytes, pages of 4096 to 1.7 times; both are as fast."""
 
 LOCK_SECONDS = 30.0
+_SCRUB_SECONDS = 1.0
 _STATEMENTS_CACHED = 256
 _CONTENTION_MILLISECONDS = 2.0
 
@@ -103,29 +106,37 @@ class _Patience:
         return True
 
 
-def empty_log(connection: apsw.Connection, wait_seconds: float = 1.0) -> bool:
-    """Moves the write-ahead log into the file and cuts it to nothing. False if a reader held on to it for too long."""
-    connection.set_busy_handler(_Patience(wait_seconds))
+def scrub(connection: apsw.Connection, *, anew: bool, lock_seconds: float) -> None:
+    """Leaves nothing of what was deleted in the write-ahead log, nor, if the file is written anew, in the parts of
+    pages that SQLite does not use at present. It does not wait long for readers elsewhere that hold on to the log."""
+    connection.set_busy_handler(_Patience(_SCRUB_SECONDS))
     try:
+        if anew:
+            connection.execute("VACUUM")
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:
-        return False
     finally:
-        connection.set_busy_handler(_Patience(LOCK_SECONDS))
-    return True
+        connection.set_busy_handler(_Patience(lock_seconds))
+
+
+DRIVER_ERRORS = (apsw.Error, UnicodeEncodeError, OverflowError)
+"""What the driver raises: SQLite's errors, and its own about values that SQLite cannot hold."""
 
 
 @contextmanager
 def translated(shown: str) -> Iterator[None]:
     try:
         yield
-    except apsw.Error as exc:
+    except DRIVER_ERRORS as exc:
         raise translate(exc, shown) from exc
 
 
-def translate(error: apsw.Error, shown: str) -> ThreadlineError:
+def translate(error: Exception, shown: str) -> ThreadlineError:
     """The error of the house for an error of the driver, with what to do next."""
     match error:
+        case UnicodeEncodeError():
+            return InvalidText("a text contains half a character (a lone surrogate)")
+        case OverflowError():
+            return InvalidInput("a number has more than 64 bits")
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{shown} is locked by another process: try again, or stop the one that holds it")
         case apsw.FullError():

@@ -15,11 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-import apsw
-
 from threadline.core.errors import StoreReadOnly, StoreUnavailable, ThreadlineError
 from threadline.core.threads import Scope
-from threadline.stores.sqlite.connection import translate
+from threadline.stores.sqlite.connection import DRIVER_ERRORS, translate
 from threadline.stores.sqlite.session import Database, Session
 from threadline.stores.sqlite.writer import Writer
 
@@ -86,7 +84,7 @@ class OnItsOwn:
         self._gate.check()
         try:
             return fn(self._reader, *args, **kwargs)
-        except apsw.Error as exc:
+        except DRIVER_ERRORS as exc:
             raise translate(exc, self._gate.shown) from exc
 
     async def read_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -103,7 +101,7 @@ class OnItsOwn:
 def _translated(fn: Callable[Concatenate[Session, P], T], session: Session, *args: P.args, **kwargs: P.kwargs) -> T:
     try:
         return fn(session, *args, **kwargs)
-    except apsw.Error as exc:
+    except DRIVER_ERRORS as exc:
         raise translate(exc, session.database.location.shown) from exc
 
 
@@ -124,7 +122,7 @@ class InTransaction:
             raise RuntimeError("this transaction is over: use its verbs only inside the work it was made for")
         try:
             return fn(self._session, *args, **kwargs)
-        except apsw.Error as exc:
+        except DRIVER_ERRORS as exc:
             self._failed = translate(exc, self._session.database.location.shown)
             raise self._failed from exc
 
@@ -161,7 +159,7 @@ class Library:
             self._database = self._open_database()
         try:
             return fn(self._database)
-        except apsw.Error as exc:
+        except DRIVER_ERRORS as exc:
             raise translate(exc, self._database.location.shown) from exc
 
     def close(self) -> None:

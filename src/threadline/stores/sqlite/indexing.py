@@ -18,7 +18,9 @@ from threadline.stores.sqlite.connection import translate
 from threadline.stores.sqlite.session import Database, Row, Session
 
 RECIPE = 1
-_IN_PASSING = 64
+_IN_PASSING = 32
+_CUT_SHARE = 100
+"""One message in so many is cut out; if more go, it is quicker to write the index anew."""
 _log = logging.getLogger(__name__)
 _SQL = load_queries(__package__, "queries/search.sql")
 
@@ -29,7 +31,7 @@ def owner_word(tenant_id: str, owner_id: str) -> str:
 
 
 def is_pending(database: Database) -> bool:
-    return bool(database.rows(_SQL["is_pending"])[0][0])
+    return bool(database.rows(_SQL["is_pending"], (RECIPE,))[0][0])
 
 
 def index_some(database: Database, limit: int) -> int:
@@ -77,17 +79,21 @@ def _indexed_no(database: Database) -> int:
 
 
 def forget_words(s: Session, messages: list[Row]) -> None:
-    """Removes one owner's messages, given as (number, parts), from the index, before their rows go."""
-    if not messages:
-        return
+    """Removes messages, given as (number, tenant, owner, parts), from the index, before their rows go.
+
+    A few are cut out of the index's pages one by one, at about a millisecond each. Many are struck out, and then the
+    index is written anew without them, which takes some seconds for a million messages, however many are struck.
+    """
     indexed_no = _indexed_no(s.database)
-    whose = s.row(_SQL["find_owner"], (messages[0][0],))
-    assert whose is not None
-    owner = owner_word(*whose)
-    for number, parts in messages:
-        words = _words(parts) if number <= indexed_no else ""
+    indexed = [row for row in messages if row[0] <= indexed_no]
+    many = len(indexed) * _CUT_SHARE > indexed_no
+    s.run(_SQL["remove_from_pages"], (not many,))
+    for number, tenant_id, owner_id, parts in indexed:
+        words = _words(parts)
         if words:
-            s.run(_SQL["remove_words"], (number, owner, words))
+            s.run(_SQL["remove_words"], (number, owner_word(tenant_id, owner_id), words))
+    if many:
+        s.run(_SQL["merge_everything"])
 
 
 def forget_numbers(s: Session) -> None:

@@ -216,7 +216,7 @@ def newest_turns(s: Session, thread_id: str, turns: int, before: int | None = No
     found: list[Row] = []
     if turns < 1:
         return found
-    end = _NO_END if before is None else before
+    end = _NO_END if before is None else min(before, _NO_END)
     cursor = s.stream(_SQL["read_newest"], (s.tenant_id, thread_id, s.user_id, s.sees_all, end))
     for row in cursor:
         found.append(row)

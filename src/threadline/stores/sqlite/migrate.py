@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -32,32 +33,40 @@ _SQL = load_queries(__package__, "queries/migrate.sql")
 _SMALLEST_DATABASE = 512
 
 
-def plan(path: str | os.PathLike[str]) -> Plan:
+def plan(path: str | os.PathLike[str], *, migrations: Sequence[Migration] = MIGRATIONS) -> Plan:
     """What `apply` would do; nothing is written, and a file that does not exist is not made."""
     location = locate(path)
     if location.in_memory or not Path(location.name).exists():
-        return plan_steps(MIGRATIONS, ())
+        return plan_steps(migrations, ())
     connection = connect(location, read_only=True)
     try:
         with translated(location.shown):
-            return plan_steps(MIGRATIONS, journal(connection, location))
+            return plan_steps(migrations, journal(connection, location))
     finally:
         connection.close()
 
 
-def apply(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Plan:
+def apply(
+    path: str | os.PathLike[str], *, progress: Progress | None = None, migrations: Sequence[Migration] = MIGRATIONS
+) -> Plan:
     """Brings the file to the newest version; what was done. Safe to repeat, and beside other processes."""
     location = locate(path)
     connection = connect(location)
     try:
-        return migrate(connection, location, progress=progress)
+        return migrate(connection, location, progress=progress, migrations=migrations)
     finally:
         connection.close()
 
 
-def migrate(connection: apsw.Connection, location: Location, *, progress: Progress | None = None) -> Plan:
+def migrate(
+    connection: apsw.Connection,
+    location: Location,
+    *,
+    progress: Progress | None = None,
+    migrations: Sequence[Migration] = MIGRATIONS,
+) -> Plan:
     with translated(location.shown):
-        todo = plan_steps(MIGRATIONS, journal(connection, location))
+        todo = plan_steps(migrations, journal(connection, location))
         if not location.in_memory:
             _write_ahead(connection)
         for done, step in enumerate(todo.steps):

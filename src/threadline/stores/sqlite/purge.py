@@ -1,13 +1,14 @@
 """Purging: removal for good, of a thread, a user or a tenant, down to the bytes.
 
 Timelines that another thread's history still needs stay, cut down to what it shows; the rest go. Every connection
-overwrites what it deletes; a message is blanked in place before its row goes, because SQLite may copy a row aside when
-it tidies a page. Words leave the search index with their message, and the write-ahead log is emptied after the commit.
+overwrites what it deletes, messages are blanked in place first, and words leave the search index with their message.
+After the commit the writer empties the write-ahead log and, unless the file is large, writes the file anew.
 """
 
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
@@ -52,67 +53,77 @@ def purge_thread(s: Session, thread_id: str) -> bool:
     row = s.row(_SQL["find_own_thread"], (s.tenant_id, thread_id, s.user_id, s.sees_all))
     if row is None:
         return False
-    remove_thread(s, row[0])
+    remove_threads(s, [row[0]])
     return True
 
 
 def purge_user(s: Session, user_id: str) -> int:
     if user_id != s.user_id:
         s.scope.require("system")
-    return _remove_user(s, user_id)
+    return _remove_users(s, [user_id])
 
 
 def purge_tenant(s: Session) -> int:
     s.scope.require("system")
-    removed = sum(_remove_user(s, user_id) for (user_id,) in s.rows(_SQL["list_users"], (s.tenant_id,)))
+    removed = _remove_users(s, [user_id for (user_id,) in s.rows(_SQL["list_users"], (s.tenant_id,))])
     return removed + sum(s.run(_SQL[name], (s.tenant_id,)) for name in _OF_TENANT)
 
 
-def _remove_user(s: Session, user_id: str) -> int:
-    s.database.scrub = True
-    threads = s.rows(_SQL["list_threads"], (s.tenant_id, user_id))
-    removed = sum(remove_thread(s, number) for (number,) in threads)
-    return removed + sum(s.run(_SQL[name], (s.tenant_id, user_id)) for name in _OF_USER)
+def _remove_users(s: Session, user_ids: list[str]) -> int:
+    users = [(s.tenant_id, user_id) for user_id in user_ids]
+    removed = remove_threads(s, [number for user in users for (number,) in s.rows(_SQL["list_threads"], user)])
+    return removed + sum(s.run(_SQL[name], user) for user in users for name in _OF_USER)
 
 
-def remove_thread(s: Session, thread_no: int) -> int:
+def remove_threads(s: Session, numbers: list[int]) -> int:
     """How many rows went, of all tables."""
     s.database.scrub = True
-    removed = sum(s.run(_SQL[name], (thread_no,)) for name in _OF_THREAD)
-    timelines = [number for (number,) in s.rows(_SQL["list_timelines"], (thread_no,))]
-    s.run(_SQL["abandon_timelines"], (thread_no,))
-    removed += s.run(_SQL["remove_thread"], (thread_no,))
-    return removed + _collect(s, timelines)
+    removed = sum(s.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
+    timelines = [timeline for number in numbers for (timeline,) in s.rows(_SQL["list_timelines"], (number,))]
+    for number in numbers:
+        s.run(_SQL["abandon_timelines"], (number,))
+        removed += s.run(_SQL["remove_thread"], (number,))
+    return removed + _cut(s, _cuts(s, timelines))
 
 
-def _collect(s: Session, abandoned: list[int]) -> int:
-    """Removes timelines that belong to no thread, as far as no descendant needs them, and then their ancestors.
+class Cut(NamedTuple):
+    """A timeline that loses what it holds after seq `last`, or goes as a whole."""
+
+    timeline_no: int
+    last: int
+    goes: bool
+
+
+def _cuts(s: Session, abandoned: list[int]) -> list[Cut]:
+    """What becomes of timelines that belong to no thread any more, and then of their ancestors.
 
     A timeline's number is higher than those it stems from, so taking the highest first meets descendants first.
     """
-    removed = 0
+    cuts: dict[int, Cut] = {}
     waiting = [-number for number in abandoned]
     heapq.heapify(waiting)
     while waiting:
         number = -heapq.heappop(waiting)
         row = s.row(_SQL["find_abandoned"], (number,))
-        if row is None:
+        if row is None or number in cuts:
             continue
-        base_no, needed = row
-        removed += _cut(s, number, -1 if needed is None else needed)
-        if needed is None:
-            removed += s.run(_SQL["remove_timeline"], (number,))
-        if base_no is not None:
-            heapq.heappush(waiting, -base_no)
-    return removed
+        children = s.rows(_SQL["list_children"], (number,))
+        needed = next((seq for child, seq in children if child not in cuts or not cuts[child].goes), None)
+        cuts[number] = Cut(number, -1 if needed is None else needed, needed is None)
+        if row[0] is not None:
+            heapq.heappush(waiting, -row[0])
+    return list(cuts.values())
 
 
-def _cut(s: Session, timeline_no: int, last: int) -> int:
-    """Removes what a timeline holds after seq `last`."""
-    above = (timeline_no, last)
-    forget_words(s, s.rows(_SQL["list_messages"], above))
-    s.run(_SQL["blank_messages"], above)
-    removed = s.run(_SQL["remove_messages"], above) + s.run(_SQL["remove_summaries"], above)
+def _cut(s: Session, cuts: list[Cut]) -> int:
+    # Everything is blanked before anything is removed: removing a row may move its neighbours, and what a page moves it
+    # does not overwrite.
+    above = [(cut.timeline_no, cut.last) for cut in cuts]
+    forget_words(s, [message for place in above for message in s.rows(_SQL["list_messages"], place)])
+    for place in above:
+        s.run(_SQL["blank_messages"], place)
+    removed = sum(s.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
+    removed += sum(s.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
     forget_numbers(s)
     return removed
 

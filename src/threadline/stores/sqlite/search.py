@@ -1,8 +1,8 @@
 """Search: the words of a query, literally, in the present histories of the owner's living threads.
 
 Each word is quoted, so that no operator of the index works. The index knows messages, not histories: whether a thread
-shows a message now is looked up for each candidate, best first, until the page is full. Where a query fits more
-messages than `_RANKED`, the newest of them are ranked, so that a common word costs no more than a rare one.
+shows a message now is looked up for each candidate, best first, until the page is full. Where more messages hold the
+words than `_RANKED`, the owner's newest are ranked, so that a common word costs no more than a rare one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threadline.stores.sqlite.session import Row, Session
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500
-_RANKED = 2_000
+_RANKED = 1_000
 _WORDS_AT_A_TIME = 100
 """The index takes longer and longer over a query of many words; more than these are asked for in turn."""
 
@@ -76,21 +76,24 @@ def find_hits(s: Session, words: list[str], limit: int, offset: int) -> list[Hit
 
 def _candidates(s: Session, words: list[str]) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
-    query = _query(s, words[:_WORDS_AT_A_TIME])
-    newest = s.rows(_SQL["find_newest"], (query, _RANKED))
+    query, unrelated = _query(words[:_WORDS_AT_A_TIME]), 0
+    newest = s.rows(_SQL["find_newest"], (query, _RANKED + 1))
+    if len(newest) > _RANKED:
+        # The owner's own word is asked for only here: to meet it costs more than to look a few messages up in vain.
+        query, unrelated = f"owner : {owner_word(s.tenant_id, s.user_id)} AND {query}", 1
+        newest = s.rows(_SQL["find_newest"], (query, _RANKED))
     if not newest:
         return []
-    ranked = [number for (number,) in s.rows(_SQL["rank_from"], (query, newest[-1][0]))]
+    ranked = [number for (number,) in s.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
     for first in range(_WORDS_AT_A_TIME, len(words), _WORDS_AT_A_TIME):
-        rest = _query(s, words[first : first + _WORDS_AT_A_TIME])
+        rest = _query(words[first : first + _WORDS_AT_A_TIME])
         also = {number for (number,) in s.rows(_SQL["find_newest"], (rest, -1))}
         ranked = [number for number in ranked if number in also]
     return ranked
 
 
-def _query(s: Session, words: list[str]) -> str:
-    quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
-    return f"owner : {owner_word(s.tenant_id, s.user_id)} AND words : ({quoted})"
+def _query(words: list[str]) -> str:
+    return "words : (" + " ".join('"' + word.replace('"', '""') + '"' for word in words) + ")"
 
 
 def _hit(s: Session, number: int, thread: Row, words: list[str]) -> Hit:

@@ -27,15 +27,18 @@ _SQL = load_queries(__package__, "queries/session.sql")
 class Database:
     """One open connection. `touched` and `scrub` are set by functions that write and read after the commit."""
 
-    __slots__ = ("connection", "location", "scrub", "touched")
+    __slots__ = ("compact", "connection", "location", "lock_seconds", "scrub", "touched")
 
-    def __init__(self, connection: apsw.Connection, location: Location) -> None:
+    def __init__(self, connection: apsw.Connection, location: Location, lock_seconds: float) -> None:
         self.connection = connection
         self.location = location
+        self.lock_seconds = lock_seconds
         self.touched: set[tuple[str, str]] = set()
         """Turns that changed, as (tenant, turn): whoever watches them wakes."""
         self.scrub = False
         """Whether text was purged: then the write-ahead log must not keep it."""
+        self.compact = False
+        """Whether the file is to be written anew, whatever its size."""
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self.connection.execute(sql, values).fetchall()

@@ -21,8 +21,8 @@ from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Finding, Transaction, Watch, Work
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import backup, check
-from threadline.stores.sqlite.connection import Location, connect, locate, translated
+from threadline.stores.sqlite import backup, check, ranking
+from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
 from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
 from threadline.stores.sqlite.indexing import index_in_passing, index_some
 from threadline.stores.sqlite.migrate import migrate, require_current
@@ -54,15 +54,15 @@ class SqliteStore:
         self._clock = clock
         self._limits = limits
         self._gate = Gate(self._location.shown)
-        self._watchers = Watchers(lambda: self._reader.connection.pragma("data_version"))
-        self._library = Library(partial(_database, self._location, read_only=True))
+        self._watchers = Watchers(partial(opened.reader.connection.pragma, "data_version"))
+        self._library = Library(partial(_searched, self._location))
         self._writer: Writer | None = None
         if opened.writer is not None:
             self._writer = Writer(
                 opened.writer, on_touched=self._watchers.touched, errands=partial(index_in_passing, opened.writer)
             )
             # Whoever forgets to close leaves a thread that must end before the interpreter does.
-            weakref.finalize(self, self._writer.stop)
+            weakref.finalize(self, self._writer.finish_at_exit)
         _open_stores.add(self)
 
     @classmethod
@@ -73,10 +73,12 @@ class SqliteStore:
         clock: Clock | None = None,
         limits: Limits | None = None,
         read_only: bool = False,
+        lock_seconds: float = LOCK_SECONDS,
     ) -> SqliteStore:
         """The store in this file, or in `:memory:`. StoreCorrupt for a file that is not ours, SchemaMismatch for one
-        from a newer program, StoreReadOnly for one that cannot be written and was not asked to be read only."""
-        opened = await asyncio.to_thread(_open, locate(path), read_only)
+        from a newer program, StoreReadOnly for one that cannot be written and was not asked to be read only. While
+        another process holds the file, calls wait for `lock_seconds`; then they raise StoreUnavailable."""
+        opened = await asyncio.to_thread(_open, locate(path), read_only, lock_seconds)
         return cls(opened, clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> Transaction:
@@ -125,46 +127,63 @@ class SqliteStore:
         self._gate.check()
         await asyncio.to_thread(backup.copy, self._location, locate(path), progress)
 
+    async def compact(self) -> None:
+        """Writes the whole file anew: it takes no more space than it needs, and no unused part of a page keeps anything
+        of what was purged. Appends wait meanwhile."""
+        writer, database = self._writing()
+        await writer.submit(partial(_ask_to_compact, database))
+
     async def close(self) -> None:
         if self._gate.refusal is not None:
             return
         self._gate.refusal = "is closed"
         await self._watchers.close()
-        if self._writer is not None:
-            self._writer.stop()
-            await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._library.close)
         self._reader.connection.close()
+        if self._writer is not None:
+            # Last, because whoever closes last moves the log into the file, and a reader cannot.
+            await asyncio.to_thread(self._writer.finish)
 
     def leave_to_parent(self) -> None:
-        """In a forked child: nothing here may be used, nor closed, since closing would release the parent's locks."""
+        """In a forked child: nothing here may be used, nor closed, for the locks behind it are the parent's."""
         self._gate.refusal = "was opened before this process was forked: open it again here"
         if self._writer is not None:
             self._writer.abandon()
 
 
-def _open(location: Location, read_only: bool) -> _Opened:
+def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
     if read_only:
-        reader = _database(location, read_only=True)
+        reader = _database(location, read_only=True, lock_seconds=lock_seconds)
         try:
             require_current(reader.connection, location)
         except BaseException:
             reader.connection.close()
             raise
         return _Opened(location, reader, None)
-    writer = _database(location)
+    writer = _database(location, lock_seconds=lock_seconds)
     try:
         if writer.connection.readonly("main"):
             raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
         migrate(writer.connection, location)
-        return _Opened(location, _database(location, read_only=True), writer)
+        ranking.register(writer.connection)
+        return _Opened(location, _database(location, read_only=True, lock_seconds=lock_seconds), writer)
     except BaseException:
         writer.connection.close()
         raise
 
 
-def _database(location: Location, *, read_only: bool = False) -> Database:
-    return Database(connect(location, read_only=read_only), location)
+def _database(location: Location, *, read_only: bool = False, lock_seconds: float = LOCK_SECONDS) -> Database:
+    return Database(connect(location, read_only=read_only, lock_seconds=lock_seconds), location, lock_seconds)
+
+
+def _searched(location: Location) -> Database:
+    database = _database(location, read_only=True)
+    ranking.register(database.connection)
+    return database
+
+
+def _ask_to_compact(database: Database) -> None:
+    database.compact = database.scrub = True
 
 
 def _statistics(database: Database) -> dict[str, int]:

@@ -20,7 +20,7 @@ from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import add_timeline
-from threadline.stores.sqlite.purge import remove_thread
+from threadline.stores.sqlite.purge import remove_threads
 from threadline.stores.sqlite.session import Row, Session
 
 _SQL = load_queries(__package__, "queries/threads.sql")
@@ -204,6 +204,5 @@ def restore_thread(s: Session, thread_id: str) -> Thread:
 
 def prune_threads(s: Session, idle_since: dt.datetime) -> int:
     idle = s.rows(_SQL["find_idle_threads"], (s.tenant_id, s.user_id, to_us(idle_since)))
-    for (number,) in idle:
-        remove_thread(s, number)
+    remove_threads(s, [number for (number,) in idle])
     return len(idle)

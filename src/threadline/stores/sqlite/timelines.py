@@ -103,11 +103,12 @@ def _go_on_from(s: Session, thread_id: str, origin: Head, seq: int) -> Thread:
 
 
 def switch(s: Session, thread_id: str, timeline_id: str) -> Thread:
-    head = head_on(s, thread_id, timeline_id)
-    s.run(
-        _SQL["move_thread"],
-        (head.timeline_no, head.timeline_id, head.message_count, s.now_us(), head.thread_no),
-    )
+    there = head_on(s, thread_id, timeline_id)
+    thread = existing_thread(s, thread_id)
+    if there.timeline_id == thread.timeline_id:
+        return thread
+    place = (there.timeline_no, there.timeline_id, there.message_count)
+    s.run(_SQL["move_thread"], (*place, s.now_us(), there.thread_no))
     return existing_thread(s, thread_id)
 
 

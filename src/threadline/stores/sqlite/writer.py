@@ -9,26 +9,32 @@ done again one by one, each in a transaction of its own, so that each gets the a
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
 from threadline.core.errors import OutcomeUnknown, StoreUnavailable
-from threadline.stores.sqlite.connection import empty_log, translate
+from threadline.stores.sqlite.connection import scrub, translate
 from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _LARGEST_BATCH = 512
 _LONGEST_BATCH_SECONDS = 0.005
 """How long a batch keeps taking in what arrives while it runs, before it commits."""
-_PEACE_SECONDS = 0.05
+_WRITTEN_ANEW_BYTES = 64 * 2**20
+"""Up to this size a file is written anew after a purge, within about half a second; a larger one by `compact`."""
+_PEACE_SECONDS = 0.005
 _ERRANDS_EVERY_SECONDS = 0.06
 """Errands wait for a moment of peace, but not for ever where there is none."""
+_EXIT_SECONDS = 5.0
 
 
 class Job(NamedTuple):
@@ -80,8 +86,16 @@ class Writer:
             self._stopping = True
             self._queue.put(None)
 
-    def join(self) -> None:
+    def finish(self) -> None:
+        """Stops, and waits until the thread has ended. Not to be called by a job."""
+        self.stop()
         self._thread.join()
+
+    def finish_at_exit(self) -> None:
+        """The same for a store that nobody closed, from whichever thread let go of it last, and not for ever."""
+        self.stop()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_EXIT_SECONDS)
 
     def abandon(self) -> None:
         """In a forked process, where the thread does not exist: takes nothing more, touches nothing."""
@@ -103,7 +117,10 @@ class Writer:
                 self._errands()
                 errands_due = time.monotonic() + _ERRANDS_EVERY_SECONDS
             rest = _PEACE_SECONDS
-        self._connection.close()
+        with suppress(apsw.Error):
+            # Closing moves the log into the file; if that fails, the log keeps everything, and the next to open it
+            # does the rest.
+            self._connection.close()
 
     def _do(self, first: Job) -> list[Outcome]:
         taken: list[Job] = []
@@ -116,7 +133,8 @@ class Writer:
             return [Outcome(job.future, None, error) for job in jobs]
         try:
             outcomes = self._together(jobs)
-        except _BatchLost:
+            self._connection.execute("COMMIT")
+        except (_BatchLost, apsw.Error):
             self._roll_back()
             return [self._alone(job) for job in taken]
         self._after_commit()
@@ -141,10 +159,6 @@ class Writer:
         for job in jobs:
             guarded = job.may_fail_late and not (self._queue.empty() and not outcomes)
             outcomes.append(self._in_company(job, guarded=guarded, first=not outcomes))
-        try:
-            self._connection.execute("COMMIT")
-        except apsw.Error as exc:
-            raise _BatchLost from exc
         return outcomes
 
     def _in_company(self, job: Job, *, guarded: bool, first: bool) -> Outcome:
@@ -190,7 +204,9 @@ class Writer:
         self._database.touched.clear()
         self._database.scrub = False
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(apsw.Error):
+                # Where it fails, SQLite has rolled back by itself.
+                self._connection.execute("ROLLBACK")
 
     def _after_commit(self) -> None:
         database = self._database
@@ -198,7 +214,19 @@ class Writer:
             touched, database.touched = database.touched, set()
             self._on_touched(touched)
         if database.scrub:
-            database.scrub = not empty_log(self._connection)
+            database.scrub = False
+            self._scrub()
+
+    def _scrub(self) -> None:
+        """Never fails a job: what it was asked for is durable by now."""
+        database = self._database
+        size = self._connection.pragma("page_count") * self._connection.pragma("page_size")
+        anew, database.compact = database.compact or size <= _WRITTEN_ANEW_BYTES, False
+        try:
+            scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds)
+        except apsw.Error as exc:
+            reason = translate(exc, database.location.shown)
+            _log.warning("purged text may still be in the file until the next purge: %s", reason)
 
 
 def _answer(outcomes: list[Outcome]) -> None:
@@ -207,7 +235,8 @@ def _answer(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         by_loop.setdefault(outcome.future.get_loop(), []).append(outcome)
     for loop, answers in by_loop.items():
-        if not loop.is_closed():
+        with suppress(RuntimeError):
+            # The loop was closed over its tasks: nobody waits any more.
             loop.call_soon_threadsafe(_settle, answers)
 
 

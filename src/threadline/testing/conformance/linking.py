@@ -74,10 +74,20 @@ class TestLinkCodes:
         assert await house.redeem_link_code(CODE, "slack", clock.now()) == "alice"
         assert await house.redeem_link_code(CODE, "slack", clock.now()) is None
 
+    async def test_redeeming_a_code_uses_no_other_up(
+        self, house: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """Uses the code up and names its owner"""
+        await alice.put_link_code(CODE, "slack", clock.after(60))
+        await bob.put_link_code(CODE[::-1], "slack", clock.after(60))
+        assert await house.redeem_link_code(CODE, "slack", clock.now()) == "alice"
+        assert await house.redeem_link_code(CODE[::-1], "slack", clock.now()) == "bob"
+
     async def test_a_code_expires(self, house: Transaction, alice: Transaction, clock: ManualClock) -> None:
         """None if unknown, expired, used, or for another platform."""
         await alice.put_link_code(CODE, "slack", clock.after(60))
-        assert await house.redeem_link_code(CODE, "slack", clock.after(61)) is None
+        assert await house.redeem_link_code(CODE, "slack", clock.after(60)) is None
+        assert await house.redeem_link_code(CODE, "slack", clock.after(59)) == "alice"
 
     async def test_a_code_is_put_once(
         self, house: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock

@@ -84,7 +84,9 @@ class TestListingThreads:
         assert ids(rest) == [made[3], made[5]]
         assert rest.next_cursor is None
 
-    async def test_an_invented_cursor_is_refused(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_an_invented_cursor_is_refused(
+        self, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
         """InvalidCursor for one that was not issued here."""
         await one_a_second(alice, clock, 3)
         cursor = (await alice.threads(limit=1)).next_cursor
@@ -93,6 +95,8 @@ class TestListingThreads:
         for wrong in [*invented, cursor[:-1], f"{cursor}{cursor}"]:
             with pytest.raises(InvalidCursor):
                 await alice.threads(cursor=wrong)
+        with pytest.raises(InvalidCursor):
+            await bob.threads(cursor=cursor)
 
     async def test_archived_threads_have_a_list_of_their_own(self, alice: Transaction, clock: ManualClock) -> None:
         """`archived` None lists both kinds."""

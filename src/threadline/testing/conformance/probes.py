@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core.channels import Agent, User
+from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Transaction
@@ -290,6 +291,16 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 @probe("finish_tool_run")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.finish_tool_run(ids.running_id, 1, ids.call_id, clean_json({"forged": True}))
+
+
+@probe("read_rows")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return [await tx.read_rows(table) for table in TABLES]
+
+
+@probe("write_rows")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.write_rows("users", [(_another(tx, ids), "Mallory", "admin", 0)])
 
 
 @probe("prune_threads")

@@ -188,6 +188,15 @@ class TestSearchingThePresent:
         await alice.update_thread(thread.id, ThreadChanges(archived=True))
         assert len(await alice.search("zebra")) == 1
 
+    async def test_a_crowd_of_others_words_hides_nothing(self, alice: Transaction, bob: Transaction) -> None:
+        """Messages in the present history of living threads that hold all the words"""
+        first = await thread_saying(alice, "my zebra")
+        for _ in range(5):
+            await thread_saying(bob, *["their zebra"] * 450)
+        last = await thread_saying(alice, "my other zebra")
+        assert {hit.thread_id for hit in await alice.search("zebra")} == {first.id, last.id}
+        assert len(await bob.search("zebra", limit=100)) == 100
+
     async def test_other_owners_words_are_not_found(
         self, alice: Transaction, bob: Transaction, abroad: Transaction
     ) -> None:

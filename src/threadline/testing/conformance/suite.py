@@ -3,6 +3,7 @@ with, and the limits to open the store with.
 """
 
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.copying import TestCopying, furnished, replica
 from threadline.testing.conformance.isolation import TestIsolation
 from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
 from threadline.testing.conformance.listing import TestListingThreads
@@ -52,6 +53,7 @@ __all__ = [
     "TestChangingThreads",
     "TestChunks",
     "TestContextSnapshots",
+    "TestCopying",
     "TestCreatingThreads",
     "TestCreatingTurns",
     "TestDeletingThreads",
@@ -91,6 +93,8 @@ __all__ = [
     "alice",
     "bob",
     "clock",
+    "furnished",
     "house",
+    "replica",
     "tenant_id",
 ]

@@ -122,6 +122,37 @@ class TestTransacting:
         assert numbers[::2] == numbers[1::2]
         assert sorted(told) == sorted(f"{word} {n}" for n in range(16) for word in ("again", "question"))
 
+    async def test_what_a_work_looked_up_still_holds_when_it_writes(self, store: Store, alice: Transaction) -> None:
+        """Works of one user run one after the other, so that what a work looked up still holds when it writes; those of
+        the system scope need not."""
+        thread = await alice.create_thread(NewThread())
+
+        async def accept_if_idle(number: int) -> bool:
+            async def work(tx: Transaction) -> bool:
+                if await tx.active_turns(thread.id):
+                    return False
+                await tx.append(thread.id, exchange(f"question {number}"))
+                await tx.create_turn(NewTurn(f"turn-{number}", thread.id, "web"))
+                return True
+
+            return await store.transact(alice.scope, work)
+
+        assert sorted(await asyncio.gather(*map(accept_if_idle, range(8)))) == [False] * 7 + [True]
+        assert len(await alice.active_turns(thread.id)) == len(await history(alice, thread.id)) == 1
+
+    async def test_works_that_find_or_make_a_thread_make_one(self, store: Store, alice: Transaction) -> None:
+        """what a work looked up still holds when it writes"""
+
+        async def work(tx: Transaction) -> str:
+            found = await tx.thread_by_key("home")
+            thread = found or await tx.create_thread(NewThread(state_key="home"))
+            await tx.append(thread.id, exchange("hello"))
+            return thread.id
+
+        made = await asyncio.gather(*(store.transact(alice.scope, work) for _ in range(8)))
+        assert len(set(made)) == 1
+        assert await history(alice, made[0]) == ["hello"] * 8
+
     async def test_a_work_is_bound_to_its_scope(self, store: Store, alice: Transaction, bob: Transaction) -> None:
         """Every verb of a Transaction is bound to one scope and sees nothing outside it"""
         thread = await thread_saying(alice, "mine")

@@ -120,7 +120,7 @@ class TestLeasing:
         await leased(alice, clock, "turn-1")
         clock.advance(29)
         assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
-        clock.advance(2)
+        clock.advance(1)
         taken = await leased(alice, clock, "turn-1", "w2")
         assert (taken.fence, taken.lease_owner, taken.lease_until) == (2, "w2", clock.after(30))
 
@@ -132,7 +132,7 @@ class TestLeasing:
         assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is True
         clock.advance(29)
         assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
-        clock.advance(2)
+        clock.advance(1)
         taken = await leased(alice, clock, "turn-1", "w2")
         assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is False
         await alice.finish_turn("turn-1", taken.fence, TurnEnd("executed"))
@@ -146,7 +146,7 @@ class TestLeasing:
         assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
         first = await leased(alice, clock, "first")
         assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
-        clock.advance(31)
+        clock.advance(30)
         assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
         await leased(alice, clock, "elsewhere")
         await alice.finish_turn("first", first.fence, TurnEnd("dispatch_failed"))
@@ -163,7 +163,7 @@ class TestLeasing:
         await leased(alice, clock, "b1")
         assert ids(await house.due_turns()) == ["b2", "a1"]
         assert ids(await alice.due_turns()) == ["b2"]
-        clock.advance(31)
+        clock.advance(30)
         assert ids(await house.due_turns()) == ["b1", "b2", "a1"]
         assert ids(await house.due_turns(limit=2)) == ["b1", "b2"]
         assert ids(await bob.due_turns()) == ["a1"]
@@ -195,7 +195,7 @@ class TestEnding:
         """None if the fence is old or it had ended"""
         await accepted(alice, "turn-1")
         old = (await leased(alice, clock, "turn-1")).fence
-        clock.advance(31)
+        clock.advance(30)
         taken = await leased(alice, clock, "turn-1", "w2")
         assert await alice.finish_turn("turn-1", old, TurnEnd("executed")) is None
         assert await alice.turn("turn-1") == taken

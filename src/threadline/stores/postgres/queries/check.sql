@@ -21,10 +21,11 @@ WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p')
 ORDER BY c.relname
 
 -- name: list_strangers
-SELECT DISTINCT g.table_name::text AS tablename, g.grantee::text AS grantee
-FROM information_schema.role_table_grants g
-WHERE g.table_schema = 'threadline' AND g.table_name <> 'migrations'
-    AND g.grantee NOT IN ('threadline_migrator', 'threadline_app', 'threadline_worker', 'threadline_search')
+SELECT DISTINCT c.relname::text AS tablename, coalesce(r.rolname::text, 'public') AS grantee
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL aclexplode(c.relacl) given LEFT JOIN pg_roles r ON r.oid = given.grantee
+WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations' AND given.grantee <> c.relowner
+    AND coalesce(r.rolname, 'public') NOT IN ('threadline_app', 'threadline_worker', 'threadline_search')
 ORDER BY 1, 2
 
 -- name: list_wrong_counts

@@ -34,14 +34,15 @@ CREATE TABLE agents (
 ) STRICT, WITHOUT ROWID;
 
 -- A thread's row is the lock of its history. message_count is also the seq the next message gets. timeline_id repeats
--- what the timeline's own row says, so that a list of threads reads no other table.
+-- what the timeline's own row says, so that a list of threads reads no other table. timeline_no is no foreign key: each
+-- timeline refers to its thread already, and the index that a second reference needs would be written with every move.
 CREATE TABLE threads (
     no INTEGER PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     id TEXT NOT NULL,
     owner_id TEXT NOT NULL,
     state_key TEXT NOT NULL,
-    timeline_no INTEGER NOT NULL REFERENCES timelines (no) DEFERRABLE INITIALLY DEFERRED,
+    timeline_no INTEGER NOT NULL,
     timeline_id TEXT NOT NULL,
     message_count INTEGER NOT NULL,
     token_count INTEGER NOT NULL,
@@ -82,8 +83,7 @@ CREATE TABLE timelines (
     parent_seq INTEGER,
     base_no INTEGER REFERENCES timelines (no),
     base_seq INTEGER,
-    ancestors BLOB NOT NULL,
-    FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
+    ancestors BLOB NOT NULL
 ) STRICT;
 CREATE INDEX timelines_by_thread ON timelines (thread_no);
 CREATE INDEX timelines_by_base ON timelines (base_no, base_seq) WHERE base_no IS NOT NULL;

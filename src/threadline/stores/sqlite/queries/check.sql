@@ -7,8 +7,8 @@ WHERE t.message_count <> coalesce(
 );
 
 -- name: find_wrong_timelines
-SELECT t.tenant_id, t.id FROM threads t JOIN timelines l ON l.no = t.timeline_no
-WHERE t.timeline_id <> l.id OR t.no IS NOT l.thread_no;
+SELECT t.tenant_id, t.id FROM threads t LEFT JOIN timelines l ON l.no = t.timeline_no
+WHERE t.timeline_id IS NOT l.id OR t.no IS NOT l.thread_no;
 
 -- name: find_gaps
 SELECT l.tenant_id, l.id

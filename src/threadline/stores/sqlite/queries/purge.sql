@@ -60,11 +60,14 @@ UPDATE timelines SET thread_no = NULL WHERE thread_no = ?;
 DELETE FROM threads WHERE no = ?;
 
 -- name: find_abandoned
-SELECT base_no, (SELECT max(base_seq) FROM timelines c WHERE c.base_no = l.no)
-FROM timelines l WHERE l.no = ? AND l.thread_no IS NULL;
+SELECT base_no FROM timelines WHERE no = ? AND thread_no IS NULL;
+
+-- name: list_children
+SELECT no, base_seq FROM timelines WHERE base_no = ? ORDER BY base_seq DESC;
 
 -- name: list_messages
-SELECT m.no, m.parts FROM messages m WHERE m.timeline_no = ? AND m.seq > ?;
+SELECT m.no, l.tenant_id, l.owner_id, m.parts
+FROM timelines l JOIN messages m ON m.timeline_no = l.no WHERE l.no = ? AND m.seq > ?;
 
 -- name: blank_messages
 UPDATE messages SET parts = zeroblob(length(parts)), metadata = zeroblob(length(metadata))

@@ -1,11 +1,8 @@
--- name: count_pending
-SELECT count(*) FROM messages WHERE no > (SELECT indexed_no FROM search_progress);
-
 -- name: read_progress
 SELECT indexed_no, recipe FROM search_progress;
 
 -- name: is_pending
-SELECT coalesce((SELECT max(no) FROM messages), 0) > indexed_no FROM search_progress;
+SELECT coalesce((SELECT max(no) FROM messages), 0) > indexed_no OR recipe <> ? FROM search_progress;
 
 -- name: read_pending
 SELECT m.no, l.tenant_id, l.owner_id, m.parts
@@ -18,6 +15,12 @@ INSERT INTO message_words (rowid, owner, words) VALUES (?, ?, ?);
 -- name: remove_words
 INSERT INTO message_words (message_words, rowid, owner, words) VALUES ('delete', ?, ?, ?);
 
+-- name: remove_from_pages
+INSERT INTO message_words (message_words, rank) VALUES ('secure-delete', ?);
+
+-- name: merge_everything
+INSERT INTO message_words (message_words) VALUES ('optimize');
+
 -- name: forget_everything
 INSERT INTO message_words (message_words) VALUES ('delete-all');
 
@@ -27,15 +30,12 @@ UPDATE search_progress SET indexed_no = ?, recipe = ?;
 -- name: lower_progress
 UPDATE search_progress SET indexed_no = min(indexed_no, coalesce((SELECT max(no) FROM messages), 0));
 
--- name: find_owner
-SELECT l.tenant_id, l.owner_id FROM messages m JOIN timelines l ON l.no = m.timeline_no WHERE m.no = ?;
-
 -- name: find_newest
 SELECT rowid FROM message_words WHERE message_words MATCH ? ORDER BY rowid DESC LIMIT ?;
 
 -- name: rank_from
 SELECT rowid FROM message_words WHERE message_words MATCH ? AND rowid >= ?
-ORDER BY bm25(message_words, 0.0, 1.0), rowid DESC;
+ORDER BY closeness(message_words, ?) DESC, rowid DESC;
 
 -- name: find_showing_thread
 -- A message is shown by its own timeline and by all that stem from it at or above its seq. Above a fork

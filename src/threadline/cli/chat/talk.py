@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True):
     system: str | None = None
 
 
-class Conversation:
+class Talk:
     def __init__(self, threadline: Threadline, scope: Scope, screen: Screen, approver: Approver, options: Options):
         self.threadline = threadline
         self.screen = screen

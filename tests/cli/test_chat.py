@@ -1,0 +1,187 @@
+"""`threadline chat` at a real pseudo-terminal, as a person would use it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+TIMEOUT = 20
+
+
+class Person:
+    """Someone at a terminal. `says` types a line, `sees` waits for words on the screen."""
+
+    def __init__(self, home: Path) -> None:
+        self._environment = {
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "TERM": "xterm",
+            "LANG": "C.UTF-8",
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+        }
+        self._home = home
+        self._child: pexpect.spawn[str] | None = None
+
+    def starts(self, *words: str) -> None:
+        self._child = pexpect.spawn(
+            sys.executable,
+            ["-m", "threadline", "chat", *words],
+            cwd=self._home,
+            env=self._environment,  # type: ignore[arg-type]
+            encoding="utf-8",
+            timeout=TIMEOUT,
+            dimensions=(40, 160),
+        )
+
+    @property
+    def terminal(self) -> pexpect.spawn[str]:
+        assert self._child is not None
+        return self._child
+
+    def says(self, text: str) -> None:
+        self._waits_for_the_prompt()
+        self.terminal.send(text + "\r")
+
+    def _waits_for_the_prompt(self) -> None:
+        # What the line editor sends when it begins to read; keys pressed before that are the terminal's.
+        self.terminal.expect_exact("\x1b[?2004h")
+
+    def sees(self, words: str) -> None:
+        self.terminal.expect_exact(words)
+
+    def presses(self, key: str) -> None:
+        self.terminal.sendcontrol(key)
+
+    def has_no_space_left(self) -> None:
+        """No file of theirs can grow any more, as on a disk that is full."""
+        resource.prlimit(self.terminal.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+    def leaves(self) -> None:
+        self._waits_for_the_prompt()
+        self.presses("d")
+        self.terminal.expect(pexpect.EOF)
+        self.terminal.close()
+        assert self.terminal.exitstatus == 0
+
+    def is_pulled_away(self) -> None:
+        if self._child is not None:
+            self._child.close(force=True)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    someone = Person(tmp_path)
+    yield someone
+    someone.is_pulled_away()
+
+
+@pytest.mark.req("S4-10", "S4-09", "SX-02")
+def test_talk_leave_come_back_and_go_on(person: Person) -> None:
+    person.starts()
+    person.sees("/help lists commands")
+    person.says("calculate 6*7")
+    person.sees("6*7 is 42.")
+    person.leaves()
+    person.starts("--continue")
+    person.sees("Going on with calculate 6*7")
+    person.says("what did I say first?")
+    person.sees("calculate 6*7")
+    person.says("/quit")
+    person.sees("threadline chat --resume")
+
+
+@pytest.mark.req("S4-10")
+def test_slash_commands(person: Person) -> None:
+    person.starts()
+    person.sees("Threadline")
+    person.says("/undo")
+    person.sees("there is nothing to undo")
+    person.says("calculate 1+1")
+    person.sees("1+1 is 2.")
+    person.says("/save one")
+    person.sees("Saved one")
+    person.says("calculate 2+2")
+    person.sees("2+2 is 4.")
+    person.says("/undo")
+    person.sees("2 messages now")
+    person.says("/branch elsewhere")
+    person.sees("You are on a branch now")
+    person.says("/load one")
+    person.sees("Loaded one: 2 messages")
+    person.says("/context I like tea.")
+    person.sees("Pinned for rehearsal")
+    person.says("/context")
+    person.sees("I like tea.")
+    person.says("/rename Sums")
+    person.sees("Renamed to Sums")
+    person.says("/threads")
+    person.sees("Sums")
+    person.says("/compact")
+    person.sees("short enough")
+    person.says("/export sums.md")
+    person.sees("Written to sums.md")
+    person.says("/lod")
+    person.sees("Did you mean /load?")
+    person.says("/new")
+    person.sees("A new thread begins")
+    person.says("/help")
+    person.sees("take back the last question")
+    person.leaves()
+
+
+@pytest.mark.req("S1-28")
+def test_ctrl_c_stops_the_reply_and_keeps_what_was_shown(person: Person) -> None:
+    person.starts()
+    person.sees("Threadline")
+    person.says("slow 30")
+    person.sees("word by word")
+    person.presses("c")
+    person.sees("Stopped. What was said is kept.")
+    person.says("what did I say first?")
+    person.sees("slow")
+    person.leaves()
+
+
+def test_a_list_to_choose_from(person: Person) -> None:
+    person.starts("-p", "calculate 3*3")
+    person.terminal.expect(pexpect.EOF)
+    person.starts("--resume")
+    person.sees("calculate 3*3")
+    person.says("7")
+    person.sees("a number from 1 to 1")
+    person.says("1")
+    person.sees("Going on with calculate 3*3")
+    person.leaves()
+
+
+def test_several_lines_are_one_question(person: Person) -> None:
+    person.starts()
+    person.sees("Threadline")
+    person.says("count the words in: one\\")
+    person.says("two three")
+    person.sees("two three")
+    person.leaves()
+    person.starts("--continue")
+    person.sees("count the words in: one")
+    person.leaves()
+
+
+@pytest.mark.req("S4-08")
+def test_a_database_that_fails_does_not_stop_the_chat(person: Person) -> None:
+    person.starts()
+    person.sees("Threadline")
+    person.says("calculate 5*5")
+    person.sees("5*5 is 25.")
+    person.has_no_space_left()
+    person.says("calculate 7*7")
+    person.sees("warning: this is not being saved")
+    person.sees("7*7 is 49.")
+    person.says("what did I say first?")
+    person.sees("calculate 7*7")
+    person.leaves()

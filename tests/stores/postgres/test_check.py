@@ -1,0 +1,52 @@
+"""The doctor: what it must not overlook in PostgreSQL, each broken here on purpose."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from threadline.core.threads import Scope
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.conformance.words import thread_saying
+from threadline.testing.postgres import PostgresServer
+
+ALICE = Scope("a", "alice")
+BROKEN = {
+    "ALTER TABLE threadline.messages NO FORCE ROW LEVEL SECURITY": "row security is not forced on table messages",
+    "ALTER TABLE threadline.users DISABLE ROW LEVEL SECURITY": "row security is not forced on table users",
+    "CREATE TABLE threadline.notes (tenant_id text)": "table notes has no policy",
+    "GRANT SELECT ON threadline.messages TO public": "public has rights on table messages",
+    "ALTER TABLE threadline.links OWNER TO threadline_app": "table links belongs to threadline_app",
+    "UPDATE threadline.threads SET message_count = 7": "counts other messages than it has",
+}
+
+
+@pytest.mark.parametrize("statement", BROKEN)
+async def test_what_is_broken_is_found_with_a_remedy(
+    own_store: PostgresStore, admin: asyncpg.Connection, statement: str
+) -> None:
+    await thread_saying(own_store.scoped(ALICE), "a")
+    assert await own_store.check() == []
+    await admin.execute(statement)
+    found = await own_store.check()
+    assert any(BROKEN[statement] in finding.what for finding in found)
+    assert all(finding.remedy for finding in found)
+
+
+async def test_a_role_that_may_too_much_is_found(lonely: PostgresServer) -> None:
+    dsn = await lonely.create_database()
+    admin, store = await asyncpg.connect(lonely.admin_dsn(dsn)), await PostgresStore.open(dsn)
+    await admin.execute("ALTER ROLE threadline_worker BYPASSRLS")
+    (found,) = await store.check()
+    assert found.what == "role threadline_worker may do more than it should"
+    await admin.execute(found.remedy)
+    assert await store.check() == []
+    await store.close()
+    await admin.close()
+
+
+async def test_a_remedy_can_be_run_as_it_stands(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    await admin.execute("ALTER TABLE threadline.messages NO FORCE ROW LEVEL SECURITY")
+    (found,) = await own_store.check()
+    await admin.execute(found.remedy)
+    assert await own_store.check() == []

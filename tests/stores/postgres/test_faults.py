@@ -1,0 +1,314 @@
+"""Connections that break, servers that refuse: a typed error or a second try, and never half a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from threadline.core.errors import (
+    OutcomeUnknown,
+    SchemaMismatch,
+    StoreFailed,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from threadline.core.threads import NewThread, Scope, system_scope
+from threadline.ports import Transaction
+from threadline.stores.postgres.errors import as_store_error, may_repeat
+from threadline.stores.postgres.pool import Address, Pool
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.postgres import PostgresServer, installations
+
+ALICE = Scope("a", "alice")
+TERMINATE = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+
+class Wire:
+    """A socket between a store and its server, which a test can cut before or after a message has passed."""
+
+    def __init__(self, server: PostgresServer, directory: Path) -> None:
+        self._target = str(server.directory / ".s.PGSQL.5432")
+        self.directory = directory
+        self.cut_at: bytes | None = None
+        """Cut when the client sends this: it reaches the server, and no answer comes back."""
+        self.cuts = 0
+        self._listening: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._listening = await asyncio.start_unix_server(self._pass_on, str(self.directory / ".s.PGSQL.5432"))
+
+    async def close(self) -> None:
+        assert self._listening is not None
+        self._listening.close()
+
+    async def _pass_on(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_unix_connection(self._target)
+        is_cut = asyncio.Event()
+        answering = asyncio.create_task(self._answer(server, to_client, is_cut))
+        try:
+            while not is_cut.is_set() and (data := await client.read(65_536)):
+                if self.cut_at is not None and self.cut_at in data:
+                    self.cut_at, self.cuts = None, self.cuts + 1
+                    is_cut.set()
+                to_server.write(data)
+            if not is_cut.is_set():
+                to_server.close()
+            await answering
+        finally:
+            for end in (to_server, to_client):
+                end.close()
+
+    @staticmethod
+    async def _answer(server: asyncio.StreamReader, to_client: asyncio.StreamWriter, is_cut: asyncio.Event) -> None:
+        """Until the server answers what was sent before the cut: then it has done its part, and nobody hears it."""
+        while (data := await server.read(65_536)) and not is_cut.is_set():
+            to_client.write(data)
+        to_client.close()
+
+
+@pytest.fixture
+async def wire(server: PostgresServer, tmp_path: Path) -> AsyncIterator[Wire]:
+    wire = Wire(server, tmp_path)
+    await wire.open()
+    yield wire
+    await wire.close()
+
+
+@pytest.fixture
+async def wired(wire: Wire, dsn: str) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(f"{dsn.partition('?')[0]}?host={wire.directory}", max_size=2)
+    yield store
+    await store.close()
+
+
+async def test_a_terminated_backend_costs_a_second_try(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    thread = await thread_saying(own_store.scoped(ALICE), "a")
+    tries = 0
+
+    async def work(tx: Transaction) -> None:
+        nonlocal tries
+        tries += 1
+        await tx.append(thread.id, exchange("b"))
+        if tries == 1:
+            await admin.execute(TERMINATE)
+        await tx.append(thread.id, exchange("c"))
+
+    await own_store.transact(ALICE, work)
+    assert tries == 2
+    assert await history(own_store.scoped(ALICE), thread.id) == ["a", "b", "c"]
+
+
+async def test_idle_connections_that_died_are_replaced(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    tx = own_store.scoped(ALICE)
+    thread = await thread_saying(tx, "a")
+    await asyncio.gather(*(tx.thread(thread.id) for _ in range(8)))
+    await admin.execute(TERMINATE)
+    assert await asyncio.gather(*(history(tx, thread.id) for _ in range(8))) == [["a"]] * 8
+
+
+async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
+    tx = wired.scoped(ALICE)
+    thread = await thread_saying(tx, "a")
+
+    async def work(inside: Transaction) -> None:
+        await inside.append(thread.id, exchange("b"), key="k")
+
+    wire.cut_at = b"COMMIT"
+    with pytest.raises(OutcomeUnknown, match="same key"):
+        await wired.transact(ALICE, work)
+    assert (await tx.append(thread.id, exchange("b"), key="k")).replayed
+    assert await history(tx, thread.id) == ["a", "b"]
+
+
+async def test_a_verb_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
+    tx = wired.scoped(ALICE)
+    thread = await thread_saying(tx, "a")
+    said = exchange("the answer to this is lost")
+    wire.cut_at = b"the answer to this is lost"
+    with pytest.raises(OutcomeUnknown):
+        await tx.append(thread.id, said)
+    assert (await tx.append(thread.id, said)).replayed
+    assert await history(tx, thread.id) == ["a", "the answer to this is lost"]
+
+
+async def test_a_read_that_nobody_answers_is_made_again(wire: Wire, wired: PostgresStore) -> None:
+    tx = wired.scoped(ALICE)
+    thread = await thread_saying(tx, "a", new=NewThread(id="findme"))
+    wire.cut_at = b"findme"
+    assert await history(tx, thread.id) == ["a"]
+    assert wire.cuts == 1
+
+
+async def test_a_transaction_that_breaks_before_its_commit_is_made_again(wire: Wire, wired: PostgresStore) -> None:
+    thread = await thread_saying(wired.scoped(ALICE), "a")
+
+    async def work(tx: Transaction) -> None:
+        await tx.append(thread.id, exchange("once"))
+
+    wire.cut_at = b"once"
+    await wired.transact(ALICE, work)
+    assert wire.cuts == 1
+    assert await history(wired.scoped(ALICE), thread.id) == ["a", "once"]
+
+
+async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="see that it runs"):
+        await PostgresStore.open(f"postgresql://ada@/nowhere?host={tmp_path}")
+
+
+async def test_an_unknown_database_and_an_unknown_login_are_unavailable(server: PostgresServer, dsn: str) -> None:
+    for address in (server.dsn("nowhere"), server.dsn("postgres", user="nobody_known")):
+        with pytest.raises(StoreUnavailable):
+            await PostgresStore.open(address)
+
+
+async def test_a_server_that_stops_for_good_is_unavailable() -> None:
+    server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
+    server.ensure_started()
+    try:
+        store = await PostgresStore.open(await server.create_database())
+        thread = await thread_saying(store.scoped(ALICE), "a")
+    finally:
+        server.stop()
+    verbs: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.scoped(ALICE).messages(thread.id),
+        lambda: store.scoped(ALICE).append(thread.id, exchange("b")),
+        lambda: store.scoped(ALICE).saved_points(),
+        store.tenants,
+    ]
+    for verb in verbs:
+        with pytest.raises(StoreUnavailable):
+            await verb()
+    await store.close()
+    server.discard()
+
+
+async def test_a_read_only_server_says_so(own_store: PostgresStore, admin: asyncpg.Connection, dsn: str) -> None:
+    thread = await thread_saying(own_store.scoped(ALICE), "a")
+    name = await admin.fetchval("SELECT current_database()")
+    await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    store = await PostgresStore.open(dsn)
+    try:
+        assert await history(store.scoped(ALICE), thread.id) == ["a"]
+        for verb in (
+            store.scoped(ALICE).append(thread.id, exchange("b")),
+            store.scoped(ALICE).delete_thread(thread.id),
+        ):
+            with pytest.raises(StoreReadOnly, match="primary"):
+                await verb
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "repeatable"),
+    [
+        (asyncpg.DiskFullError("no space left"), StoreFull, False),
+        (asyncpg.ReadOnlySQLTransactionError("it said"), StoreReadOnly, False),
+        (asyncpg.TooManyConnectionsError("it said"), StoreUnavailable, False),
+        (asyncpg.AdminShutdownError("it said"), StoreUnavailable, True),
+        (asyncpg.ConnectionDoesNotExistError("it said"), StoreUnavailable, True),
+        (ConnectionRefusedError("refused"), StoreUnavailable, True),
+        (asyncpg.InvalidPasswordError("it said"), StoreUnavailable, False),
+        (asyncpg.UndefinedTableError("it said"), SchemaMismatch, False),
+        (asyncpg.SerializationError("it said"), StoreFailed, True),
+        (asyncpg.DeadlockDetectedError("it said"), StoreFailed, True),
+        (asyncpg.DivisionByZeroError("division by zero"), StoreFailed, False),
+    ],
+)
+def test_each_error_has_its_kind(error: Exception, kind: type[StoreFailed], repeatable: bool) -> None:
+    told = as_store_error(error)
+    told.__cause__ = error
+    assert type(told) is kind
+    assert may_repeat(told) is repeatable
+
+
+async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresStore) -> None:
+    """Works of the house need not wait for each other. PostgreSQL ends one of two that are deadlocked; it is begun
+    again."""
+    tx = own_store.scoped(ALICE)
+    one, two = await thread_saying(tx, "a"), await thread_saying(tx, "b")
+    both_hold = asyncio.Barrier(2)
+
+    async def cross(first: str, second: str) -> None:
+        met = False
+
+        async def work(inside: Transaction) -> None:
+            nonlocal met
+            await inside.append(first, exchange("first"))
+            if not met:
+                met = True
+                await both_hold.wait()
+            await inside.append(second, exchange("second"))
+
+        await own_store.transact(system_scope("a"), work)
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(cross(one.id, two.id), cross(two.id, one.id))
+    for thread in (one, two):
+        assert sorted((await history(tx, thread.id))[1:]) == ["first", "second"]
+
+
+async def test_works_of_one_user_wait_for_each_other_across_processes(own_store: PostgresStore, dsn: str) -> None:
+    """Two stores stand for two processes; each work counts what is there and adds one."""
+    other = await PostgresStore.open(dsn)
+    thread = await thread_saying(own_store.scoped(ALICE), "0")
+
+    async def work(tx: Transaction) -> None:
+        found = await tx.thread(thread.id)
+        assert found is not None
+        await tx.append(thread.id, exchange(str(found.message_count)))
+
+    await asyncio.gather(*(store.transact(ALICE, work) for store in (own_store, other) for _ in range(10)))
+    assert await history(own_store.scoped(ALICE), thread.id) == [str(n) for n in range(21)]
+    await other.close()
+
+
+async def test_a_pool_lends_no_more_than_it_may_and_in_order(server: PostgresServer, dsn: str) -> None:
+    pool = Pool(Address.parse(dsn), max_size=2)
+    await pool.open(min_size=1)
+    lent, most, served = 0, 0, []
+
+    async def borrow(number: int) -> None:
+        nonlocal lent, most
+        async with pool.borrow() as connection:
+            lent += 1
+            most = max(most, lent)
+            await connection.fetchval("SELECT pg_sleep(0.001)")
+            served.append(number)
+            lent -= 1
+
+    await asyncio.gather(*(borrow(number) for number in range(20)))
+    assert most == 2
+    assert sorted(served) == list(range(20))
+    impatient = [asyncio.create_task(borrow(number)) for number in range(6)]
+    await asyncio.sleep(0)
+    for task in impatient[2:5]:
+        task.cancel()
+    await asyncio.wait(impatient)
+    await borrow(99)
+    assert served[-1] == 99
+    await pool.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await borrow(100)
+
+
+async def test_a_connection_left_in_a_transaction_is_not_lent_again(dsn: str) -> None:
+    pool = Pool(Address.parse(dsn), max_size=1)
+    await pool.open(min_size=1)
+    async with pool.borrow() as connection:
+        await connection.execute("BEGIN")
+    async with pool.borrow() as another:
+        assert another is not connection
+        assert not another.is_in_transaction()
+    await pool.close()

@@ -1,0 +1,219 @@
+"""Row security, asked of the catalogue: whatever table there is, or will be, must be closed to the wrong eyes.
+
+Each table is given one real row (of tenant `a`, owner `alice`), and then looked at as somebody else would: from another
+tenant, by another owner, with nothing set. A table without its policy, or a key that does not begin with the tenant,
+fails here by being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from threadline.core.threads import Scope
+from threadline.stores.postgres.session import entering
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.words import thread_saying
+from threadline.testing.conformance.world import furnish
+from threadline.testing.postgres import PostgresServer
+
+ALICE = Scope("a", "alice")
+SHARED = frozenset(("tenants", "agents"))
+"""Rows of the whole tenant: another owner of it sees them."""
+STRANGERS = {
+    "another tenant": Scope("b", "alice"),
+    "another tenant's house": Scope("b", "system", "system"),
+    "another owner": Scope("a", "bob"),
+}
+TABLES = """
+    SELECT c.oid, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations'
+    ORDER BY c.relname
+"""
+KEYS = """
+    SELECT i.indexrelid::regclass::text AS name, a.attname::text AS first
+    FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = $1 AND i.indisunique
+    UNION ALL
+    SELECT c.conname::text, a.attname::text
+    FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
+    WHERE c.conrelid = $1 AND c.contype = 'f'
+"""
+
+
+async def tables(connection: asyncpg.Connection) -> list[str]:
+    return [row["relname"] for row in await connection.fetch(TABLES)]
+
+
+async def unprotected(connection: asyncpg.Connection) -> list[str]:
+    """Tables on which somebody forgot something."""
+    return [
+        row["relname"]
+        for row in await connection.fetch("""
+            SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations' AND NOT (
+                c.relrowsecurity AND c.relforcerowsecurity
+                AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polcmd = '*'
+                    AND p.polroles = ARRAY['threadline_app'::regrole::oid])
+                AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polcmd = '*'
+                    AND p.polroles = ARRAY['threadline_worker'::regrole::oid])
+            )
+        """)
+    ]
+
+
+@pytest.fixture
+async def furnished(own_store: PostgresStore, clock: ManualClock) -> PostgresStore:
+    """Alice has a row in every table, and so has search."""
+    await furnish(own_store, ALICE, clock)
+    alice = own_store.scoped(ALICE)
+    await own_store.index_pending()
+    left = await thread_saying(alice, "not indexed yet")
+    await alice.move(left.id, 0)
+    return own_store
+
+
+@pytest.fixture
+async def login(dsn: str, furnished: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.req("SX-04", "S0-14", "S1-06")
+async def test_every_table_is_forced_and_has_both_policies(admin: asyncpg.Connection) -> None:
+    assert await unprotected(admin) == []
+    await admin.execute("CREATE TABLE threadline.notes (tenant_id text PRIMARY KEY)")
+    assert await unprotected(admin) == ["notes"]
+
+
+@pytest.mark.req("SX-04")
+async def test_the_tenant_stands_first_in_every_key(admin: asyncpg.Connection) -> None:
+    wrong = [
+        (table, key["name"])
+        for oid, table in await admin.fetch(TABLES)
+        for key in await admin.fetch(KEYS, oid)
+        if key["first"] != "tenant_id"
+    ]
+    assert wrong == []
+
+
+async def test_the_world_has_a_row_in_every_table(furnished: PostgresStore, admin: asyncpg.Connection) -> None:
+    empty = [
+        table for table in await tables(admin) if not await admin.fetchval(f"SELECT count(*) FROM threadline.{table}")
+    ]
+    assert empty == []
+
+
+@pytest.mark.req("SX-04", "S0-14", "S1-06")
+@pytest.mark.parametrize("who", STRANGERS)
+async def test_a_stranger_sees_and_changes_no_row(
+    admin: asyncpg.Connection, login: asyncpg.Connection, who: str
+) -> None:
+    scope = STRANGERS[who]
+    for table in await tables(admin):
+        if table in SHARED and scope.tenant_id == ALICE.tenant_id:
+            continue
+        await login.execute(entering(scope))
+        where = "WHERE tenant_id = 'a'"
+        assert await login.fetchval(f"SELECT count(*) FROM threadline.{table} {where}") == (
+            # The house goes from tenant to tenant, so it may know their names.
+            1 if table == "tenants" and scope.role == "system" else 0
+        ), table
+        if table != "messages":
+            assert await login.execute(f"UPDATE threadline.{table} SET tenant_id = tenant_id {where}") == "UPDATE 0"
+        assert await login.execute(f"DELETE FROM threadline.{table} {where}") == "DELETE 0", table
+        await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("S1-06", "S0-14")
+@pytest.mark.parametrize("role", ["threadline_app", "threadline_worker"])
+async def test_with_nothing_set_nothing_is_there(
+    admin: asyncpg.Connection, login: asyncpg.Connection, role: str
+) -> None:
+    for table in await tables(admin):
+        await login.execute(f"BEGIN; SET LOCAL ROLE {role}")
+        seen = await login.fetchval(f"SELECT count(*) FROM threadline.{table}")
+        assert seen == (1 if (table, role) == ("tenants", "threadline_worker") else 0), table
+        assert await login.execute(f"DELETE FROM threadline.{table}") == "DELETE 0", table
+        await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("S1-06", "SX-04")
+@pytest.mark.parametrize("who", [*STRANGERS, "nobody"])
+async def test_a_row_for_somebody_else_is_refused(
+    admin: asyncpg.Connection, login: asyncpg.Connection, who: str
+) -> None:
+    """Each of alice's own rows, written once more by a stranger, to the letter."""
+    for table in await tables(admin):
+        scope = STRANGERS.get(who)
+        if table in SHARED and scope is not None and scope.tenant_id == ALICE.tenant_id:
+            continue
+        columns = await admin.fetchval(
+            "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute "
+            "WHERE attrelid = $1::text::regclass AND attnum > 0 AND attidentity = '' AND NOT attisdropped",
+            f"threadline.{table}",
+        )
+        await admin.execute(f"CREATE TABLE public.{table}_copy AS SELECT {columns} FROM threadline.{table}")
+        await admin.execute(f"GRANT SELECT ON public.{table}_copy TO public")
+        await login.execute("BEGIN; SET LOCAL ROLE threadline_app" if scope is None else entering(scope))
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+            await login.execute(f"INSERT INTO threadline.{table} ({columns}) SELECT {columns} FROM public.{table}_copy")
+        await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("SX-04")
+async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
+    admin: asyncpg.Connection, login: asyncpg.Connection
+) -> None:
+    for table in await tables(admin):
+        has_owner = await admin.fetchval(
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = 'owner_id'",
+            f"threadline.{table}",
+        )
+        gifts = ["tenant_id = 'b'", *(["owner_id = 'bob'"] if has_owner else [])]
+        for gift in gifts if table != "messages" else ():
+            await login.execute(entering(ALICE))
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+                await login.execute(f"UPDATE threadline.{table} SET {gift}")
+            await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("S1-09")
+@pytest.mark.parametrize("role", ["threadline_app", "threadline_worker"])
+async def test_nobody_may_rewrite_a_message(login: asyncpg.Connection, role: str) -> None:
+    await login.execute(f"BEGIN; SET LOCAL ROLE {role}")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
+        await login.execute("UPDATE threadline.messages SET parts = ''")
+    await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("S4-01")
+async def test_a_message_without_its_timeline_is_refused(login: asyncpg.Connection) -> None:
+    await login.execute(entering(ALICE))
+    with pytest.raises(asyncpg.ForeignKeyViolationError):
+        await login.execute("""
+            INSERT INTO threadline.messages (created_us, seq, role, tenant_id, timeline_id, owner_id, id, parts)
+            VALUES (0, 0, 'u', 'a', 'nowhere', 'alice', 'm', '[]')
+        """)
+    await login.execute("ROLLBACK")
+
+
+async def test_the_login_itself_may_touch_nothing(admin: asyncpg.Connection, login: asyncpg.Connection) -> None:
+    for table in await tables(admin):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await login.execute(f"SELECT FROM threadline.{table}")
+
+
+@pytest.mark.req("SX-04")
+async def test_a_superuser_is_isolated_as_well(server: PostgresServer, dsn: str, furnished: PostgresStore) -> None:
+    store = await PostgresStore.open(server.admin_dsn(dsn))
+    try:
+        for scope in STRANGERS.values():
+            assert (await store.scoped(scope).threads(archived=None)).items == ()
+        assert (await store.scoped(ALICE).threads(archived=None)).items != ()
+    finally:
+        await store.close()

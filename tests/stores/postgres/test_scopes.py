@@ -1,0 +1,181 @@
+"""A transaction speaks for one scope, and nothing of it stays on the connection: not alone, not through pgbouncer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadline.core.errors import SettingsInvalid
+from threadline.core.threads import NewThread, Scope
+from threadline.core.turns import NewTurn
+from threadline.ports import Transaction
+from threadline.stores.postgres.pool import Address
+from threadline.stores.postgres.session import entering, literal
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.postgres import LOGIN, shared_server
+
+PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+HOSTILE = ["o'brien", "back\\slash", "\\'; DROP TABLE x; --", "$$", "E'", '"', "{}", "é 🙂", "%s", "a\\"]
+WHO = "SELECT current_user::text, current_setting('threadline.tenant', true), current_setting('threadline.owner', true)"
+
+
+@given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
+def test_a_literal_ends_where_its_text_ends(text: str) -> None:
+    quoted = literal(text)
+    inside = quoted[2:-1].replace("\\\\", "").replace("''", "")
+    assert (quoted[:2], quoted[-1]) == ("E'", "'")
+    assert "'" not in inside
+    assert "\\" not in inside
+
+
+async def test_a_literal_means_its_text(admin: asyncpg.Connection) -> None:
+    for conforming in ("on", "off"):
+        await admin.execute(f"SET standard_conforming_strings = {conforming}; SET escape_string_warning = off")
+        for user_id in HOSTILE:
+            await admin.execute(entering(Scope("a", user_id)))
+            assert tuple(await admin.fetchrow(WHO) or ()) == ("threadline_app", "a", user_id)
+            await admin.execute("ROLLBACK")
+
+
+async def test_any_printable_user_has_a_thread_of_their_own(own_store: PostgresStore) -> None:
+    for user_id in HOSTILE:
+        tx = own_store.scoped(Scope("a", user_id))
+        thread = await thread_saying(tx, "mine")
+        assert (await tx.saved_points(), thread.owner_id) == ([], user_id)
+        assert [user.id for user in await tx.users()] == [user_id]
+
+
+async def test_settings_end_with_their_transaction(dsn: str, own_store: PostgresStore) -> None:
+    login = await asyncpg.connect(dsn)
+    for end in ("COMMIT", "ROLLBACK"):
+        await login.execute(entering(Scope("a", "alice")))
+        await login.execute(end)
+        assert tuple(await login.fetchrow(WHO) or ()) == (LOGIN, "", "")
+    await login.fetch("SELECT * FROM threadline.find_thread('a', 'alice', 'threadline_app', 't', NULL, false)")
+    assert tuple(await login.fetchrow(WHO) or ()) == (LOGIN, "", "")
+    await login.close()
+
+
+async def test_the_worker_is_gone_after_the_verb_that_needed_it(own_store: PostgresStore) -> None:
+    """An administrator's list of users must not leave the transaction seeing everybody's threads."""
+    await thread_saying(own_store.scoped(Scope("a", "bob")), "bob's")
+
+    async def work(tx: Transaction) -> tuple[int, int]:
+        users, threads = await tx.users(), await tx.threads(archived=None)
+        return len(users), len(threads.items)
+
+    assert await own_store.transact(Scope("a", "ada", "admin"), work) == (1, 0)
+
+
+@pytest.fixture(scope="module")
+def pgbouncer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of a pgbouncer's socket. It takes any database of the shared server."""
+    if PGBOUNCER is None:
+        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
+    # Short, because the path of a Unix socket may have 107 characters at most.
+    directory = Path(f"/tmp/tl-bouncer-{os.getpid()}")
+    directory.mkdir(mode=0o777)
+    directory.chmod(0o777)
+    (directory / "users").write_text(f'"{LOGIN}" ""\n"postgres" ""\n')
+    (directory / "ini").write_text(f"""
+[databases]
+* = host={shared_server().directory}
+[pgbouncer]
+unix_socket_dir = {directory}
+listen_addr =
+auth_type = trust
+auth_file = {directory}/users
+pool_mode = transaction
+default_pool_size = 3
+logfile = {directory}/log
+""")
+    as_user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    process = subprocess.Popen([PGBOUNCER, "-q", str(directory / "ini")], **as_user)  # type: ignore[call-overload]
+    yield directory
+    process.terminate()
+    process.wait(10)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def bounced(pgbouncer: Path, dsn: str) -> str:
+    """The same database, through pgbouncer in transaction mode."""
+    address = f"postgresql://{LOGIN}@/{urlsplit(dsn).path[1:]}?host={pgbouncer}&port=6432&pgbouncer=true"
+    for _ in range(200):
+        if (pgbouncer / ".s.PGSQL.6432").exists():
+            break
+        await asyncio.sleep(0.02)
+    return address
+
+
+@pytest.fixture
+async def bounced_store(bounced: str, dsn: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(bounced, clock=clock, max_size=20, listen_dsn=dsn)
+    yield store
+    await store.close()
+
+
+async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> None:
+    tx = bounced_store.scoped(Scope("a", "alice"))
+    thread = await thread_saying(tx, "a zebra", "b")
+    branch = await tx.branch(thread.id, NewThread(), at=0)
+
+    async def work(inside: Transaction) -> None:
+        await inside.append(branch.id, exchange("c"), key="k")
+        await inside.create_turn(NewTurn("turn", branch.id, "web"))
+
+    await bounced_store.transact(tx.scope, work)
+    assert await history(tx, branch.id) == ["a zebra", "c"]
+    assert len(await tx.search("zebra")) == 1
+    async with bounced_store.watch(tx.scope, "turn") as watch, asyncio.timeout(10):
+        waiting = asyncio.create_task(watch.wait(60))
+        await tx.ask_to_stop("turn")
+        await waiting
+
+
+@pytest.mark.req("S1-06", "SX-04")
+async def test_nothing_leaks_from_scope_to_scope_through_pgbouncer(bounced_store: PostgresStore, bounced: str) -> None:
+    """Three server connections serve twenty clients of six scopes, who begin, fail and roll back as they like."""
+    scopes = [Scope(tenant, user) for tenant in ("a", "b") for user in ("alice", "bob", "eve")]
+    for scope in scopes:
+        await thread_saying(bounced_store.scoped(scope), f"{scope.tenant_id} {scope.user_id}")
+
+    async def look(number: int) -> None:
+        scope = scopes[number % len(scopes)]
+
+        async def fails(tx: Transaction) -> None:
+            await tx.create_thread(NewThread(state_key=f"lost-{number}"))
+            raise KeyError
+
+        if number % 3 == 0:
+            with pytest.raises(KeyError):
+                await bounced_store.transact(scope, fails)
+        found = (await bounced_store.scoped(scope).threads(archived=None)).items
+        assert [(thread.owner_id, thread.message_count) for thread in found] == [(scope.user_id, 1)]
+
+    await asyncio.gather(*(look(number) for number in range(120)))
+    stranger = await asyncpg.connect(bounced.partition("&pgbouncer")[0], statement_cache_size=0)
+    for _ in range(10):
+        assert tuple(await stranger.fetchrow(WHO) or ()) in ((LOGIN, "", ""), (LOGIN, None, None))
+    await stranger.close()
+
+
+def test_an_address_says_whether_it_is_a_pgbouncer() -> None:
+    dsn = "postgresql://ada@/threads?host=/run/postgresql"
+    assert Address.parse(f"{dsn}&pgbouncer=true") == Address(dsn, pgbouncer=True)
+    assert Address.parse(f"{dsn}&pgbouncer=false") == Address.parse(dsn) == Address(dsn)
+    for wrong in (f"{dsn}&pgbouncer=yes", "mysql://x/y", "x"):
+        with pytest.raises(SettingsInvalid):
+            Address.parse(wrong)

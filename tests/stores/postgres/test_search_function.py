@@ -1,0 +1,208 @@
+"""The one function that sees past row security: what it shows, to whom, and what it cannot be talked into."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from threadline.core.threads import NewThread, Scope
+from threadline.ports import Transaction
+from threadline.stores.postgres.search import words_of
+from threadline.stores.postgres.session import entering
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.conformance.words import asked, clean, thread_saying
+
+ALICE = Scope("a", "alice")
+MATCH = "SELECT count(*) FROM threadline.match_words($1, 10, 0)"
+IN_INDEX = "SELECT count(*) FROM threadline.message_search"
+
+
+@pytest.fixture
+async def login(dsn: str, own_store: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
+    for scope in (ALICE, Scope("a", "bob"), Scope("b", "alice")):
+        await thread_saying(own_store.scoped(scope), "a zebra", "two zebra")
+    await own_store.index_pending()
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.req("SX-04")
+async def test_it_shows_an_owner_their_own(login: asyncpg.Connection) -> None:
+    for scope, expected in ((ALICE, 2), (Scope("a", "bob"), 2), (Scope("c", "alice"), 0), (Scope("a", "eve"), 0)):
+        await login.execute(entering(scope))
+        assert await login.fetchval(MATCH, ["zebra"]) == expected
+        await login.execute("ROLLBACK")
+
+
+@pytest.mark.req("SX-04", "S1-06")
+async def test_it_shows_nothing_where_nothing_is_set(login: asyncpg.Connection) -> None:
+    for role in ("threadline_app", "threadline_worker"):
+        for settings in ("", "; SET LOCAL threadline.tenant = 'a'", "; SET LOCAL threadline.owner = 'alice'"):
+            await login.execute(f"BEGIN; SET LOCAL ROLE {role}{settings}")
+            assert await login.fetchval(MATCH, ["zebra"]) == 0
+            await login.execute("ROLLBACK")
+
+
+async def test_only_our_roles_may_call_it(login: asyncpg.Connection, admin: asyncpg.Connection) -> None:
+    await admin.execute("DROP ROLE IF EXISTS passer_by; CREATE ROLE passer_by NOLOGIN")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="match_words"):
+        await login.fetchval(MATCH, ["zebra"])
+    await admin.execute("SET ROLE passer_by")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="match_words"):
+        await admin.fetchval(MATCH, ["zebra"])
+    await admin.execute("RESET ROLE")
+
+
+async def test_its_owner_reads_one_table_and_owns_one_function(admin: asyncpg.Connection) -> None:
+    owned = await admin.fetch("SELECT proname::text FROM pg_proc WHERE proowner = 'threadline_search'::regrole")
+    assert [row["proname"] for row in owned] == ["match_words"]
+    rights = await admin.fetch("""
+        SELECT table_name::text, privilege_type::text FROM information_schema.role_table_grants
+        WHERE grantee = 'threadline_search' ORDER BY 1, 2
+    """)
+    assert [tuple(row) for row in rights] == [("message_search", "SELECT")]
+    pinned = await admin.fetchval("SELECT proconfig FROM pg_proc WHERE proname = 'match_words'")
+    assert "search_path=pg_catalog, pg_temp" in pinned
+    definers = await admin.fetch("""
+        SELECT proname::text FROM pg_proc WHERE prosecdef AND pronamespace = 'threadline'::regnamespace
+    """)
+    assert [row["proname"] for row in definers] == ["match_words"]
+
+
+@pytest.mark.req("SX-04")
+async def test_a_table_or_operator_of_ones_own_changes_nothing(
+    login: asyncpg.Connection, admin: asyncpg.Connection
+) -> None:
+    """Whoever can make temporary tables, or a schema that comes first, would like it to look there."""
+    await admin.execute("CREATE SCHEMA mine; GRANT ALL ON SCHEMA mine TO public")
+    await login.execute("BEGIN; SET LOCAL search_path = mine, public, pg_catalog")
+    await login.execute("""
+        CREATE TABLE mine.message_search (timeline_id text);
+        CREATE FUNCTION mine.always(text, text) RETURNS boolean LANGUAGE sql RETURN true;
+        CREATE OPERATOR mine.= (LEFTARG = text, RIGHTARG = text, FUNCTION = mine.always);
+        CREATE FUNCTION mine.nullif(text, text) RETURNS text LANGUAGE sql RETURN 'alice';
+        SET LOCAL ROLE threadline_app; SET LOCAL threadline.tenant = 'c'; SET LOCAL threadline.owner = 'alice'
+    """)
+    assert await login.fetchval(MATCH, ["zebra"]) == 0
+    await login.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("word", ["zebra' | 'x", "zebra & !x", "' | !'x", "\\", "'", ":*", "zebra:*", "a' || 'b", ""])
+async def test_a_word_is_a_word_whatever_stands_in_it(login: asyncpg.Connection, word: str) -> None:
+    await login.execute(entering(ALICE))
+    assert await login.fetchval(MATCH, [word] if word else []) == 0
+    await login.execute("ROLLBACK")
+
+
+async def test_the_marks_of_other_owners_are_no_words(own_store: PostgresStore, login: asyncpg.Connection) -> None:
+    mark = await login.fetchval("SELECT threadline.owner_mark('a', 'bob')")
+    assert await own_store.scoped(ALICE).search(mark) == []
+    assert words_of(mark) == [mark[1:]]
+
+
+async def test_a_frequent_word_is_found_among_the_newest_first(
+    own_store: PostgresStore, admin: asyncpg.Connection
+) -> None:
+    """More hits than are ranked: the newest months count, and within them the densest message."""
+    tx = own_store.scoped(ALICE)
+    thread = await tx.create_thread(NewThread())
+    await tx.append(thread.id, [asked(f"zebra {n} and some more words", f"m{n}") for n in range(400)])
+    await tx.append(thread.id, [asked("zebra", "densest")])
+    await own_store.index_pending()
+    await login_as(admin, ALICE)
+    months = [
+        "UPDATE threadline.message_search SET words = array_to_tsvector(ARRAY[threadline.owner_mark('a', 'alice'), "
+        f"threadline.month_mark(timestamp '{month}'), 'zebra']) WHERE seq {where}"
+        for month, where in (("2025-11-01", "< 300"), ("2025-12-01", ">= 300"))
+    ]
+    for statement in months:
+        await admin.execute(statement)
+    found = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 50, 1767225600000000)")
+    await admin.execute("ROLLBACK")
+    assert len(found) == 50
+    assert all(row["seq"] >= 300 for row in found)
+
+
+async def login_as(admin: asyncpg.Connection, scope: Scope) -> None:
+    await admin.execute(entering(scope))
+
+
+@pytest.mark.req("SX-03")
+async def test_nothing_of_search_outlives_a_purge(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    tx = own_store.scoped(ALICE)
+    indexed, waiting = await thread_saying(tx, "a zebra"), await thread_saying(tx, "b")
+    await own_store.index_pending()
+    for thread in (indexed, waiting):
+        await tx.append(thread.id, [asked("more zebra")])
+        await tx.move(thread.id, 0)
+        await tx.purge_thread(thread.id)
+    assert await admin.fetchval(IN_INDEX) == 0
+    assert await admin.fetchval("SELECT count(*) FROM threadline.search_backlog") == 0
+
+
+async def test_what_a_thread_left_behind_is_indexed_all_the_same(own_store: PostgresStore) -> None:
+    """Appended, moved away from, and only then searched; then moved back."""
+    tx = own_store.scoped(ALICE)
+    thread = await thread_saying(tx, "zebra one", "zebra two", "zebra three")
+    branch = await tx.branch(thread.id, NewThread(), at=1)
+    await tx.move(thread.id, 0)
+    assert {(hit.thread_id, hit.seq) for hit in await tx.search("two")} == {(branch.id, 1)}
+    assert await tx.search("three") == []
+    await tx.switch(thread.id, thread.timeline_id)
+    assert {(hit.thread_id, hit.seq) for hit in await tx.search("three")} == {(thread.id, 2)}
+    assert await own_store.index_pending() == 0
+
+
+async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    """The indexer has read the messages, and before it writes their words they are purged."""
+    tx = own_store.scoped(ALICE)
+    thread = await thread_saying(tx, "a zebra", "b")
+    await admin.execute(entering(ALICE))
+    rows = await admin.fetch("SELECT timeline_id, seq FROM threadline.unindexed_messages('a', 10)")
+    await tx.purge_thread(thread.id)
+    await admin.execute(
+        "SELECT threadline.index_messages('a', $1, $2, $3, $4)",
+        [row["timeline_id"] for row in rows],
+        [row["seq"] for row in rows],
+        [1, 1],
+        ["zebra", "b"],
+    )
+    await admin.execute("COMMIT")
+    assert await admin.fetchval(IN_INDEX) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Lion, meet Zebra!", ["lion", "meet", "zebra"]),
+        ("foo_bar foo-bar user@example.com", ["foo", "bar", "user", "example", "com"]),
+        ("Ünïcödé CAFÉ cafe\u0301", ["unicode", "cafe"]),
+        ("Straße ﬁne İstanbul", ["strasse", "fine", "istanbul"]),
+        ("斑馬 हिन्दी", ["斑馬", "हनद"]),
+        ("x86 3.14 2026", ["x86", "3", "14", "2026"]),
+        ("_ - … 🙂\u200d", []),
+        ("a" * 500, ["a" * 200]),
+    ],
+)
+def test_words_are_taken_without_case_accents_and_marks(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+async def test_a_mebibyte_of_different_words_is_indexed(own_store: PostgresStore) -> None:
+    tx = own_store.scoped(ALICE)
+    text = " ".join(f"w{n}" for n in range(130_000))
+    thread = await tx.create_thread(NewThread())
+    await tx.append(thread.id, [asked(text[:1_000_000], "long")])
+    assert [hit.message_id for hit in await tx.search("w1 w777")] == ["long"]
+
+
+async def test_search_works_inside_a_transaction(own_store: PostgresStore) -> None:
+    async def work(tx: Transaction) -> list[str]:
+        thread = await tx.create_thread(NewThread(title=clean("Zoo")))
+        await tx.append(thread.id, [asked("a zebra", "m")])
+        return [hit.message_id for hit in await tx.search("zebra")]
+
+    assert await own_store.transact(ALICE, work) == ["m"]

@@ -1,0 +1,203 @@
+"""Faults of the machine: a full disk, a disk that does not answer, damage, locks of others, a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.stores.sqlite.conftest import OpenSqlite
+from tests.stores.sqlite.disk import Disk
+from threadline.core.errors import OutcomeUnknown, StoreCorrupt, StoreFull, StoreUnavailable, ThreadlineError
+from threadline.core.threads import NewThread, Scope
+from threadline.ports import Transaction
+from threadline.stores.sqlite.store import SqliteStore
+from threadline.testing.conformance.words import exchange, history, thread_saying
+
+HOLDS_THE_LOCK = """
+import sys, apsw
+connection = apsw.Connection(sys.argv[1])
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+connection.execute("ROLLBACK")
+"""
+
+
+@contextmanager
+def locked_by_another(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process holds the write lock until its input ends."""
+    command = [sys.executable, "-c", HOLDS_THE_LOCK, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        yield other
+
+
+def let_go(other: subprocess.Popen[str]) -> None:
+    assert other.stdin is not None
+    other.stdin.close()
+
+
+class TestAFullDisk:
+    async def test_an_append_says_so_and_leaves_nothing(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        tx = (await open_sqlite()).scoped(Scope())
+        thread = await thread_saying(tx, "before")
+        disk.is_full = True
+        with pytest.raises(StoreFull, match="free some"):
+            await tx.append(thread.id, exchange("lost", "lost"), key="k1")
+        assert await history(tx, thread.id) == ["before"]
+        assert await tx.thread(thread.id) == thread
+        disk.is_full = False
+        again = await tx.append(thread.id, exchange("kept", "kept"), key="k1")
+        assert (again.replayed, again.message_count) == (False, 3)
+
+    async def test_everyone_who_waited_is_told(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        tx = (await open_sqlite()).scoped(Scope())
+        thread = await tx.create_thread(NewThread())
+        disk.is_full = True
+        tries = [tx.append(thread.id, exchange(f"m{n}"), key=f"k{n}") for n in range(20)]
+        answers = await asyncio.gather(*tries, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {StoreFull}
+        disk.is_full = False
+        await asyncio.gather(*(tx.append(thread.id, exchange(f"m{n}"), key=f"k{n}") for n in range(20)))
+        assert sorted(await history(tx, thread.id)) == sorted(f"m{n}" for n in range(20))
+
+    async def test_work_that_swallows_it_is_not_kept(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        thread = await thread_saying(store.scoped(Scope()), "before")
+
+        async def work(tx: Transaction) -> str:
+            # More than SQLite's cache holds, so that it must write before the commit.
+            big = exchange(*("x" * 100_000 for _ in range(40)))
+            disk.is_full = True
+            with pytest.raises(StoreFull):
+                await tx.append(thread.id, big)
+            return "as if nothing had happened"
+
+        with pytest.raises(StoreFull):
+            await store.transact(Scope(), work)
+        disk.is_full = False
+        assert await history(store.scoped(Scope()), thread.id) == ["before"]
+        assert await store.check() == []
+
+    async def test_a_purge_on_a_full_disk_removes_nothing_or_all(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        tx = (await open_sqlite()).scoped(Scope())
+        thread = await thread_saying(tx, "before")
+        disk.is_full = True
+        with pytest.raises(StoreFull):
+            await tx.purge_thread(thread.id)
+        disk.is_full = False
+        assert await history(tx, thread.id) == ["before"]
+        assert await tx.purge_thread(thread.id)
+
+
+class TestADiskThatDoesNotAnswer:
+    async def test_a_commit_that_may_stand_can_be_repeated(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        thread = await tx.create_thread(NewThread())
+        disk.syncs_fail = True
+        with pytest.raises(OutcomeUnknown, match="same key"):
+            await tx.append(thread.id, exchange("a", "b"), key="k1")
+        disk.syncs_fail = False
+        await tx.append(thread.id, exchange("a", "b"), key="k1")
+        assert await history(tx, thread.id) == ["a", "b"]
+        assert await store.check() == []
+
+
+def damage(path: Path) -> None:
+    """Overwrites everything after the first pages, which hold the schema."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(os.urandom(size // 2))
+
+
+class TestADamagedFile:
+    async def damaged(self, path: Path, open_sqlite: OpenSqlite) -> tuple[SqliteStore, str]:
+        store = await open_sqlite()
+        thread = await thread_saying(store.scoped(Scope()), *("word " * 500 for _ in range(200)))
+        await store.close()
+        damage(path)
+        return await open_sqlite(), thread.id
+
+    async def test_reading_what_is_gone_says_so(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        store, thread_id = await self.damaged(path, open_sqlite)
+        with pytest.raises(StoreCorrupt, match="backup"):
+            await store.scoped(Scope()).messages(thread_id)
+
+    async def test_a_doctor_finds_it(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        store, _ = await self.damaged(path, open_sqlite)
+        findings = await store.check()
+        assert findings
+        assert {finding.level for finding in findings} == {"error"}
+        assert all("backup" in finding.remedy for finding in findings)
+
+
+class TestAnothersLock:
+    @pytest.mark.req("S4-14")
+    async def test_an_append_waits_for_it(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        thread = await thread_saying(tx, "a")
+        with locked_by_another(path) as other:
+            appending = asyncio.create_task(tx.append(thread.id, exchange("b")))
+            # Reads never wait for a writer, whoever it is.
+            assert await history(tx, thread.id) == ["a"]
+            assert not appending.done()
+            let_go(other)
+            await appending
+        assert await history(tx, thread.id) == ["a", "b"]
+
+    async def test_a_lock_that_is_never_let_go_is_an_error_for_all_who_wait(
+        self, path: Path, open_sqlite: OpenSqlite
+    ) -> None:
+        tx = (await open_sqlite(lock_seconds=0.2)).scoped(Scope())
+        thread = await thread_saying(tx, "a")
+        with locked_by_another(path) as other:
+            tries = [tx.append(thread.id, exchange("b"), key="k1") for _ in range(5)]
+            answers = await asyncio.gather(*tries, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {StoreUnavailable}
+            let_go(other)
+        assert (await tx.append(thread.id, exchange("b"), key="k1")).message_count == 2
+
+
+def use_after_fork(store: SqliteStore, answers: multiprocessing.connection.Connection) -> None:
+    async def use() -> list[str]:
+        tx = store.scoped(Scope())
+        said = []
+        for verb in (tx.threads(), tx.create_thread(NewThread()), store.transact(Scope(), lambda tx: tx.threads())):
+            try:
+                await verb
+                said.append("answered")
+            except ThreadlineError as error:
+                said.append(f"{type(error).__name__}: {'forked' in str(error)}")
+        await store.close()
+        return said
+
+    answers.send(asyncio.run(use()))
+
+
+class TestAFork:
+    async def test_a_child_is_refused_and_the_parent_goes_on(self, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        thread = await thread_saying(tx, "a")
+        fork = multiprocessing.get_context("fork")
+        ours, theirs = fork.Pipe()
+        child = fork.Process(target=use_after_fork, args=(store, theirs))
+        child.start()
+        assert await asyncio.to_thread(ours.recv) == ["StoreUnavailable: True"] * 3
+        await asyncio.to_thread(child.join)
+        assert child.exitcode == 0
+        await tx.append(thread.id, exchange("b"))
+        assert await history(tx, thread.id) == ["a", "b"]
+        assert await store.check() == []

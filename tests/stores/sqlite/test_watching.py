@@ -1,0 +1,91 @@
+"""Watches: woken by this process's commits at once, by other processes' within a moment, and deaf to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stores.sqlite.conftest import OpenSqlite
+from threadline.core.threads import NewThread, Scope
+from threadline.core.turns import Chunk, NewTurn
+from threadline.ports import Transaction
+from threadline.stores.sqlite import watching
+from threadline.testing.clock import ManualClock
+
+PATIENCE = 30
+
+
+async def running_turn(tx: Transaction, clock: ManualClock, turn_id: str) -> int:
+    thread = await tx.create_thread(NewThread())
+    await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
+    turn = await tx.lease_turn(turn_id, "w1", until=clock.after(60))
+    assert turn is not None
+    return turn.fence
+
+
+async def test_another_processs_commit_wakes_a_watch(open_sqlite: OpenSqlite, clock: ManualClock) -> None:
+    ours, theirs = await open_sqlite(), await open_sqlite()
+    fence = await running_turn(ours.scoped(Scope()), clock, "turn-1")
+    async with asyncio.timeout(PATIENCE), ours.watch(Scope(), "turn-1") as watch:
+        for n in (1, 2):
+            waiting = asyncio.create_task(watch.wait(PATIENCE))
+            await asyncio.sleep(0)
+            await theirs.scoped(Scope()).put_chunks("turn-1", fence, [Chunk(n, b"{}")])
+            await waiting
+            assert len(await ours.scoped(Scope()).chunks("turn-1")) == n
+
+
+async def test_what_happened_between_two_waits_is_not_missed(open_sqlite: OpenSqlite, clock: ManualClock) -> None:
+    store = await open_sqlite()
+    tx = store.scoped(Scope())
+    fence = await running_turn(tx, clock, "turn-1")
+    async with asyncio.timeout(PATIENCE), store.watch(Scope(), "turn-1") as watch:
+        await tx.put_chunks("turn-1", fence, [Chunk(1, b"{}")])
+        await watch.wait(PATIENCE)
+
+
+async def test_a_turn_wakes_its_own_watchers_at_once(
+    open_sqlite: OpenSqlite, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks at the file here, so only the writer can wake them."""
+    monkeypatch.setattr(watching, "POLL_SECONDS", 3_600)
+    store = await open_sqlite()
+    tx = store.scoped(Scope())
+    fence = await running_turn(tx, clock, "turn-1")
+    async with (
+        asyncio.timeout(PATIENCE),
+        store.watch(Scope(), "turn-1") as own,
+        store.watch(Scope("elsewhere"), "turn-1") as namesake,
+        store.watch(Scope(), "turn-2") as other,
+    ):
+        waits = {watch: asyncio.create_task(watch.wait(PATIENCE)) for watch in (own, namesake, other)}
+        await asyncio.sleep(0)
+        await tx.put_chunks("turn-1", fence, [Chunk(1, b"{}")])
+        await waits[own]
+        assert not waits[namesake].done()
+        assert not waits[other].done()
+        for wait in waits.values():
+            wait.cancel()
+        await asyncio.gather(*waits.values(), return_exceptions=True)
+
+
+async def test_nobody_looks_at_the_file_when_nobody_watches(open_sqlite: OpenSqlite) -> None:
+    store = await open_sqlite()
+
+    def lookers() -> list[str]:
+        return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "threadline-watch"]
+
+    assert lookers() == []
+    async with store.watch(Scope(), "one"), store.watch(Scope(), "two"):
+        assert lookers() == ["threadline-watch"]
+    assert lookers() == []
+    async with store.watch(Scope(), "one"):
+        assert lookers() == ["threadline-watch"]
+
+
+async def test_a_wait_ends_after_its_time(open_sqlite: OpenSqlite) -> None:
+    store = await open_sqlite()
+    async with asyncio.timeout(PATIENCE), store.watch(Scope(), "turn-1") as watch:
+        await watch.wait(0.001)
+    assert watching.POLL_SECONDS <= 0.05
