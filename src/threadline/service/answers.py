@@ -37,9 +37,9 @@ def thread_json(thread: Thread) -> dict[str, Any]:
         messageCount=thread.message_count,
         tokenCount=thread.token_count,
         metadata=thread.metadata or None,
-        createdAt=_moment(thread.created_at),
-        updatedAt=_moment(thread.updated_at),
-        archivedAt=_moment(thread.archived_at),
+        createdAt=moment(thread.created_at),
+        updatedAt=moment(thread.updated_at),
+        archivedAt=moment(thread.archived_at),
     )
 
 
@@ -50,7 +50,7 @@ def timeline_json(timeline: Timeline, thread: Thread) -> dict[str, Any]:
         current=timeline.id == thread.timeline_id,
         parent=None if parent is None else {"timelineId": parent.timeline_id, "seq": parent.seq},
         messageCount=timeline.message_count,
-        createdAt=_moment(timeline.created_at),
+        createdAt=moment(timeline.created_at),
     )
 
 
@@ -60,7 +60,7 @@ def saved_point_json(saved: SavedPoint) -> dict[str, Any]:
         threadId=saved.thread_id,
         timelineId=saved.point.timeline_id,
         seq=saved.point.seq,
-        createdAt=_moment(saved.created_at),
+        createdAt=moment(saved.created_at),
     )
 
 
@@ -72,7 +72,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
         seq=hit.seq,
         role=hit.role,
         snippet=hit.snippet,
-        createdAt=_moment(hit.created_at),
+        createdAt=moment(hit.created_at),
     )
 
 
@@ -84,5 +84,5 @@ def present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _moment(moment: dt.datetime | None) -> str | None:
+def moment(moment: dt.datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")

@@ -19,9 +19,11 @@ from starlette.routing import BaseRoute
 from threadline.bootstrap import Threadline
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.service import problems
+from threadline.service.agents import AgentRoutes
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
 from threadline.service.chat import Chat
+from threadline.service.dispatches import DispatchRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.operations import Operations
 from threadline.service.saves import SaveRoutes
@@ -93,6 +95,8 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) 
         *Welcome().routes(),
         *Operations(threadline).routes(),
         *Chat(threadline, settings, caller).routes(),
+        *AgentRoutes(threadline, caller).routes(),
+        *DispatchRoutes(threadline, settings, caller).routes(),
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import StoreFailed
-from threadline.core.events import Event, ToolCall
+from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.repair import repair
 from threadline.core.threads import Scope
-from threadline.core.turns import ToolRun
 from threadline.ports import Agent, Approver, Desk
+from threadline.usecases.dispatching import NoJournal
 
 
 class Wishes(Protocol):
@@ -26,16 +26,6 @@ class Wishes(Protocol):
     def model(self) -> str | None: ...
     @property
     def system(self) -> str | None: ...
-
-
-class MemoryJournal:
-    """Tools may run: without a stored turn there is none that a recovery could run again."""
-
-    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
-        return None
-
-    async def end(self, call_id: str, output: Any) -> None:
-        return None
 
 
 class Unsaved:
@@ -51,7 +41,7 @@ class Unsaved:
         prompt = Prompt(messages=repair([*system, *self._said]), model=wishes.model)
         agent = await self._agent(wishes.agent or self._threadline.settings.agent)
         fold = Fold()
-        async for event in agent.answer(prompt, Desk(MemoryJournal(), self._approver)):
+        async for event in agent.answer(prompt, Desk(NoJournal(), self._approver)):
             for shown in fold.add(event):
                 yield shown
         self._said.append(PromptMessage("assistant", tuple(fold.parts())))
