@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from threadline.stores.postgres.store import PostgresStore
-from threadline.stores.sqlite.store import SqliteStore
-
 import threadline
 from bench.arena import Arena
 from bench.workload import Turn
@@ -19,6 +16,8 @@ from threadline.core.parts import TextPart, tool
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Store
+from threadline.stores.postgres.store import PostgresStore
+from threadline.stores.sqlite.store import SqliteStore
 
 SCOPE = Scope("bench", "ada")
 _PER_APPEND = 2_500

@@ -33,7 +33,7 @@ class Person:
             sys.executable,
             ["-m", "threadline", "chat", *words],
             cwd=self._home,
-            env=self._environment,  # type: ignore[arg-type]
+            env=self._environment,
             encoding="utf-8",
             timeout=TIMEOUT,
             dimensions=(40, 160),

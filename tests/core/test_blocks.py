@@ -148,24 +148,54 @@ def test_text_that_looks_like_markup_stays_inside_the_users_content(text: str) -
 
 
 @pytest.mark.parametrize(
-    ("part", "kind"),
+    ("part", "sent"),
     [
-        (FilePart("image/*", "https://example.org/a.png"), "image"),
-        (FilePart("application/pdf", "https://example.org/a.pdf", "a.pdf"), "document"),
-        (FilePart("application/pdf", "data:application/pdf;base64,JVBERi0xLjc="), "document"),
-        (FilePart("text/csv", "data:text/csv,a%2Cb", "a.csv"), "document"),
-        (FilePart("image/png", "data:image/png;base64,bm90IGEgcG5n"), "text"),
-        (FilePart("image/png", "data:image/png;base64,!!"), "text"),
-        (FilePart("image/png", "data:image/png"), "text"),
-        (FilePart("image/svg+xml", "data:image/svg+xml,<svg/>"), "text"),
-        (FilePart("text/plain", "data:text/plain;base64,//8="), "text"),
-        (FilePart("image/png", "file:///etc/passwd", "passwd"), "text"),
+        (
+            FilePart("image/*", "https://example.org/a.png", "a.png"),
+            {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        ),
+        (
+            FilePart("application/pdf", "https://example.org/a.pdf", "a.pdf"),
+            {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}, "title": "a.pdf"},
+        ),
+        (
+            FilePart("application/pdf", "data:application/pdf;base64,JVBERi0xLjc="),
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjc="},
+            },
+        ),
+        (
+            FilePart("text/csv", "data:text/csv,a%2Cb", "a.csv"),
+            {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": "a,b"},
+                "title": "a.csv",
+            },
+        ),
     ],
 )
-def test_only_files_that_the_provider_takes_are_sent_and_for_others_a_note(part: FilePart, kind: str) -> None:
+def test_files_go_as_images_and_documents(part: FilePart, sent: dict[str, Any]) -> None:
+    assert to_blocks([PromptMessage("user", (part,))]).messages[0]["content"] == [sent]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        FilePart("image/png", "data:image/png;base64,bm90IGEgcG5n", "x"),
+        FilePart("image/png", "data:image/png;base64,!!", "x"),
+        FilePart("image/png", "data:image/png", "x"),
+        FilePart("image/svg+xml", "data:image/svg+xml,<svg/>", "x"),
+        FilePart("text/plain", "data:text/plain;base64,//8=", "x"),
+        FilePart("text/plain", "data:text/plain,", "x"),
+        FilePart("application/zip", "https://example.org/a.zip", "x"),
+        FilePart("application/pdf", "file:///etc/passwd", "x"),
+        FilePart("image/png", "file:///etc/passwd", "x"),
+    ],
+)
+def test_a_file_that_the_provider_would_refuse_is_only_named(part: FilePart) -> None:
     (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
-    assert block["type"] == kind
-    assert "/etc/passwd" not in str(block)
+    assert block == {"type": "text", "text": f"[file x, {part.media_type}]"}
 
 
 def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
@@ -180,11 +210,12 @@ def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
 def test_a_tool_may_answer_with_an_image_and_what_only_looks_like_one_goes_as_json() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGODlhAQABAAAAACw="}}
     broken = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "?"}}
-    calls = [tool("t", f"c{n}", {}, output=[value]) for n, value in enumerate((image, broken, {"type": "text"}))]
+    odd = ({"type": "text"}, {"type": "text", "text": " "}, {"type": "text", "text": "a", "id": 1})
+    calls = [tool("t", f"c{n}", {}, output=[value]) for n, value in enumerate((image, broken, *odd))]
     results = to_blocks([say("user", "go"), assistant(*calls)]).messages[-1]["content"]
     assert results[0]["content"] == [image]
     assert jsontext.parse(results[1]["content"]) == [broken]
-    assert results[2]["content"] == '[{"type":"text"}]'
+    assert [jsontext.parse(result["content"]) for result in results[2:]] == [[value] for value in odd]
 
 
 def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
@@ -199,6 +230,13 @@ def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
 def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         messages_from_blocks([wrong])
+
+
+def test_an_error_of_several_blocks_is_read_as_their_words() -> None:
+    use = {"type": "tool_use", "id": "c", "name": "t", "input": {}}
+    lines = [{"type": "text", "text": text} for text in ("it", "broke")]
+    result = {"type": "tool_result", "tool_use_id": "c", "content": lines, "is_error": True}
+    assert from_blocks([use, result]) == (tool("t", "c", {}, error="it\n\nbroke"),)
 
 
 def test_the_first_result_of_a_call_is_kept() -> None:

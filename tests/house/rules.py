@@ -74,9 +74,8 @@ def says_what_it_owns(source: Source) -> Iterator[str]:
     """A module docstring of one to ten lines, not counting drawings and examples, which are indented."""
     docstring = ast.get_docstring(source.tree) or ""
     lines = [line for line in docstring.splitlines() if line and not line.startswith(" ")]
-    shortest = 1 if source.path.name == "__init__.py" else DOCSTRING_LINES.start
-    if not shortest <= len(lines) < DOCSTRING_LINES.stop:
-        yield f"{source.path}:1 has a docstring of {len(lines)} lines, not of {shortest} to {DOCSTRING_LINES.stop - 1}"
+    if len(lines) not in DOCSTRING_LINES:
+        yield f"{source.path}:1 has a docstring of {len(lines)} lines, not of 1 to {DOCSTRING_LINES.stop - 1}"
 
 
 def is_one_idea_long(source: Source) -> Iterator[str]:

@@ -28,7 +28,8 @@ _SEALER = Sealer()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a child does: so many appends (or endless ones), by so many tasks, for so many seconds at most."""
+    """What a child does: so many appends (or endless ones), by so many tasks, for so many seconds at most; these count
+    from its birth, or from its first acknowledgement."""
 
     database: str
     tenant_id: str
@@ -37,6 +38,7 @@ class Job(msgspec.Struct, frozen=True):
     count: int | None = None
     tasks: int = 1
     seconds: float | None = None
+    from_first: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ async def open_store(database: str) -> Store:
     return await SqliteStore.open(database, clock=SystemClock())
 
 
-async def _work(job: Job) -> None:
+async def _work(job: Job, talks: int) -> None:
     store = await open_store(job.database)
     tx = store.scoped(Scope(job.tenant_id, "writer"))
     numbers = iter(range(sys.maxsize if job.count is None else job.count))
@@ -76,6 +78,8 @@ async def _work(job: Job) -> None:
             thread_id = job.thread_ids[number % len(job.thread_ids)]
             await tx.append(thread_id, pair(key), key=key)
             _say(Report(job.name, number, thread_id))
+            if number == 0:
+                os.write(talks, b".")
 
     await asyncio.gather(*(append() for _ in range(job.tasks)))
     await store.close()
@@ -86,14 +90,19 @@ def _say(report: Report) -> None:
 
 
 def _run(job: Job) -> None:
+    heard, talks = os.pipe()
     pid = os.fork()
     if pid == 0:
-        asyncio.run(_work(job))
+        asyncio.run(_work(job, talks))
         os._exit(0)
+    os.close(talks)
     if job.seconds is not None:
+        if job.from_first:
+            os.read(heard, 1)
         time.sleep(job.seconds)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    os.close(heard)
     _, status = os.waitpid(pid, 0)
     _say(Report(job.name, exit_code=os.waitstatus_to_exitcode(status)))
 

@@ -13,29 +13,19 @@ from typing import Any, Protocol
 from threadline.core.chat_messages import from_chat
 from threadline.core.dispatch import with_snapshot
 from threadline.core.errors import GuardRefused, InvalidInput
-from threadline.core.events import Event, ToolCall
+from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.repair import repair
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope
-from threadline.core.turns import ToolRun
 from threadline.ports import Agent, Approver, Desk, Guard
+from threadline.usecases.journal import UnstoredJournal
 
 
 class Snapshots(Protocol):
     async def snapshot(self, scope: Scope, agent_id: str) -> str | None: ...
-
-
-class NoJournal:
-    """Tools may run: without a stored turn there is none that a recovery could run again."""
-
-    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
-        return None
-
-    async def end(self, call_id: str, output: Any) -> None:
-        return None
 
 
 class Dispatching:
@@ -59,7 +49,7 @@ class Dispatching:
     async def answer(self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold) -> AsyncGenerator[Event, None]:
         """The agent's events as they may be shown; `fold` gathers them. AgentFailed."""
         shaper = Shaper(self._masker)
-        async with aclosing(agent.answer(prompt, Desk(NoJournal(), approver))) as said:  # type: ignore[type-var]
+        async with aclosing(agent.answer(prompt, Desk(UnstoredJournal(), approver))) as said:  # type: ignore[type-var]
             async for event in said:
                 for shaped in shaper.add(event):
                     for shown in fold.add(shaped):

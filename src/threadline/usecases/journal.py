@@ -70,3 +70,13 @@ class StoredJournal:
     def _clean(self, value: Any, what: str) -> CleanJson:
         plain = msgspec.to_builtins(value)
         return CleanJson(jsontext.dump(plain if self._masker is None else self._masker.mask_json(plain), what))
+
+
+class UnstoredJournal:
+    """Where no turn is stored, tools run unrecorded: there is nothing that a recovery could run again."""
+
+    async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
+        return None
+
+    async def end(self, call_id: str, output: Any) -> None:
+        return None

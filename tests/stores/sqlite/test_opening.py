@@ -16,6 +16,7 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.errors import SchemaMismatch, StoreCorrupt, StoreReadOnly, StoreUnavailable
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.sqlite import migrate
+from threadline.stores.sqlite.connection import connect, locate
 from threadline.stores.sqlite.migrate import MIGRATIONS
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.words import exchange, history, thread_saying
@@ -43,6 +44,7 @@ asyncio.run(main())
 KILLED_IN_THE_SECOND_STEP = """
 import os, sys, apsw
 from threadline.stores.sqlite import migrate
+from threadline.stores.sqlite.connection import connect, locate
 
 first, second = migrate.MIGRATIONS
 apsw.connection_hooks.append(lambda c: c.create_scalar_function("die", lambda: os.kill(os.getpid(), 9)))
@@ -139,6 +141,29 @@ class TestANewFile:
             await SqliteStore.open(tmp_path / "nowhere" / "threadline.db")
         with pytest.raises(StoreUnavailable):
             await SqliteStore.open(tmp_path)
+
+
+class TestAConnection:
+    @pytest.mark.parametrize("read_only", [False, True])
+    def test_each_is_told_what_sqlite_keeps_for_each(self, path: Path, read_only: bool) -> None:
+        migrate.apply(path)
+        connection = connect(locate(path), read_only=read_only)
+        told = {name: connection.pragma(name) for name in ("foreign_keys", "synchronous", "secure_delete")}
+        assert told == {"foreign_keys": 1, "synchronous": 2, "secure_delete": 1}
+        assert (connection.pragma("trusted_schema"), connection.pragma("temp_store")) == (0, 2)
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1)
+        assert connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1)
+        connection.close()
+
+    @pytest.mark.req("S4-01")
+    def test_a_message_without_its_timeline_is_refused(self, path: Path) -> None:
+        migrate.apply(path)
+        connection = connect(locate(path))
+        with pytest.raises(apsw.ConstraintError, match="FOREIGN KEY"):
+            connection.execute(
+                "INSERT INTO messages (timeline_no, seq, role, created_us, id, parts) VALUES (7, 0, 0, 1, 'm', x'5b5d')"
+            )
+        connection.close()
 
 
 class TestMigrating:

@@ -14,6 +14,7 @@ from threadline.core.channels import Agent
 from threadline.core.threads import NewThread, Scope, ThreadChanges, system_scope
 from threadline.ports import Transaction
 from threadline.stores.sqlite import writer
+from threadline.stores.sqlite.connection import PAGE_SIZE
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.words import clean, exchange, history, thread_saying
 
@@ -43,9 +44,21 @@ def left_in(path: Path, words: set[str]) -> set[str]:
     """Which of the words the database, its log or the log's index hold. The ends of words are looked for, because the
     search index leaves out what a word has in common with the one before it."""
     files = [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
-    data = b"".join(file.read_bytes() for file in files if file.exists())
-    found = {match[1].decode() for match in ENDS.finditer(data)}
+    found = ends_in(b"".join(file.read_bytes() for file in files if file.exists()))
     return {word for word in words if word[-END:] in found}
+
+
+def ends_in(data: bytes) -> set[str]:
+    return {match[1].decode() for match in ENDS.finditer(data)}
+
+
+def pages_of(path: Path, table: str) -> bytes:
+    """The pages of a table in a file that no store has open."""
+    looking = apsw.Connection(str(path))
+    numbers = [number for (number,) in looking.execute("SELECT pageno FROM dbstat WHERE name = ?", (table,))]
+    looking.close()
+    data = path.read_bytes()
+    return b"".join(data[(number - 1) * PAGE_SIZE : number * PAGE_SIZE] for number in numbers)
 
 
 def size_of(path: Path) -> int:
@@ -118,10 +131,28 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
     assert len(await tx.search(shown[0].split()[7])) == 1
 
 
-async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(
-    path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every file for one too large to be written anew after a purge."""
     monkeypatch.setattr(writer, "_WRITTEN_ANEW_BYTES", 0)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("seed", [4, 6, 18])
+async def test_what_is_purged_at_once_is_blank_before_rows_move(path: Path, open_sqlite: OpenSqlite, seed: int) -> None:
+    """With these seeds SQLite moves rows that are about to be purged, and leaves copies of them behind."""
+    store = await open_sqlite()
+    gone, kept = Speaker("aa", seed), Speaker("ee", 100 + seed)
+    for _ in range(4):
+        await speak(store.scoped(Scope("local", "gone")), gone, threads=2, turns=3)
+        await speak(store.scoped(Scope("local", "kept")), kept, threads=2, turns=3)
+    await store.scoped(Scope("local", "gone")).purge_user("gone")
+    await store.close()
+    assert ends_in(pages_of(path, "messages")).isdisjoint(word[-END:] for word in gone.words)
+
+
+@pytest.mark.usefixtures("large")
+async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(path: Path, open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
     tx = store.scoped(Scope())
     speakers = [Speaker(name, seed) for seed, name in enumerate(("aa", "ee", "ii"))]

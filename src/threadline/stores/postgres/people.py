@@ -104,7 +104,7 @@ class PeopleVerbs:
 
     @within
     async def links(self) -> list[Link]:
-        return [rows.link(row) for row in await self.session.rows(_SQL["list_links"])]
+        return [rows.link(row) for row in await self.session.rows(_SQL["list_links"], self.session.owner_in_sight)]
 
     @within
     async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:

@@ -46,7 +46,9 @@ class PlaceVerbs:
 
     @within
     async def bindings(self, *, surface: Surface | None = None, thread_id: str | None = None) -> list[Binding]:
-        return [rows.binding(row) for row in await self.session.rows(_SQL["list_bindings"], surface, thread_id)]
+        owner_id = self.session.owner_in_sight
+        found = await self.session.rows(_SQL["list_bindings"], owner_id, surface, thread_id)
+        return [rows.binding(row) for row in found]
 
     @within
     async def unbind(self, surface: Surface, place: str) -> bool:

@@ -100,7 +100,8 @@ class QueueVerbs:
 
     @within
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
-        return [rows.outbox_row(row) for row in await self.session.rows(_SQL["list_outbox"], status, limit)]
+        found = await self.session.rows(_SQL["list_outbox"], self.session.owner_in_sight, status, limit)
+        return [rows.outbox_row(row) for row in found]
 
     @within
     async def requeue(self, outbox_id: str) -> OutboxRow:

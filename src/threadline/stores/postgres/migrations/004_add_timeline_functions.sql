@@ -156,6 +156,8 @@ CREATE FUNCTION threadline.undo_turn(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     question integer;
+    ids text[];
+    tops integer[];
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
     result := threadline.lock_thread(_tenant, _thread);
@@ -163,7 +165,9 @@ BEGIN
         problem := 'thread';
         RETURN;
     END IF;
-    question := threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, 1);
+    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+    WHERE l.tenant_id = _tenant AND l.id = result.timeline_id;
+    question := threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, ids, tops, 1);
     IF question IS NULL THEN
         problem := 'question';
     ELSE

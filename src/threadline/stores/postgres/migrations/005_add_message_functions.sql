@@ -105,35 +105,47 @@ BEGIN
     END IF;
 END $$;
 
+-- The ranges that a history is made of, nearest first, at most so many: of each timeline what lies above `lows` up to
+-- `highs`. ids and tops are the ancestors of the timeline, which has the history up to _top.
+CREATE FUNCTION threadline.nearest_ranges(
+    _timeline text, _top integer, _ids text[], _tops integer[], _most integer,
+    OUT lines text[], OUT lows integer[], OUT highs integer[]
+) LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    lines := _timeline || _ids[1:_most - 1];
+    highs := _top || _tops[1:_most - 1];
+    lows := _tops[1:_most] || CASE WHEN cardinality(_tops) < _most THEN -1 END;
+END $$;
+
 -- The seq of the _turns-th last user message of a timeline's history, at or below _top; null if there are fewer.
 CREATE FUNCTION threadline.start_of_turns(
-    _tenant text, _timeline text, _top integer, _turns integer
+    _tenant text, _timeline text, _top integer, _ids text[], _tops integer[], _turns integer
 ) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    ids text[];
-    tops integer[];
-    line text := _timeline;
-    low integer;
-    place integer := 0;
-    got integer;
+    ranges record;
+    looked integer := least(_turns, cardinality(_tops)) + 1;
+    questions integer;
     oldest integer;
 BEGIN
-    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-    WHERE l.tenant_id = _tenant AND l.id = _timeline;
     LOOP
-        low := coalesce(tops[place + 1], -1);
-        SELECT count(*), min(u.seq) INTO got, oldest FROM (
-            SELECT m.seq FROM threadline.messages m
-            WHERE m.tenant_id = _tenant AND m.timeline_id = line AND m.seq > low AND m.seq <= _top AND m.role = 'u'
+        ranges := threadline.nearest_ranges(_timeline, _top, _ids, _tops, looked);
+        SELECT count(*), min(u.seq) INTO questions, oldest FROM (
+            SELECT m.seq FROM unnest(ranges.lines, ranges.lows, ranges.highs) AS r (line, low, high)
+            CROSS JOIN LATERAL (
+                SELECT m.seq FROM threadline.messages m
+                WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high
+                    AND m.seq <= _top AND m.role = 'u'
+                ORDER BY m.seq DESC LIMIT _turns
+            ) m
             ORDER BY m.seq DESC LIMIT _turns
         ) u;
-        _turns := _turns - got;
-        EXIT WHEN _turns <= 0 OR low < 0;
-        place := place + 1;
-        line := ids[place];
-        _top := least(_top, low);
+        IF questions = _turns THEN
+            RETURN oldest;
+        END IF;
+        EXIT WHEN looked > cardinality(_tops);
+        looked := least(looked * 4, cardinality(_tops) + 1);
     END LOOP;
-    RETURN CASE WHEN _turns <= 0 THEN oldest END;
+    RETURN NULL;
 END $$;
 
 -- A range of a history in order, timeline by timeline, oldest first; with _turns, the range that begins with the
@@ -154,13 +166,14 @@ DECLARE
     high integer;
     top integer;
     deepest integer := 0;
-    got integer;
+    read bigint;
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
-    SELECT t.timeline_id, t.message_count - 1 INTO present, top FROM threadline.threads t
+    SELECT l.id, t.message_count - 1, l.ancestors, l.ancestor_seqs INTO present, top, ids, tops
+    FROM threadline.threads t
+    JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = coalesce(_timeline, t.timeline_id)
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
-    IF FOUND AND _timeline IS NOT NULL THEN
-        present := _timeline;
+    IF _timeline IS NOT NULL THEN
         top := threadline.top_of(_tenant, _thread, _timeline);
     END IF;
     IF top IS NULL THEN
@@ -169,10 +182,8 @@ BEGIN
     END IF;
     top := least(top, _last);
     IF _turns IS NOT NULL THEN
-        _first := coalesce(threadline.start_of_turns(_tenant, present, top, _turns), 0);
+        _first := coalesce(threadline.start_of_turns(_tenant, present, top, ids, tops, _turns), 0);
     END IF;
-    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-    WHERE l.tenant_id = _tenant AND l.id = present;
     WHILE tops[deepest + 1] >= _first LOOP
         deepest := deepest + 1;
     END LOOP;
@@ -184,8 +195,8 @@ BEGIN
             FROM threadline.messages m
             WHERE m.tenant_id = _tenant AND m.timeline_id = line AND m.seq >= low AND m.seq <= high
             ORDER BY m.seq LIMIT _limit;
-        GET DIAGNOSTICS got = ROW_COUNT;
-        _limit := _limit - got;
+        GET DIAGNOSTICS read = ROW_COUNT;
+        _limit := _limit - read;
         EXIT WHEN _limit <= 0;
     END LOOP;
 END $$;

@@ -7,33 +7,42 @@ CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE 
     'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox'
 ];
 
--- Timelines of the owner that no thread stands on or stood on: those that no history reaches go, the others keep what a
--- history shows of them.
+-- Removes what a timeline holds above _top.
+CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM threadline.message_search s
+    WHERE s.tenant_id = _tenant AND s.timeline_id = _timeline AND s.seq > _top;
+    DELETE FROM threadline.summaries s WHERE s.tenant_id = _tenant AND s.timeline_id = _timeline AND s.seq > _top;
+    DELETE FROM threadline.search_backlog b
+    WHERE b.tenant_id = _tenant AND b.timeline_id = _timeline AND b.first_seq > _top;
+    UPDATE threadline.search_backlog b SET last_seq = _top
+    WHERE b.tenant_id = _tenant AND b.timeline_id = _timeline AND b.last_seq > _top;
+    DELETE FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.timeline_id = _timeline AND m.seq > _top;
+END $$;
+
+-- Timelines of the owner that no thread stands on or stood on: those from which nothing forks go, and then perhaps those
+-- they forked from; the others keep what their forks show of them.
 CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     line record;
+    removed boolean := true;
 BEGIN
-    FOR line IN
-        SELECT l.id, (
-            SELECT max(shown.top) FROM threadline.timelines r, unnest(r.ancestors, r.ancestor_seqs) AS shown (id, top)
-            WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.thread_id IS NOT NULL AND shown.id = l.id
-        ) AS top
-        FROM threadline.timelines l
-        WHERE l.tenant_id = _tenant AND l.owner_id = _owner AND l.thread_id IS NULL ORDER BY l.id FOR UPDATE
-    LOOP
-        DELETE FROM threadline.message_search s
-        WHERE s.tenant_id = _tenant AND s.timeline_id = line.id AND s.seq > coalesce(line.top, -1);
-        DELETE FROM threadline.summaries s
-        WHERE s.tenant_id = _tenant AND s.timeline_id = line.id AND s.seq > coalesce(line.top, -1);
-        DELETE FROM threadline.search_backlog b
-        WHERE b.tenant_id = _tenant AND b.timeline_id = line.id AND b.first_seq > coalesce(line.top, -1);
-        UPDATE threadline.search_backlog b SET last_seq = line.top
-        WHERE b.tenant_id = _tenant AND b.timeline_id = line.id AND b.last_seq > line.top;
-        DELETE FROM threadline.messages m
-        WHERE m.tenant_id = _tenant AND m.timeline_id = line.id AND m.seq > coalesce(line.top, -1);
-        IF line.top IS NULL THEN
-            DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line.id;
-        END IF;
+    WHILE removed LOOP
+        removed := false;
+        FOR line IN
+            SELECT l.id, (
+                SELECT max(fork.ancestor_seqs[1]) FROM threadline.timelines fork
+                WHERE fork.tenant_id = _tenant AND cardinality(fork.ancestors) > 0 AND fork.ancestors[1] = l.id
+            ) AS top
+            FROM threadline.timelines l
+            WHERE l.tenant_id = _tenant AND l.owner_id = _owner AND l.thread_id IS NULL ORDER BY l.id FOR UPDATE
+        LOOP
+            PERFORM threadline.trim_timeline(_tenant, line.id, coalesce(line.top, -1));
+            IF line.top IS NULL THEN
+                DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line.id;
+                removed := true;
+            END IF;
+        END LOOP;
     END LOOP;
 END $$;
 

@@ -45,7 +45,7 @@ WHERE tenant_id = $1 AND platform = $2 AND platform_user_id = $3
 
 -- name: list_links
 SELECT platform, platform_user_id, owner_id, state, created_at, updated_at FROM threadline.links
-WHERE tenant_id = $1 ORDER BY platform, platform_user_id
+WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) ORDER BY platform, platform_user_id
 
 -- name: delete_link
 DELETE FROM threadline.links WHERE tenant_id = $1 AND platform = $2 AND platform_user_id = $3

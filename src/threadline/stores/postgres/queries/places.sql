@@ -19,7 +19,8 @@ WHERE tenant_id = $1 AND surface = $2 AND place = $3
 
 -- name: list_bindings
 SELECT surface, place, owner_id, thread_id, label, metadata, created_at, updated_at FROM threadline.bindings
-WHERE tenant_id = $1 AND ($2::text IS NULL OR surface = $2) AND ($3::text IS NULL OR thread_id = $3)
+WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2)
+    AND ($3::text IS NULL OR surface = $3) AND ($4::text IS NULL OR thread_id = $4)
 ORDER BY surface, place
 
 -- name: unbind

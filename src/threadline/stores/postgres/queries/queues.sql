@@ -41,7 +41,9 @@ WHERE tenant_id = $1 AND id = $2 AND status = 'claimed' AND claimed_by = $3
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
     claimed_until, last_error, created_at, sent_at
-FROM threadline.outbox WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2) ORDER BY place DESC LIMIT $3
+FROM threadline.outbox
+WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) AND ($3::text IS NULL OR status = $3)
+ORDER BY place DESC LIMIT $4
 
 -- name: requeue
 UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $3
