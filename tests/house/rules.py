@@ -33,6 +33,8 @@ HOMES = {
     "prompt_toolkit": "threadline.cli",
     "re2": "threadline.core",
     "rich": "threadline.cli",
+    "starlette": "threadline.service",
+    "uvicorn": "threadline.service",
 }
 
 

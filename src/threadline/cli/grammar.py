@@ -28,6 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     common = _common_options()
     _add_chat(_adder(commands, common))
+    _add_serve(_adder(commands, common))
     threads = _group(commands, "threads", "list, read, branch, save, export … threads", common)
     _add_reading(threads)
     _add_moving(threads)
@@ -78,6 +79,12 @@ def _add_chat(add: AddVerb) -> None:
     question = "ask once and leave; without TEXT the question is standard input"
     chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=question)
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
+
+
+def _add_serve(add: AddVerb) -> None:
+    serve = add("serve", "serve threads over HTTP, for AI SDK clients and everyone else", "serving:serve_http")
+    serve.add_argument("--host", help="an address of this machine (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="0 takes a free one (default: 8300)")
 
 
 def _add_reading(add: AddVerb) -> None:

@@ -81,6 +81,8 @@ class Runner:
         self._timing = timing or Timing()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
         self._stopping: set[str] = set()
+        self._ending: set[str] = set()
+        """Turns whose agent is done with and whose end is being stored: nothing may cancel that."""
 
     def start(self, scope: Scope, turn: Turn, approver: Approver) -> asyncio.Task[Turn | None]:
         """Runs the turn, once in this process however often it is started; the task's result is the ended turn, or
@@ -107,15 +109,18 @@ class Runner:
         return asked
 
     def _cancel(self, turn_id: str) -> None:
-        self._stopping.add(turn_id)
-        self._tasks[turn_id].cancel()
+        """Once: a second cancellation would cut off the storing of what the first one left."""
+        if turn_id not in self._stopping and turn_id not in self._ending:
+            self._stopping.add(turn_id)
+            self._tasks[turn_id].cancel()
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
         if self._tasks and grace_seconds > 0:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
-        for task in list(self._tasks.values()):
-            task.cancel()
+        for turn_id, task in list(self._tasks.items()):
+            if turn_id not in self._ending:
+                task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
@@ -127,6 +132,7 @@ class Runner:
             return await self._answer(scope, leased, approver)
         finally:
             self._stopping.discard(turn.id)
+            self._ending.discard(turn.id)
             self._streams.forget(scope.tenant_id, turn.id)
 
     async def _lease(self, scope: Scope, turn: Turn) -> Turn | None:
@@ -167,6 +173,7 @@ class Runner:
             log.exception("agent failed", extra={"turn_id": turn.id, "agent_id": turn.agent_id})
             status, error = "dispatch_failed", "the agent failed"
         finally:
+            self._ending.add(turn.id)
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)

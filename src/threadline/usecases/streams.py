@@ -49,17 +49,21 @@ class LiveStream:
     def mark_stored(self, chunks: list[Chunk]) -> None:
         self._stored += len(chunks)
 
-    async def read(self, after: int = 0) -> AsyncIterator[Chunk]:
+    async def read(self, after: int, quiet_seconds: float | None) -> AsyncIterator[list[Chunk]]:
         position = max(after, 0)
         while True:
             # The event is taken before looking, so that a chunk published in between is not slept through.
             changed = self._changed
-            while position < len(self._chunks):
-                yield self._chunks[position]
-                position += 1
+            while batch := self._chunks[position : position + _PAGE]:
+                position += len(batch)
+                yield batch
             if self.closed:
                 return
-            await changed.wait()
+            try:
+                async with asyncio.timeout(quiet_seconds):
+                    await changed.wait()
+            except TimeoutError:
+                yield []
 
     def _wake(self) -> None:
         self._changed.set()
@@ -85,25 +89,42 @@ class Streams:
     async def read(self, scope: Scope, turn_id: str, *, after: int = 0) -> AsyncIterator[Chunk]:
         """The turn's chunks after number `after`, then what comes, until the turn has ended. NotFound for a turn
         that is not this scope's."""
+        async for batch in self.batches(scope, turn_id, after=after):
+            for chunk in batch:
+                yield chunk
+
+    async def batches(
+        self, scope: Scope, turn_id: str, *, after: int = 0, quiet_seconds: float | None = None
+    ) -> AsyncIterator[list[Chunk]]:
+        """The same, as many at a time as are there; an empty list whenever nothing came for so long."""
         if await self._store.scoped(scope).turn(turn_id) is None:
             raise NotFound("turn", turn_id)
         live = self._live.get((scope.tenant_id, turn_id))
-        source = self._read_stored(scope, turn_id, after) if live is None else live.read(after)
-        async for chunk in source:
-            yield chunk
+        if live is None:
+            source = self._read_stored(scope, turn_id, after, quiet_seconds)
+        else:
+            source = live.read(after, quiet_seconds)
+        async for batch in source:
+            yield batch
 
-    async def _read_stored(self, scope: Scope, turn_id: str, after: int) -> AsyncIterator[Chunk]:
+    async def _read_stored(
+        self, scope: Scope, turn_id: str, after: int, quiet_seconds: float | None
+    ) -> AsyncIterator[list[Chunk]]:
         tx = self._store.scoped(scope)
+        clock = asyncio.get_running_loop().time
+        spoken = clock()
         async with self._store.watch(scope, turn_id) as watch:
             while True:
                 # The turn is read before its chunks: if it had ended by then, these chunks are all there will be.
                 turn = await tx.turn(turn_id)
                 page = await tx.chunks(turn_id, after=after, limit=_PAGE)
-                for chunk in page:
-                    yield chunk
-                    after = chunk.n
+                if page or (quiet_seconds is not None and clock() - spoken >= quiet_seconds):
+                    yield page
+                    spoken = clock()
+                if page:
+                    after = page[-1].n
                 if len(page) == _PAGE:
                     continue
                 if turn is None or not turn.is_active:
                     return
-                await watch.wait(_POLL_SECONDS)
+                await watch.wait(_POLL_SECONDS if quiet_seconds is None else min(_POLL_SECONDS, quiet_seconds))

@@ -24,6 +24,8 @@ from threadline.ports import Guard, Store, Transaction
 from threadline.usecases.admission import admit_thread
 from threadline.usecases.threads import first_title
 
+_REPLY = "-reply"
+
 Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
 """What happens to a request while another turn runs on its thread."""
 
@@ -43,11 +45,13 @@ something to deliver, this is where its outbox row is written."""
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """A request as a surface read it. Without a thread id, the state key finds or makes the thread."""
+    """A request as a surface read it. Without a thread id, the state key finds or makes the thread. `replaces` is the
+    id of the user message that this one stands in for: the thread goes on from before that, on a new timeline."""
 
     message: NewMessage
     surface: Surface
     thread_id: str | None = None
+    replaces: str | None = None
     state_key: str | None = None
     agent_id: str | None = None
     key: str | None = None
@@ -107,6 +111,8 @@ class Turns:
             check_id("thread", request.thread_id)
         if request.state_key is not None:
             check_state_key(request.state_key)
+        if request.replaces is not None:
+            check_id("message", request.replaces)
         sealed = self._sealer.message(request.message)
         if not any(isinstance(part, FilePart) for part in decode(sealed.parts_json)):
             check_text("the message", sealed.text)
@@ -121,6 +127,8 @@ class Turns:
             return Accepted(earlier, await self._thread_of(tx, earlier), replayed=True)
         thread = await self._thread(tx, request)
         await self._make_way(tx, thread, request)
+        if request.replaces is not None:
+            await _go_back(tx, thread, request.replaces)
         appended = await tx.append(thread.id, [sealed], turn_id=turn_id, title=first_title([sealed]))
         if appended.replayed:
             raise InvalidInput(f"message {sealed.id!r} is in this thread already: send a new id, or a key to retry")
@@ -203,6 +211,16 @@ class Turns:
             return None
 
 
+async def _go_back(tx: Transaction, thread: Thread, message_id: str) -> None:
+    """To before a user message, in the transaction that stores what replaces it: if that fails, nothing has moved."""
+    message = await tx.message(thread.id, message_id)
+    if message is None:
+        raise NotFound("message", message_id)
+    if message.role != "user":
+        raise InvalidInput("only a message of the user's can be replaced by another")
+    await tx.move(thread.id, message.seq - 1)
+
+
 async def _still_there(tx: Transaction, turn: Turn) -> bool:
     """Whether the request still stands in the thread's present history. A reply to what was undone or deleted while
     it was written has no place to stand."""
@@ -218,10 +236,17 @@ class _Fenced(Exception):
 
 def reply_id(turn_id: str) -> str:
     """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one."""
-    return f"{turn_id}-reply"
+    return f"{turn_id}{_REPLY}"
+
+
+def asked_turn_id(message_id: str) -> str | None:
+    """The turn whose reply has this id, if it is the id of a reply."""
+    return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
 
 
 def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
     """What makes two requests the same: where it goes, who answers, what it says."""
     said: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
+    if request.replaces is not None:
+        said.append(request.replaces)
     return hashlib.sha256(msgspec.json.encode(said) + sealed.parts_json).digest()

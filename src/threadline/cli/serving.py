@@ -1,0 +1,31 @@
+"""`threadline serve`: the HTTP service on one address, until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+import msgspec
+
+from threadline.bootstrap import open as open_threadline
+from threadline.cli.opening import settings_of
+from threadline.core.errors import ExtraMissing
+
+try:
+    from threadline.service.app import build_app
+    from threadline.service.callers import check_address
+    from threadline.service.serving import Server, address_of, listen, serve
+except ModuleNotFoundError as exc:
+    raise ExtraMissing("service", "the service") from exc
+
+
+async def serve_http(args: argparse.Namespace) -> None:
+    settings = settings_of(args)
+    given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    service = msgspec.structs.replace(settings.service, **given)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    async with open_threadline(settings=settings) as threadline:
+        listening = listen(check_address(service.host), service.port)
+        server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
+        print(f"Threadline serves {settings.database} on {address_of(listening)}", flush=True)
+        await serve(server, listening)

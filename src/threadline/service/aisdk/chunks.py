@@ -1,0 +1,164 @@
+"""Events to UI message chunks: what the npm `ai` client reads while a turn runs.
+
+The clients are strict: an unknown type, an extra key or a null puts them into an error, a delta before its start as
+well, and a part that is not ended stays "streaming" for ever. So this keeps track of what is open, closes it before
+anything else begins and writes nothing that is absent. How a stream ends is not the agent's to say but the turn's, once
+it is stored: `end` tells it, and after that nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from threadline.core import jsontext
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    Failure,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    Source,
+    Status,
+    StepStart,
+    TextDelta,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+)
+from threadline.core.turns import TurnStatus
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache, no-store",
+    "X-Vercel-AI-UI-Message-Stream": "v1",
+    "X-Accel-Buffering": "no",
+}
+
+
+class ChunkWriter:
+    """One per stream, fed with every event of the turn from its first: what is open depends on all that came before."""
+
+    def __init__(self, message_id: str) -> None:
+        self._message_id = message_id
+        self._open: Literal["text", "reasoning"] | None = None
+        self._parts = 0
+        self._in_step = False
+        self._reason: FinishReason | None = None
+
+    def start(self, event_id: str | None = None) -> bytes:
+        """The first chunk: names the message under which the reply will be stored."""
+        return frame({"type": "start", "messageId": self._message_id}, event_id)
+
+    def event(self, event: Event, event_id: str | None = None) -> bytes:
+        """The chunks of one event. The last of them carries the id, so that whoever has seen it has seen them all."""
+        chunks = list(self._chunks(event))
+        if not chunks:
+            return b""
+        return b"".join(frame(chunk) for chunk in chunks[:-1]) + frame(chunks[-1], event_id)
+
+    def end(self, status: TurnStatus, error: str | None = None) -> bytes:
+        """Closes what is open and says how the turn ended."""
+        chunks = [*self._close(), *self._end_step(), _ending(status, error, self._reason or "stop")]
+        return b"".join(map(frame, chunks)) + DONE
+
+    def _chunks(self, event: Event) -> Iterator[dict[str, Any]]:
+        match event:
+            case TextDelta():
+                yield from self._delta("text", event.text)
+            case ReasoningDelta():
+                yield from self._delta("reasoning", event.text)
+            case ReasoningEnd():
+                yield from self._close()
+            case Status():
+                yield {"type": "data-status", "data": {"text": event.text}, "transient": True}
+            case StepStart():
+                yield from self._close()
+                yield from self._end_step()
+                self._in_step = True
+                yield {"type": "start-step"}
+            case Finish():
+                self._reason = event.reason
+                yield from self._close()
+                yield from self._end_step()
+            case Failure():
+                yield from self._close()
+                yield from self._end_step()
+            case ToolInputStart() | ToolCall():
+                yield from self._close()
+                yield from _tool_chunk(event)
+            case _:
+                yield from _tool_chunk(event)
+
+    def _delta(self, kind: Literal["text", "reasoning"], text: str) -> Iterator[dict[str, Any]]:
+        if self._open != kind:
+            yield from self._close()
+            self._open = kind
+            self._parts += 1
+            yield {"type": f"{kind}-start", "id": self._part_id}
+        yield {"type": f"{kind}-delta", "id": self._part_id, "delta": text}
+
+    def _close(self) -> Iterator[dict[str, Any]]:
+        if self._open is not None:
+            yield {"type": f"{self._open}-end", "id": self._part_id}
+            self._open = None
+
+    def _end_step(self) -> Iterator[dict[str, Any]]:
+        if self._in_step:
+            self._in_step = False
+            yield {"type": "finish-step"}
+
+    @property
+    def _part_id(self) -> str:
+        return f"p{self._parts}"
+
+
+def _ending(status: TurnStatus, error: str | None, reason: FinishReason) -> dict[str, Any]:
+    match status:
+        case "executed":
+            return {"type": "finish", "finishReason": reason}
+        case "stopped":
+            return {"type": "abort"}
+    return {"type": "error", "errorText": error or f"the turn ended {status}"}
+
+
+def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:
+    match event:
+        case ToolInputStart():
+            yield {"type": "tool-input-start", "toolCallId": event.call_id, "toolName": event.name}
+        case ToolInputDelta():
+            yield {"type": "tool-input-delta", "toolCallId": event.call_id, "inputTextDelta": event.text}
+        case ToolCall():
+            yield {
+                "type": "tool-input-available",
+                "toolCallId": event.call_id,
+                "toolName": event.name,
+                "input": event.input,
+            }
+        case ApprovalRequest():
+            yield {"type": "tool-approval-request", "approvalId": event.approval_id, "toolCallId": event.call_id}
+        case ToolResult():
+            chunk = {"type": "tool-output-available", "toolCallId": event.call_id, "output": event.output}
+            yield {**chunk, "preliminary": True} if event.preliminary else chunk
+        case ToolError():
+            yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": event.error}
+        case ToolDenied():
+            # Version 5 knows no denial and would stop reading; an error is understood by all of them.
+            denied = "denied" if event.reason is None else f"denied: {event.reason}"
+            yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": denied}
+        case Source():
+            chunk = {"type": "source-url", "sourceId": event.source_id, "url": event.url}
+            yield chunk if event.title is None else {**chunk, "title": event.title}
+
+
+def frame(chunk: dict[str, Any], event_id: str | None = None) -> bytes:
+    """One server-sent event. JSON has no raw newline, so no text can end it early or begin another."""
+    head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
+    return head + b"data: " + jsontext.dump(chunk, "chunk") + b"\n\n"

@@ -1,0 +1,103 @@
+"""The HTTP app: routes, gates and errors put together, to be served or to be mounted in an app of someone's own.
+
+A mounted app gets no lifespan of its own from its host, so the host enters `lifespan` in its own. The app opens and
+closes no database: whoever opened the Threadline closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
+
+from threadline.bootstrap import Threadline
+from threadline.core.errors import StoreFailed, ThreadlineError
+from threadline.service import problems
+from threadline.service.agents import AgentRoutes
+from threadline.service.bodies import BodyGate
+from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
+from threadline.service.chat import Chat
+from threadline.service.dispatches import DispatchRoutes
+from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.operations import Operations
+from threadline.service.saves import SaveRoutes
+from threadline.service.threads import ThreadRoutes
+from threadline.service.transfers import IMPORT_PATH, TransferRoutes
+from threadline.service.welcome import Welcome
+from threadline.settings import ServiceSettings
+
+log = logging.getLogger("threadline.service")
+
+
+def build_app(
+    threadline: Threadline, settings: ServiceSettings | None = None, *, who_asks: WhoAsks | None = None
+) -> Starlette:
+    """Without `who_asks` there is one user, and the app answers only to names of this machine."""
+    settings = settings or threadline.settings.service
+    caller = who_asks or only_local(threadline.settings)
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        async with lifespan(threadline, settings):
+            yield
+
+    return Starlette(
+        routes=_routes(threadline, settings, caller),
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(
+                OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
+            ),
+            Middleware(BodyGate, limit=settings.body_bytes, larger={IMPORT_PATH: settings.import_bytes}),
+        ],
+        exception_handlers={
+            problems.Problem: problems.answer_problem,
+            ThreadlineError: problems.answer_error,
+            HTTPException: problems.answer_http,
+            Exception: problems.answer_crash,
+        },
+        lifespan=running,
+    )
+
+
+@asynccontextmanager
+async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
+    """Looks after turns whose process died, as long as this lasts; at the end lets the turns that run here end."""
+    sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
+    try:
+        yield
+    finally:
+        sweeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await sweeping
+        await threadline.runner.close(settings.grace_seconds)
+
+
+async def _sweep(threadline: Threadline, every_seconds: float) -> None:
+    while True:
+        try:
+            taken = await threadline.recovery.sweep()
+            if taken:
+                log.warning("turns recovered", extra={"turns": taken})
+        except StoreFailed:
+            log.warning("recovery failed", exc_info=True)
+        await asyncio.sleep(every_seconds)
+
+
+def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) -> list[BaseRoute]:
+    return [
+        *Welcome().routes(),
+        *Operations(threadline).routes(),
+        *Chat(threadline, settings, caller).routes(),
+        *AgentRoutes(threadline, caller).routes(),
+        *DispatchRoutes(threadline, settings, caller).routes(),
+        *TransferRoutes(threadline, caller).routes(),
+        *SaveRoutes(threadline, caller).routes(),
+        *ThreadRoutes(threadline, caller).routes(),
+    ]

@@ -1,0 +1,47 @@
+"""Who asks. Every handler gets its scope from here, and from nowhere else.
+
+Without authentication there is one user, the one of the settings, who may do everything; that is safe only while nobody
+but this machine can reach the service, so `check_address` refuses any other. Whoever mounts the service behind their
+own authentication gives a function of their own instead.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from starlette.requests import Request
+
+from threadline.core.errors import SettingsInvalid
+from threadline.core.threads import Scope
+from threadline.settings import Settings
+
+WhoAsks: TypeAlias = Callable[[Request], Awaitable[Scope]]
+"""The scope of whoever sent the request; raises a Problem with status 401 for nobody."""
+
+LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+def only_local(settings: Settings) -> WhoAsks:
+    scope = Scope(settings.tenant, settings.user, "admin")
+
+    async def who(request: Request) -> Scope:
+        return scope
+
+    return who
+
+
+def check_address(host: str) -> str:
+    """SettingsInvalid for an address that others can reach."""
+    if host == "localhost":
+        return host
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise SettingsInvalid(
+            f"{host!r} can be reached by others, and there is no authentication: serve on 127.0.0.1, ::1 or localhost"
+        )
+    return host

@@ -1,0 +1,119 @@
+"""The routes that AI SDK clients talk to: ask, resume, stop.
+
+A request is read, accepted, and its turn handed to the runner; the answer only reads that turn's stream. So a client
+that leaves stops nothing, and one that comes back finds the stream from its first chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from threadline.bootstrap import Threadline
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.ids import check_state_key
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import Turn
+from threadline.replies import DenyAll
+from threadline.service.aisdk.requests import ChatRequest, read_request
+from threadline.service.answers import answer
+from threadline.service.callers import WhoAsks
+from threadline.service.reading import header, idempotency_key
+from threadline.service.streaming import TurnStreams, find_turn, read_seen
+from threadline.settings import ServiceSettings
+from threadline.usecases.revisions import asked_again, question_to_repeat
+from threadline.usecases.turns import TurnRequest
+
+_STATE_KEY = "X-State-Key"
+_STOP_SECONDS = 5.0
+
+
+class Chat:
+    def __init__(self, threadline: Threadline, settings: ServiceSettings, who_asks: WhoAsks) -> None:
+        self._threadline = threadline
+        self._who_asks = who_asks
+        self._streams = TurnStreams(threadline, settings.heartbeat_seconds)
+        self._approver = DenyAll()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/ai/chat", self.ask, methods=["POST"]),
+            Route("/api/v1/ai/chat/{state_key}/stream", self.resume, methods=["GET"]),
+            Route("/api/v1/ai/chat/{state_key}/stop", self.stop, methods=["POST"]),
+        ]
+
+    async def ask(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        asked = _with_header(read_request(await request.body()), header(request, _STATE_KEY))
+        if asked.agent_id is not None:
+            await self._threadline.directory.find(scope, asked.agent_id)
+        turn_request = await self._turn_request(scope, asked, idempotency_key(request))
+        accepted = await self._threadline.turns.accept(scope, turn_request)
+        if accepted.turn.is_active:
+            self._threadline.runner.start(scope, accepted.turn, self._approver)
+        return self._streams.answer(scope, accepted.thread, accepted.turn)
+
+    async def _turn_request(self, scope: Scope, asked: ChatRequest, key: str | None) -> TurnRequest:
+        message, replaces = asked.message, asked.replaces
+        if message is None:
+            thread = await self._thread(scope, asked.state_key)
+            question = await question_to_repeat(self._threadline.store, scope, thread, replaces)
+            message, replaces = asked_again(question), question.id
+        return TurnRequest(
+            message=message,
+            surface="web",
+            state_key=asked.state_key,
+            replaces=replaces,
+            agent_id=asked.agent_id,
+            key=key,
+            policy=asked.policy,
+        )
+
+    async def resume(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        seen = read_seen(header(request, "Last-Event-ID"))
+        thread = await self._thread(scope, request.path_params["state_key"])
+        turn = await find_turn(self._threadline, scope, thread, seen)
+        if turn is None:
+            return Response(status_code=204)
+        return self._streams.answer(scope, thread, turn, seen)
+
+    async def stop(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        scope.require("member")
+        thread = await self._thread(scope, request.path_params["state_key"])
+        active = await self._threadline.store.scoped(scope).active_turns(thread.id)
+        return answer({"ok": True, "stopped": await stop_turns(self._threadline, scope, active)})
+
+    async def _thread(self, scope: Scope, state_key: str | None) -> Thread:
+        found = None
+        if state_key is not None:
+            found = await self._threadline.threads(scope).get_by_key(check_state_key(state_key))
+        if found is None:
+            raise NotFound("thread", state_key or "")
+        return found
+
+
+async def stop_turns(threadline: Threadline, scope: Scope, turns: Sequence[Turn]) -> int:
+    """Ends turns, and waits a moment until what was shown is stored, wherever they run. How many had not ended."""
+    stopped = [turn for turn in turns if await threadline.runner.stop(scope, turn.id)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_SECONDS):
+            for turn in stopped:
+                async for _ in threadline.streams.read(scope, turn.id):
+                    pass
+    return len(stopped)
+
+
+def _with_header(asked: ChatRequest, state_key: str | None) -> ChatRequest:
+    if state_key is None or asked.state_key == state_key:
+        return asked
+    if asked.state_key is not None:
+        raise InvalidInput(f"the body and the header {_STATE_KEY} name different threads")
+    return msgspec.structs.replace(asked, state_key=check_state_key(state_key))

@@ -1,0 +1,132 @@
+"""The routes that reach an agent directly: a message and its answer, or its stream.
+
+Headless by default: nothing is stored. With a `stateKey` the same request is a turn on that thread, like any other, and
+then only the user's own last message counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from threadline.bootstrap import Threadline
+from threadline.core.dispatch import normalise
+from threadline.core.errors import AgentFailed, InvalidInput, InvalidMessage
+from threadline.core.folding import Fold
+from threadline.core.ids import check_state_key, new_id
+from threadline.core.messages import NewMessage, user
+from threadline.core.parts import encode, plain_text
+from threadline.core.prompts import Prompt
+from threadline.core.threads import Scope
+from threadline.ports import Agent
+from threadline.replies import DenyAll
+from threadline.service.agents import known_agent
+from threadline.service.aisdk.chunks import HEADERS, ChunkWriter
+from threadline.service.answers import answer, present
+from threadline.service.callers import WhoAsks
+from threadline.service.reading import idempotency_key, read_object
+from threadline.service.streaming import TurnStreams
+from threadline.settings import ServiceSettings
+from threadline.usecases.dispatching import Dispatching
+from threadline.usecases.turns import Accepted, TurnRequest, reply_id
+
+
+class DispatchRoutes:
+    def __init__(self, threadline: Threadline, settings: ServiceSettings, who_asks: WhoAsks) -> None:
+        self._threadline = threadline
+        self._who_asks = who_asks
+        self._streams = TurnStreams(threadline, settings.heartbeat_seconds)
+        self._dispatching = Dispatching(threadline.prompting, threadline.guard, threadline.masker)
+        self._approver = DenyAll()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/agents/{agent_id}/message", self.message, methods=["POST"]),
+            Route("/api/v1/agents/{agent_id}/stream", self.stream, methods=["POST"]),
+        ]
+
+    async def message(self, request: Request) -> Response:
+        scope, agent_id, body = await self._read(request)
+        if "stateKey" in body:
+            accepted = await self._accept(scope, agent_id, body, idempotency_key(request))
+            return await self._turn_answer(scope, accepted)
+        agent, prompt = await self._prompt(scope, agent_id, body)
+        fold = Fold()
+        async with aclosing(self._dispatching.answer(agent, prompt, self._approver, fold)) as shown:
+            async for _ in shown:
+                pass
+        if fold.failure is not None:
+            raise AgentFailed(fold.failure)
+        return _reply(plain_text(fold.parts()), encode(fold.parts()))
+
+    async def stream(self, request: Request) -> Response:
+        scope, agent_id, body = await self._read(request)
+        if "stateKey" in body:
+            accepted = await self._accept(scope, agent_id, body, idempotency_key(request))
+            return self._streams.answer(scope, accepted.thread, accepted.turn)
+        agent, prompt = await self._prompt(scope, agent_id, body)
+        return StreamingResponse(self._headless(agent, prompt), headers=HEADERS)
+
+    async def _read(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
+        scope = await self._who_asks(request)
+        scope.require("member")
+        return scope, await known_agent(self._threadline, scope, request), await read_object(request)
+
+    async def _prompt(self, scope: Scope, agent_id: str, body: dict[str, Any]) -> tuple[Agent, Prompt]:
+        prompt = await self._dispatching.prompt(scope, agent_id, body)
+        return await self._threadline.directory.find(scope, agent_id), prompt
+
+    async def _headless(self, agent: Agent, prompt: Prompt) -> AsyncIterator[bytes]:
+        writer, fold = ChunkWriter(new_id()), Fold()
+        yield writer.start()
+        error: str | None = None
+        try:
+            async with aclosing(self._dispatching.answer(agent, prompt, self._approver, fold)) as shown:
+                async for event in shown:
+                    if chunk := writer.event(event):
+                        yield chunk
+            error = fold.failure
+        except AgentFailed as exc:
+            error = str(exc)
+        yield writer.end("executed" if error is None else "dispatch_failed", error)
+
+    async def _accept(self, scope: Scope, agent_id: str, body: dict[str, Any], key: str | None) -> Accepted:
+        state_key = body["stateKey"]
+        if not isinstance(state_key, str):
+            raise InvalidInput("stateKey is a string")
+        request = TurnRequest(
+            message=_question(body), surface="api", state_key=check_state_key(state_key), agent_id=agent_id, key=key
+        )
+        accepted = await self._threadline.turns.accept(scope, request)
+        if accepted.turn.is_active:
+            self._threadline.runner.start(scope, accepted.turn, self._approver)
+        return accepted
+
+    async def _turn_answer(self, scope: Scope, accepted: Accepted) -> Response:
+        async for _ in self._threadline.streams.read(scope, accepted.turn.id):
+            pass
+        tx = self._threadline.store.scoped(scope)
+        turn = await tx.turn(accepted.turn.id) or accepted.turn
+        reply = await tx.message(turn.thread_id, reply_id(turn.id))
+        if turn.status == "dispatch_failed" or reply is None:
+            raise AgentFailed(turn.error or f"the turn ended {turn.status}")
+        return _reply(reply.text, reply.parts_json, reply.id, accepted.thread.state_key)
+
+
+def _question(body: dict[str, Any]) -> NewMessage:
+    """The user's last message; what else the body claims was said is not read."""
+    last = normalise(body)[-1]
+    if last["role"] != "user" or not isinstance(last.get("content"), str):
+        raise InvalidMessage("on a thread the message is the user's, as a text")
+    return user(last["content"])
+
+
+def _reply(text: str, parts: bytes, message_id: str | None = None, state_key: str | None = None) -> Response:
+    body = present(role="assistant", content=text, id=message_id, stateKey=state_key, parts=msgspec.Raw(parts))
+    return answer(body)

@@ -1,0 +1,40 @@
+"""For whoever operates the service: is it alive, is it ready.
+
+`/healthz` says that the process answers; `/readyz` that it can also reach its database and that the schema is right.
+Neither needs a token, so neither says more than yes or no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from threadline.bootstrap import Threadline
+from threadline.core.errors import StoreFailed, StoreUnavailable
+from threadline.service.answers import answer
+
+_PATIENCE_SECONDS = 5.0
+
+
+class Operations:
+    def __init__(self, threadline: Threadline) -> None:
+        self._store = threadline.store
+
+    def routes(self) -> list[Route]:
+        return [Route("/healthz", self.health), Route("/readyz", self.ready)]
+
+    async def health(self, request: Request) -> Response:
+        return answer({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._store.tenants()
+        except TimeoutError:
+            raise StoreUnavailable("the database did not answer in time") from None
+        except StoreFailed as exc:
+            raise StoreUnavailable("the database cannot be used") from exc
+        return answer({"status": "ready"})

@@ -1,0 +1,65 @@
+"""The routes of saved points: the names a user gave to points of threads, and going on from one."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from threadline.bootstrap import Threadline
+from threadline.service.answers import answer, saved_point_json, thread_json
+from threadline.service.callers import WhoAsks
+from threadline.service.reading import Shape, read_body
+from threadline.service.threads import Position, find_by_key
+from threadline.usecases.threads import Threads
+
+_SAVES = "/api/v1/ai/saves"
+
+
+class Saving(Shape, frozen=True):
+    state_key: str
+    at: Position | None = None
+
+
+class Loading(Shape, frozen=True):
+    name: str
+
+
+class SaveRoutes:
+    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
+        self._threadline = threadline
+        self._who_asks = who_asks
+
+    def routes(self) -> list[Route]:
+        # A name is any visible text, so it may hold a slash.
+        name = _SAVES + "/{name:path}"
+        return [
+            Route(_SAVES, self.list_saves, methods=["GET"]),
+            Route(name, self.save, methods=["PUT"]),
+            Route(name, self.forget, methods=["DELETE"]),
+            Route("/api/v1/ai/threads/{state_key}/load", self.load, methods=["POST"]),
+        ]
+
+    async def list_saves(self, request: Request) -> Response:
+        saved = await (await self._threads(request)).saved_points()
+        return answer({"saves": [saved_point_json(each) for each in saved]})
+
+    async def save(self, request: Request) -> Response:
+        threads = await self._threads(request)
+        asked = await read_body(request, Saving)
+        thread = await find_by_key(threads, asked.state_key)
+        return answer(saved_point_json(await threads.save(thread.id, request.path_params["name"], at=asked.at)))
+
+    async def forget(self, request: Request) -> Response:
+        threads = await self._threads(request)
+        await threads.forget_saved_point(request.path_params["name"])
+        return answer({"ok": True})
+
+    async def load(self, request: Request) -> Response:
+        threads = await self._threads(request)
+        asked = await read_body(request, Loading)
+        thread = await find_by_key(threads, request.path_params["state_key"])
+        return answer(thread_json(await threads.load(thread.id, asked.name)))
+
+    async def _threads(self, request: Request) -> Threads:
+        return self._threadline.threads(await self._who_asks(request))

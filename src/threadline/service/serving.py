@@ -1,0 +1,81 @@
+"""Serving the app with uvicorn, inside a loop that is running already.
+
+A wish to end (SIGTERM, SIGINT) is not passed on: no new requests are taken, turns get their time to end, and then
+`serve` returns to whoever opened the database, who closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from threadline.core.errors import SettingsInvalid
+
+_BACKLOG = 2048
+
+
+class Server(uvicorn.Server):
+    """`ready` is set once requests are taken."""
+
+    def __init__(self, app: ASGIApp, *, grace_seconds: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws="none",
+                timeout_graceful_shutdown=max(1, round(grace_seconds)),
+            )
+        )
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Uvicorn's own sends the signal again afterwards, which ends the process before the database is closed."""
+        yield
+
+
+async def serve(server: Server, listening: socket.socket) -> None:
+    """Until the process is told to end. A second SIGINT does not wait for anyone."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: server.handle_exit(signal.SIGINT, None))
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Port 0 takes a free one. SettingsInvalid if the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}") from exc
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(_BACKLOG)
+    except OSError as exc:
+        found.close()
+        raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}") from exc
+    return found
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,101 @@
+"""A turn's stream as server-sent events: from its first chunk, or from where a reader left off.
+
+The turn belongs to the runner. What is here only reads, so a reader that goes away takes nothing with it, and a slow
+one holds a position and nothing else. An event's id is `turn:number`, so that a reader that comes back is never given
+the chunks of another turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from starlette.responses import StreamingResponse
+
+from threadline.bootstrap import Threadline
+from threadline.core import events
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import Chunk, Turn
+from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, ChunkWriter
+from threadline.usecases.turns import reply_id
+
+_SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
+_DELETED = "the thread was deleted"
+
+
+class Seen(NamedTuple):
+    """What a reader says it has: everything up to and with `number` of a turn (None: whichever is active)."""
+
+    turn_id: str | None
+    number: int
+
+
+def read_seen(last_event_id: str | None) -> Seen | None:
+    if not last_event_id:
+        return None
+    found = _SEEN.fullmatch(last_event_id)
+    if found is None:
+        raise InvalidInput("Last-Event-ID is the id of an event of this stream")
+    return Seen(found["turn"], int(found["number"]))
+
+
+class TurnStreams:
+    """Streams of turns for AI SDK clients."""
+
+    def __init__(self, threadline: Threadline, heartbeat_seconds: float) -> None:
+        self._streams = threadline.streams
+        self._store = threadline.store
+        self._heartbeat = heartbeat_seconds
+
+    def answer(self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None) -> StreamingResponse:
+        body = self._body(scope, turn, -1 if seen is None else seen.number)
+        return StreamingResponse(body, headers={**HEADERS, "X-State-Key": thread.state_key})
+
+    async def _body(self, scope: Scope, turn: Turn, seen: int) -> AsyncIterator[bytes]:
+        writer = ChunkWriter(reply_id(turn.id))
+        if seen < 0:
+            yield writer.start(f"{turn.id}:0")
+        after = 0
+        standing: Turn | None = turn
+        while True:
+            async for batch in self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat):
+                if not batch:
+                    yield KEEP_ALIVE
+                    continue
+                after = batch[-1].n
+                if written := _written(writer, turn.id, batch, seen):
+                    yield written
+            standing = await self._store.scoped(scope).turn(turn.id)
+            # A turn that another process took over goes on there, and its stream is read from the store.
+            if standing is None or not standing.is_active:
+                break
+        yield await self._end(scope, writer, standing or turn)
+
+    async def _end(self, scope: Scope, writer: ChunkWriter, turn: Turn) -> bytes:
+        if turn.status == "stopped" and await self._store.scoped(scope).thread(turn.thread_id) is None:
+            return writer.end("interrupted", _DELETED)
+        return writer.end(turn.status, turn.error)
+
+
+def _written(writer: ChunkWriter, turn_id: str, batch: list[Chunk], seen: int) -> bytes:
+    """The frames of a batch in one piece. What was seen is written for nobody: the writer has to know of it."""
+    frames = [(chunk.n, writer.event(events.from_json(chunk.json), f"{turn_id}:{chunk.n}")) for chunk in batch]
+    return b"".join(frame for n, frame in frames if n > seen)
+
+
+async def find_turn(threadline: Threadline, scope: Scope, thread: Thread, seen: Seen | None) -> Turn | None:
+    """The turn whose stream is asked for: the one that was being read, else the active one. NotFound for a turn that is
+    not of this thread."""
+    tx = threadline.store.scoped(scope)
+    if seen is not None and seen.turn_id is not None:
+        turn = await tx.turn(seen.turn_id)
+        if turn is None or turn.thread_id != thread.id:
+            raise NotFound("turn", seen.turn_id)
+        return turn
+    active = await tx.active_turns(thread.id)
+    if active:
+        return active[0]
+    latest = await tx.turns(thread.id, limit=1) if seen is not None else []
+    return latest[0] if latest else None

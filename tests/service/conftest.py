@@ -1,0 +1,79 @@
+"""A whole service on a real port, with an agent that does as it is told, and clients of two users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from tests.service.serving import Client, serving
+from tests.usecases.conftest import Actor, make_agent
+from threadline.bootstrap import Threadline
+from threadline.bootstrap import open as open_threadline
+from threadline.core.threads import Scope
+from threadline.settings import ServiceSettings, Settings
+
+SERVICE = ServiceSettings(heartbeat_seconds=0.05, recovery_seconds=0.05, grace_seconds=1.0, origins=("http://page",))
+
+
+@pytest.fixture
+def actor() -> Actor:
+    return Actor()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(database=":memory:", agent="actor", service=SERVICE)
+
+
+@pytest.fixture
+async def threadline(settings: Settings, actor: Actor) -> AsyncIterator[Threadline]:
+    async with open_threadline(settings=settings, agents={"actor": make_agent(actor)}) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(threadline: Threadline) -> AsyncIterator[Client]:
+    async with serving(threadline) as client:
+        yield client
+
+
+async def whoever_is_named(request: Request) -> Scope:
+    """Stands in for authentication: takes people at their word."""
+    role: Any = request.headers.get("test-role", "member")
+    return Scope(request.headers.get("test-tenant", "local"), request.headers["test-user"], role)
+
+
+@pytest.fixture
+async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
+    """Clients of several people on one service."""
+    headers = {
+        "alice": {"test-user": "alice"},
+        "bob": {"test-user": "bob"},
+        "viewer": {"test-user": "alice", "test-role": "viewer"},
+        "admin": {"test-user": "root", "test-role": "admin"},
+        "abroad": {"test-user": "alice", "test-tenant": "other"},
+    }
+    async with serving(threadline, who_asks=whoever_is_named) as anyone:
+        clients = {
+            name: Client(httpx2.AsyncClient(base_url=anyone.url, headers=each)) for name, each in headers.items()
+        }
+        yield clients
+        for each in clients.values():
+            await each.close()
+
+
+@asynccontextmanager
+async def held(actor: Actor) -> AsyncIterator[asyncio.Event]:
+    """The actor stops after its first line until the event is set, at the latest at the end."""
+    actor.gate = asyncio.Event()
+    actor.waiting.clear()
+    try:
+        yield actor.gate
+    finally:
+        actor.gate.set()

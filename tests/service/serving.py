@@ -1,0 +1,86 @@
+"""A served app in the test's own loop, and a client that speaks to it as AI SDK clients do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from threadline.bootstrap import Threadline
+from threadline.service.app import build_app
+from threadline.service.callers import WhoAsks
+from threadline.service.serving import Server, address_of, listen
+
+CHAT = "/api/v1/ai/chat"
+THREADS = "/api/v1/ai/threads"
+
+
+class Client:
+    """Requests of one caller. Streams are lists of chunks; `ids` are those of the last stream read."""
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self.http = http
+        self.ids: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return str(self.http.base_url).rstrip("/")
+
+    async def close(self) -> None:
+        await self.http.aclose()
+
+    async def ask(self, text: str, state_key: str | None = None, **more: Any) -> list[dict[str, Any]]:
+        """One turn, to its end."""
+        answer = await self.post_chat(text, state_key, **more)
+        assert answer.status_code == 200, answer.text
+        return self.chunks(answer)
+
+    async def post_chat(
+        self, text: str, state_key: str | None = None, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx2.Response:
+        body = {"message": {"role": "user", "parts": [{"type": "text", "text": text}]}, **more}
+        if state_key is not None:
+            body["id"] = state_key
+        return await self.http.post(CHAT, json=body, headers=headers)
+
+    def chunks(self, answer: httpx2.Response) -> list[dict[str, Any]]:
+        *said, done, rest = answer.text.split("\n\n")
+        assert (done, rest) == ("data: [DONE]", "")
+        return self.frames(said)
+
+    def frames(self, frames: list[str]) -> list[dict[str, Any]]:
+        lines = [line for frame in frames for line in frame.splitlines() if not line.startswith(":")]
+        self.ids = [line[4:] for line in lines if line.startswith("id: ")]
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+
+    async def messages(self, state_key: str) -> list[tuple[str, str]]:
+        """The stored history, as roles and words."""
+        answer = await self.http.get(f"{THREADS}/{state_key}")
+        return [(message["role"], words(message)) for message in answer.json()["messages"]]
+
+
+def words(message: dict[str, Any]) -> str:
+    return "".join(part.get("text", "") for part in message["parts"])
+
+
+def said(chunks: list[dict[str, Any]]) -> str:
+    return "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
+
+
+@asynccontextmanager
+async def serving(threadline: Threadline, *, who_asks: WhoAsks | None = None) -> AsyncIterator[Client]:
+    listening = listen("127.0.0.1", 0)
+    server = Server(build_app(threadline, who_asks=who_asks), grace_seconds=1)
+    running = asyncio.create_task(server.serve(sockets=[listening]))
+    await server.ready.wait()
+    client = Client(httpx2.AsyncClient(base_url=address_of(listening), timeout=20))
+    try:
+        yield client
+    finally:
+        await client.close()
+        server.should_exit = True
+        await running

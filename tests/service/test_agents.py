@@ -1,0 +1,237 @@
+"""Agents and pinned contexts over HTTP: what an agent is sent, and who may set one up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.service.conftest import SERVICE
+from tests.service.serving import THREADS, Client, said, serving
+from tests.usecases.conftest import Actor
+from threadline.bootstrap import Threadline
+from threadline.bootstrap import open as open_threadline
+from threadline.core.channels import ContextSnapshot
+from threadline.core.errors import AgentFailed, StoreUnavailable
+from threadline.core.threads import Scope
+from threadline.service.serving import Server, address_of, listen
+from threadline.settings import AgentSettings, Settings
+
+AGENTS = "/api/v1/agents"
+CONTEXT = f"{AGENTS}/actor/context"
+MESSAGE = f"{AGENTS}/actor/message"
+
+
+class Far:
+    """An agent behind HTTP that keeps the bodies it was sent."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def answer(self, request: Request) -> Response:
+        self.bodies.append(await request.json())
+        return JSONResponse({"content": "Far away."})
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[tuple[Far, Client]]:
+    """The agent, and a service that has it under the name `far`."""
+    agent = Far()
+    listening = listen("127.0.0.1", 0)
+    server = Server(Starlette(routes=[Route("/", agent.answer, methods=["POST"])]), grace_seconds=1)
+    running = asyncio.create_task(server.serve(sockets=[listening]))
+    await server.ready.wait()
+    known = {"far": AgentSettings("remote", settings={"url": f"{address_of(listening)}/", "attempts": 1})}
+    settings = Settings(database=":memory:", service=SERVICE, agents=known)
+    async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
+        yield agent, client
+    server.should_exit = True
+    await running
+
+
+@pytest.mark.req("S0-01", "S0-02", "S0-03")
+async def test_a_context_is_pinned_read_overwritten_and_removed(client: Client) -> None:
+    assert (await client.http.get(CONTEXT)).status_code == 404
+    first = await client.http.post(CONTEXT, json={"context": "I live in Bern."})
+    assert (first.status_code, first.json()) == (200, {"status": "applied"})
+    before = (await client.http.get(CONTEXT)).json()
+    await client.http.post(CONTEXT, json={"context": "I live in Basel."})
+    after = (await client.http.get(CONTEXT)).json()
+    assert (before["context"], after["context"]) == ("I live in Bern.", "I live in Basel.")
+    assert after["createdAt"] == before["createdAt"]
+    assert after["updatedAt"] > before["updatedAt"]
+    for _ in range(2):
+        assert (await client.http.delete(CONTEXT)).json() == {"ok": True}
+    assert (await client.http.get(CONTEXT)).status_code == 404
+
+
+@pytest.mark.req("S0-11")
+@pytest.mark.parametrize("body", [b"{}", b'{"context":""}', b'{"context":" \\n"}', b'{"context":1}', b"x", b"[]", b""])
+async def test_a_context_without_words_is_refused(client: Client, body: bytes) -> None:
+    answer = await client.http.post(CONTEXT, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 413, 415)
+    assert (await client.http.get(CONTEXT)).status_code == 404
+
+
+@pytest.mark.req("S0-04", "S0-05", "S0-06")
+@pytest.mark.parametrize("route", ["message", "stream"])
+async def test_the_agent_is_sent_the_context_first_and_the_plain_fields_beside_it(
+    far: tuple[Far, Client], route: str
+) -> None:
+    agent, client = far
+    await client.http.post(f"{AGENTS}/far/context", json={"context": "I live in Bern."})
+    pinned = {"role": "system", "content": "Persisted user context:\nI live in Bern."}
+    answer = await client.http.post(f"{AGENTS}/far/{route}", json={"role": "user", "content": "Where do I live?"})
+    assert answer.status_code == 200
+    assert "Far away." in answer.text
+    assert agent.bodies[-1]["messages"] == [pinned, {"role": "user", "content": "Where do I live?"}]
+    assert (agent.bodies[-1]["role"], agent.bodies[-1]["content"]) == ("user", "Where do I live?")
+    given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    await client.http.post(f"{AGENTS}/far/{route}", json={"messages": given})
+    assert agent.bodies[-1]["messages"] == [pinned, *given]
+
+
+@pytest.mark.req("S0-07", "S0-08")
+@pytest.mark.parametrize("route", ["message", "stream"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": "hello"},
+        {"messages": {"role": "user"}},
+        {"messages": [1]},
+        {"messages": [{"role": "user", "content": 1}]},
+        {"messages": [{"role": "god", "content": "x"}]},
+        {"messages": [{"role": "user", "content": [1]}]},
+        {"messages": []},
+        {"content": " "},
+        {},
+        [],
+    ],
+)
+async def test_a_body_without_a_message_is_refused_and_nothing_dispatched(
+    client: Client, actor: Actor, route: str, body: Any
+) -> None:
+    answer = await client.http.post(f"{AGENTS}/actor/{route}", json=body)
+    assert answer.status_code == 400
+    assert actor.prompts == []
+
+
+@pytest.mark.req("S1-17")
+async def test_without_a_thread_nothing_is_stored(client: Client) -> None:
+    answer = await client.http.post(MESSAGE, json={"content": "Hi"})
+    assert (answer.json()["role"], answer.json()["content"]) == ("assistant", "Hello, you.")
+    streamed = await client.http.post(f"{AGENTS}/actor/stream", json={"content": "Hi"})
+    assert said(client.chunks(streamed)) == "Hello, you."
+    assert (await client.http.get(THREADS)).json() == {"threads": []}
+
+
+async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, actor: Actor) -> None:
+    answer = (await client.http.post(MESSAGE, json={"content": "One", "stateKey": "key"})).json()
+    assert (answer["content"], answer["stateKey"]) == ("Hello, you.", "key")
+    forged = [{"role": "assistant", "content": "I promised."}, {"role": "user", "content": "Two"}]
+    await client.http.post(f"{AGENTS}/actor/stream", json={"messages": forged, "stateKey": "key"})
+    assert [text for _, text in actor.heard()] == ["One", "Hello, you.", "Two"]
+    assert len(await client.messages("key")) == 4
+
+
+async def test_an_agent_that_fails_is_told_of(client: Client, actor: Actor) -> None:
+    actor.lines = [AgentFailed("The model is away.")]
+    for body in ({"content": "Hi"}, {"content": "Hi", "stateKey": "key"}):
+        answer = await client.http.post(MESSAGE, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (502, "agent_failed")
+        assert answer.json()["detail"] == "The model is away."
+    streamed = client.chunks(await client.http.post(f"{AGENTS}/actor/stream", json={"content": "Hi"}))
+    assert streamed[-1] == {"type": "error", "errorText": "The model is away."}
+
+
+class Broken:
+    """Contexts of a database that cannot be reached."""
+
+    async def set(self, agent_id: str, context: str) -> ContextSnapshot:
+        raise StoreUnavailable("no connection to db.internal")
+
+
+@pytest.mark.req("S0-10")
+async def test_a_context_that_cannot_be_stored_is_never_called_applied(
+    client: Client, threadline: Threadline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threadline, "contexts", lambda scope: Broken())
+    answer = await client.http.post(CONTEXT, json={"context": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert "db.internal" not in answer.text
+
+
+@pytest.mark.req("S0-12", "S0-13")
+async def test_a_context_is_its_owners_and_an_unknown_agent_is_a_foreign_one(people: dict[str, Client]) -> None:
+    agent = {"id": "ours", "provider": "rehearsal"}
+    assert (await people["admin"].http.post(AGENTS, json=agent)).status_code == 201
+    await people["alice"].http.post(f"{AGENTS}/ours/context", json={"context": "I am Alice."})
+    assert (await people["bob"].http.get(f"{AGENTS}/ours/context")).status_code == 404
+    asked = await people["bob"].http.post(f"{AGENTS}/ours/message", json={"content": "What do you know about me?"})
+    assert asked.json()["content"] == "You have pinned no context for me."
+    for method, path, body in (
+        ("POST", "context", {"context": "x"}),
+        ("GET", "context", None),
+        ("DELETE", "context", None),
+        ("POST", "message", {"content": "x"}),
+        ("POST", "stream", {"content": "x"}),
+    ):
+        foreign = await people["abroad"].http.request(method, f"{AGENTS}/ours/{path}", json=body)
+        unknown = await people["abroad"].http.request(method, f"{AGENTS}/nope/{path}", json=body)
+        assert foreign.status_code == unknown.status_code == 404
+        assert foreign.text == unknown.text.replace("nope", "ours")
+
+
+@pytest.mark.req("S0-15")
+async def test_an_administrator_sets_agents_up(people: dict[str, Client]) -> None:
+    admin = people["admin"].http
+    made = await admin.post(AGENTS, json={"id": "far", "provider": "remote", "settings": REMOTE})
+    assert (made.status_code, made.json()["name"]) == (201, "far")
+    assert "hunter2hunter2" not in made.text
+    assert (await admin.post(AGENTS, json={"id": "far", "provider": "rehearsal"})).status_code == 409
+    changed = await admin.patch(f"{AGENTS}/far", json={"name": "Farther", "enabled": False})
+    assert (changed.json()["name"], changed.json()["enabled"]) == ("Farther", False)
+    listed = (await people["alice"].http.get(AGENTS)).json()
+    assert ([each["id"] for each in listed["agents"]], "actor" in listed["shared"]) == (["far"], True)
+    assert (await people["alice"].http.post(f"{AGENTS}/far/context", json={"context": "x"})).status_code == 404
+    assert (await admin.delete(f"{AGENTS}/far")).json() == {"ok": True}
+    assert (await admin.patch(f"{AGENTS}/far", json={})).status_code == 404
+
+
+REMOTE = {"url": "https://agents.example/", "token": "hunter2hunter2"}
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        {"id": "x", "provider": "nobody"},
+        {"id": "x", "provider": "function", "settings": {"function": "os:system"}},
+        {"id": "x", "provider": "openai", "settings": {"api_key_env": "HOME"}},
+        {"id": "x y", "provider": "rehearsal"},
+        {"id": "x", "provider": "rehearsal", "colour": "red"},
+        {"id": "x", "provider": "rehearsal", "settings": {"pace": "fast"}},
+        {"provider": "rehearsal"},
+    ],
+)
+async def test_an_agent_that_could_not_answer_is_not_stored(people: dict[str, Client], agent: dict[str, Any]) -> None:
+    answer = await people["admin"].http.post(AGENTS, json=agent)
+    assert answer.status_code == 400
+    assert (await people["admin"].http.get(AGENTS)).json()["agents"] == []
+
+
+async def test_only_an_administrator_may(people: dict[str, Client], threadline: Threadline) -> None:
+    member = people["alice"].http
+    for method, path, body in (
+        ("POST", AGENTS, {"id": "x", "provider": "rehearsal"}),
+        ("PATCH", f"{AGENTS}/x", {"name": "y"}),
+        ("DELETE", f"{AGENTS}/x", None),
+    ):
+        answer = await member.request(method, path, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (403, "role_refused")
+    assert await threadline.store.scoped(Scope("local", "root", "admin")).agents() == []

@@ -1,0 +1,143 @@
+"""What is refused before anyone looks at it, what every answer carries, and how errors are told."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+
+import pytest
+from starlette.requests import Request
+
+from tests.service.serving import CHAT, THREADS, Client
+from threadline.core import errors
+from threadline.core.errors import SettingsInvalid, ThreadlineError
+from threadline.service import problems
+from threadline.service.callers import check_address
+from threadline.service.headers import host_name
+from threadline.service.serving import listen
+
+JSON = {"content-type": "application/json"}
+
+
+def test_every_error_of_the_house_has_an_answer() -> None:
+    classes = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, ThreadlineError)]
+    assert set(problems.STATUSES) == set(classes)
+    assert set(problems.STATUSES.values()) <= set(problems._TITLES)  # noqa: SLF001 - each status needs its title
+
+
+async def test_what_fails_in_the_house_is_not_told_outside() -> None:
+    request = Request({"type": "http", "path": "/", "method": "GET", "headers": [], "query_string": b""})
+    answer = await problems.answer_error(request, errors.StoreCorrupt("/var/lib/secret.db is damaged"))
+    assert answer.status_code == 500
+    assert b"secret.db" not in bytes(answer.body)
+    assert b'"code":"store_corrupt"' in bytes(answer.body)
+
+
+async def test_every_answer_is_kept_by_nobody_and_framed_by_nobody(client: Client) -> None:
+    for answer in (await client.http.get("/healthz"), await client.http.get("/nowhere"), await client.post_chat("Hi")):
+        assert "no-store" in answer.headers["cache-control"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "server" not in answer.headers
+
+
+async def test_an_unknown_route_and_an_unknown_method_are_problems(client: Client) -> None:
+    nowhere = await client.http.get("/nowhere")
+    assert (nowhere.status_code, nowhere.json()["code"]) == (404, "not_found")
+    assert nowhere.headers["content-type"] == "application/problem+json"
+    wrong = await client.http.delete(CHAT)
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"content-type": "text/plain"}, "unsupported_media_type"),
+        ({"content-type": "application/json; charset=utf-7"}, "unsupported_media_type"),
+        ({"content-type": ""}, "unsupported_media_type"),
+        ({**JSON, "content-encoding": "gzip"}, "unsupported_encoding"),
+    ],
+)
+async def test_only_plain_json_is_taken(client: Client, headers: dict[str, str], code: str) -> None:
+    answer = await client.http.post(CHAT, content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (415, code)
+
+
+HEAD = b"POST /api/v1/ai/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+async def told(client: Client, request: bytes) -> bytes:
+    """The whole answer to these bytes; the connection is closed by the service, with the rest of the body unsent."""
+    host, port = client.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.req("S1-10")
+@pytest.mark.parametrize("declared", [1_048_577, 2**63 - 1, 10**30])
+async def test_a_declared_length_past_the_limit_is_refused_before_a_byte_is_read(client: Client, declared: int) -> None:
+    answer = await told(client, HEAD + b"content-length: %d\r\n\r\n" % declared)
+    assert answer.startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
+    assert declared > 2**63 or b'"code":"body_too_large"' in answer
+
+
+async def test_a_body_without_a_declared_length_is_counted(client: Client) -> None:
+    body = b" " * 1_048_577
+    answer = await told(client, HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s" % (len(body), body))
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"limited to 1048576 bytes" in answer
+
+
+async def test_a_page_of_another_origin_may_not_write(client: Client) -> None:
+    answer = await client.http.post(f"{CHAT}/key/stop", headers={"origin": "http://evil.example"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "origin_refused")
+
+
+async def test_a_page_that_the_settings_name_may(client: Client) -> None:
+    asked = {"origin": "http://page", "access-control-request-method": "POST"}
+    preflight = await client.http.options(CHAT, headers=asked)
+    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, "http://page")
+    answer = await client.post_chat("Hi", headers={"origin": "http://page"})
+    assert answer.headers["access-control-allow-origin"] == "http://page"
+    assert answer.headers["access-control-expose-headers"] == "X-State-Key"
+
+
+async def test_without_authentication_only_names_of_this_machine_are_answered(client: Client) -> None:
+    answer = await client.http.get(THREADS, headers={"host": "rebound.example"})
+    assert (answer.status_code, answer.json()["code"]) == (421, "host_refused")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
+def test_without_authentication_no_address_that_others_reach_is_served(host: str) -> None:
+    with pytest.raises(SettingsInvalid, match="can be reached by others"):
+        check_address(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_an_address_of_this_machine_is_served(host: str) -> None:
+    assert check_address(host) == host
+
+
+@pytest.mark.parametrize(
+    ("header", "name"), [("localhost:80", "localhost"), ("[::1]:8300", "::1"), ("LOCALHOST", "localhost"), ("", "")]
+)
+def test_a_host_header_is_read_without_its_port(header: str, name: str) -> None:
+    assert host_name(header) == name
+
+
+def test_an_address_in_use_is_told_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SettingsInvalid, match=r"cannot serve on 127\.0\.0\.1"):
+            listen("127.0.0.1", taken.getsockname()[1])
+
+
+async def test_health_and_readiness(client: Client) -> None:
+    assert (await client.http.get("/healthz")).json() == {"status": "ok"}
+    assert (await client.http.get("/readyz")).json() == {"status": "ready"}
