@@ -14,18 +14,27 @@ MASKER = SecretMasker()
 TOKEN = f"ghp_{BODY}"
 
 TELLING = {
-    "password": ["password", "Password", "db_password", "userPassword", "DB-PASSWD", "pwd", "passphrase", "passwords"],
+    "password": [
+        "password",
+        "Password",
+        "db_password",
+        "userPassword",
+        "DB-PASSWD",
+        "db_pwd",
+        "userPwd",
+        "passphrase",
+        "passwords",
+    ],
     "secret": ["secret", "client_secret", "clientSecret", "CLIENT-SECRET", "SecretString"],
     "token": ["token", "access_token", "refreshToken", "X-Auth-Token", "id_token", "bot token", "token_1"],
     "api-key": ["api_key", "apiKey", "API-KEY", "X-Api-Key", "x.api.key", "private_key", "AWS_SECRET_ACCESS_KEY"],
     "authorization": ["authorization", "Authorization", "Proxy-Authorization"],
     "cookie": ["cookie", "Set-Cookie", "cookies"],
-    "credential": ["credential", "credentials"],
 }
 OTHER_NAMES = [
     *("token_count", "max_tokens", "tokens", "usage", "prompt_tokens", "tokenizer", "token_type", "key", "keys"),
     *("public_key", "primary_key", "nextPageToken", "page_token", "continuation_token", "eos_token", "stop_token"),
-    *("password_policy", "password_reset_url", "secretary", "cookie_policy", "author", "keyboard", "monkey", ""),
+    *("password_policy", "password_reset_url", "secretary", "cookie_policy", "author", "keyboard", "monkey", "pwd", ""),
 ]
 
 
@@ -69,17 +78,17 @@ def test_nothing_and_masks_stay_under_a_telling_name(value: Any) -> None:
 
 
 def test_numbers_are_masked_where_they_can_be_a_password() -> None:
-    assert MASKER.mask_json({"password": 1234, "token": 1234, "pwd": 1.5}) == {
+    assert MASKER.mask_json({"password": 1234, "token": 1234, "db_pwd": 1.5}) == {
         "password": "[masked:password]",
         "token": 1234,
-        "pwd": "[masked:password]",
+        "db_pwd": "[masked:password]",
     }
 
 
 def test_everything_below_a_telling_name_is_masked() -> None:
-    given = {"credentials": {"user": "bob", "list": ["a", {"x": "b"}], "count": 2}}
-    masked = "[masked:credential]"
-    assert MASKER.mask_json(given) == {"credentials": {"user": masked, "list": [masked, {"x": masked}], "count": 2}}
+    given = {"secrets": {"user": "bob", "list": ["a", {"x": "b"}], "count": 2}}
+    masked = "[masked:secret]"
+    assert MASKER.mask_json(given) == {"secrets": {"user": masked, "list": [masked, {"x": masked}], "count": 2}}
 
 
 def test_a_schema_that_describes_a_password_stays() -> None:

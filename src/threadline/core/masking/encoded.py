@@ -18,8 +18,8 @@ from threadline.core.masking.rules import ALNUM, BASE64_TAIL, BEARER, WORD
 _SHORTEST_SPELLING = 4
 _FOLLOWING = 16
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-# The variant for URLs writes the last two otherwise; a hyphen stands first in a class.
-_SPELLED = {62: "-+", 63: "/_"} | {value: chr(_ALPHABET[value]) for value in range(62)}
+# The variant for URLs writes the last two otherwise.
+_SPELLED = {62: "+-", 63: "/_"} | {value: chr(_ALPHABET[value]) for value in range(62)}
 
 # what a secret begins with, what follows
 _SECRETS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -45,7 +45,8 @@ def _rule(literal: bytes, follow: frozenset[int], before: int) -> Rule:
 def _characters(skipped: int, here: frozenset[int], after: frozenset[int] = frozenset((0,))) -> str:
     """The class of characters that six bits can become that begin so many bits into a byte."""
     values = {(byte << 8 | low) >> (10 - skipped) & 63 for byte in here for low in after}
-    return f"[{''.join(_SPELLED[value] for value in sorted(values, reverse=True))}]"
+    chars = "".join(_SPELLED[value] for value in sorted(values))
+    return f"[{chars.replace('-', '')}{'-' if '-' in chars else ''}]"
 
 
 def _all_rules() -> Iterable[Rule]:

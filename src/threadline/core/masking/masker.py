@@ -8,18 +8,21 @@ as the very same object, and masking twice is the same as masking once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from threadline.core.masking.encoded import ENCODED_RULES
-from threadline.core.masking.finding import Found, find, sieve_for
+from threadline.core.masking.finding import Found, Sieve, find, sieve_for
 from threadline.core.masking.folding import Folded, fold, view_of
 from threadline.core.masking.names import KEY_RULES, NAMED_RULES, QUOTED_NAME_RULES, VALUE_KEY_RULE, telling_kind
+from threadline.core.masking.patterns import Rule
 from threadline.core.masking.rules import RULES
 from threadline.core.masking.stream import Openings, StreamMasker
 
 TEXT_RULES = (*NAMED_RULES, *RULES, *ENCODED_RULES)
-_IS_MASK = re.compile(r"\[masked:[a-z0-9-]+\]( \d+)?")
+_JSON_RULES = frozenset((*KEY_RULES, VALUE_KEY_RULE))
+_IS_MASK = re.compile(r"\[masked:[a-z0-9-]+\]")
 _SCHEMA_TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 # JSON deeper than this is refused before it is stored, so there is no need to follow it.
 _DEEPEST = 100
@@ -29,25 +32,36 @@ class SecretMasker:
     """A `core.sealing.Masker`. `with_re2` chooses the sieve; by default RE2 where it is installed."""
 
     def __init__(self, *, with_re2: bool | None = None) -> None:
-        self._text_sieve = sieve_for(TEXT_RULES, with_re2=with_re2)
-        self._json_sieve = sieve_for((*TEXT_RULES, *KEY_RULES, VALUE_KEY_RULE), with_re2=with_re2)
-        self._openings = Openings(TEXT_RULES)
+        self._with_re2 = with_re2
+
+    # Made when first needed: it takes longer than starting a terminal should have to wait.
+    @cached_property
+    def _sieve(self) -> Sieve:
+        return sieve_for((*TEXT_RULES, *KEY_RULES, VALUE_KEY_RULE), with_re2=self._with_re2)
+
+    @cached_property
+    def _openings(self) -> Openings:
+        return Openings(TEXT_RULES)
 
     def mask_text(self, text: str) -> str:
         raw = text.encode("utf-8", "surrogatepass")
-        rules = self._text_sieve.rules(raw)
+        rules = self._text_rules(raw)
         if not rules:
             return text
         folded = fold(raw)
-        spans = list(find(folded.view, rules))
-        return masked(raw, folded, iter(spans)).decode("utf-8", "surrogatepass") if spans else text
+        found = list(find(folded.view, rules))
+        return masked(raw, folded, found).decode("utf-8", "surrogatepass") if found else text
+
+    def _text_rules(self, raw: bytes) -> Sequence[Rule]:
+        rules = self._sieve.rules(raw)
+        return [rule for rule in rules if rule not in _JSON_RULES] if rules else ()
 
     def mask_json(self, value: Any) -> Any:
         return self._mask_value(value, None, 0)
 
     def may_hold(self, raw: bytes) -> bool:
         """False only if `mask_json` would change nothing in what this JSON says."""
-        rules = self._json_sieve.rules(raw)
+        rules = self._sieve.rules(raw)
         if not rules:
             return False
         view = view_of(raw)
@@ -55,7 +69,7 @@ class SecretMasker:
 
     def stream(self) -> StreamMasker:
         """For one text that arrives in pieces."""
-        return StreamMasker(self._text_sieve, self._openings)
+        return StreamMasker(self._text_rules, self._openings)
 
     def _mask_value(self, value: Any, kind: str | None, depth: int) -> Any:
         """`kind` is what the name above tells of everything below it."""
@@ -96,7 +110,7 @@ class SecretMasker:
         return name
 
 
-def masked(raw: bytes, folded: Folded, found: Iterator[Found]) -> bytes:
+def masked(raw: bytes, folded: Folded, found: Iterable[Found]) -> bytes:
     """The source with what was found in its view replaced."""
     out: list[bytes] = []
     done = 0

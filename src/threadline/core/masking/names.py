@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from threadline.core.masking.finding import find
-from threadline.core.masking.folding import fold
+from threadline.core.masking.folding import view_of
 from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, mixed, tail
 from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK, NO_TAIL
 
@@ -19,14 +19,16 @@ _BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+
 _HEADER_TAIL = tail(r"""[^\r\n"'\x1e]*+""")
 _LONGEST_NAME = 128
 
-# A variable, a template or a mask stands for a secret and is none.
-_NO_STAND_IN = r"(?!\[masked:|\$\{|\$[A-Z_]|\{\{|<)"
+# A variable, a template, a placeholder or a mask stands for a secret and is none, and neither is a scheme alone.
+_STAND_IN = r"[ \t\r\n:=>`]{0,5}\[masked:|\$\{|\$[A-Z_]|\{|<|\*\*\*|\.\.\.|(?i:your)[-_ ]"
+_NO_STAND_IN = rf"""(?!{_STAND_IN}|(?i:bearer|basic|token) {{0,2}}(?:["'\x1e]|{_STAND_IN}))"""
+_STAND_IN_REACH = 24
 _TO_VALUE: tuple[Step, ...] = (Run("[:=]", 1, 2), Run("[>]", 0, 1), Run(BLANK, 0, 3))
 
 
 def _quoted(quote: str, closing: str) -> Secret:
     # A quote that comes first may be the closing one.
-    value = Run(rf"[^{closing}\"\x1e]", 1, 1, _NO_STAND_IN, 8)
+    value = Run(rf"[^{closing}\"\x1e]", 1, 1, _NO_STAND_IN, _STAND_IN_REACH)
     return Secret((value,), tail(f"[^{closing}]*+"), lead=(*_TO_VALUE, Run(f"[{quote}]", 1, 1)))
 
 
@@ -46,9 +48,16 @@ _COOKIE_VALUES = Secret(
     _HEADER_TAIL,
     lead=(":", Run(BLANK, 0, 3)),
 )
-_SCHEMES = Word(("basic", "bearer", "token", "digest", "negotiate", "apikey", "bot"))
-_AUTHORIZATION_VALUES = Secret(
-    (Run(BEARER, 4, 4),), BEARER_TAIL, lead=(Run("[:=]", 1, 1), Run(BLANK, 0, 3), _SCHEMES, Run(BLANK, 1, 3))
+
+
+def _authorization(schemes: tuple[str, ...], value: Run) -> Secret:
+    to_value = (Run("[:=]", 1, 1), Run(BLANK, 0, 3), Word(schemes), Run(BLANK, 1, 3))
+    return Secret((value,), BEARER_TAIL, lead=to_value)
+
+
+_AUTHORIZATION_VALUES = (
+    _authorization(("basic", "digest", "negotiate"), Run(BEARER, 8, 8)),
+    _authorization(("bearer", "token", "apikey", "bot"), mixed(BEARER, 8, 24)),
 )
 
 _OF_A_KEY = (
@@ -60,18 +69,21 @@ _ONLY_SUCH_KEYS = f"(?:{'|'.join(f'(?<=(?i:{word}))|(?<=(?i:{word})[_. -])' for 
 _OTHER_TOKENS = ("page", "next", "ation", "sync", "stop", "eos", "bos", "pad", "unk", "sep", "cls", "mask", "special")
 _NO_SUCH_TOKENS = "".join(f"(?<!(?i:{word}))(?<!(?i:{word})[_. -])" for word in _OTHER_TOKENS)
 
+# `PWD` alone is where one stands, `db_pwd` and `userPwd` are not.
+_PART_OF_A_NAME = "(?:(?<=[A-Za-z0-9][_. -])|(?<=[a-z])(?=P))"
+
 # kind, words, look-behind, values tried before the usual ones
 _NAMES: tuple[tuple[str, tuple[str, ...], str, tuple[Secret, ...]], ...] = (
-    ("password", ("password", "passwd", "passphrase", "passcode", "pwd"), "", ()),
+    ("password", ("password", "passwd", "passphrase", "passcode"), "", ()),
+    ("password", ("pwd",), _PART_OF_A_NAME, ()),
     ("secret", ("secret", "secretstring"), "", ()),
     ("token", ("token",), _NO_SUCH_TOKENS, ()),
     ("api-key", ("key",), _ONLY_SUCH_KEYS, ()),
-    ("authorization", ("authorization",), "", (_AUTHORIZATION_VALUES,)),
+    ("authorization", ("authorization",), "", _AUTHORIZATION_VALUES),
     ("cookie", ("cookie",), "", (_COOKIE_VALUES,)),
-    ("credential", ("credential",), "", ()),
     ("jwt", ("jwt",), "(?<![A-Za-z0-9])", ()),
 )
-_PLURALS = frozenset(("password", "secret", "api-key", "cookie", "credential"))
+_PLURALS = frozenset(("password", "secret", "api-key", "cookie"))
 
 
 def _plural(kind: str) -> Word:
@@ -110,7 +122,7 @@ VALUE_KEY_RULE = Rule("value", ("value",), (Secret(_TO_KEY_END, NO_TAIL),), behi
 
 @lru_cache(maxsize=4096)
 def _kind_of(name: str) -> str | None:
-    view = fold(name.encode("utf-8", "surrogatepass")).view + b'"'
+    view = view_of(name.encode("utf-8", "surrogatepass")) + b'"'
     kinds = [found.rule.kind for found in find(view, QUOTED_NAME_RULES) if found.end == len(view)]
     return kinds[0] if kinds else None
 

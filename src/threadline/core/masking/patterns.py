@@ -104,7 +104,8 @@ class Secret(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """`behind` is a look-behind before the anchor."""
+    """A kind of secret: one of the anchors, what stands between it and the secret, and the ways the secret can go on,
+    of which the first that fits counts. `behind` is a look-behind before the anchor."""
 
     kind: str
     anchors: tuple[str, ...]

@@ -8,9 +8,9 @@ gives, unless someone spreads one secret over 16 KiB of invisible characters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from threadline.core.masking.finding import Sieve, find
+from threadline.core.masking.finding import find
 from threadline.core.masking.folding import fold
 from threadline.core.masking.patterns import Rule, Tail
 
@@ -52,8 +52,8 @@ def _could_begin(needle: bytes, rule: Rule, hay: bytes, view: bytes, at: int) ->
 class StreamMasker:
     """One per text. `feed` gives out what is safe to show now, `flush` the rest; after that it is as new."""
 
-    def __init__(self, sieve: Sieve, openings: Openings) -> None:
-        self._sieve = sieve
+    def __init__(self, rules_for: Callable[[bytes], Sequence[Rule]], openings: Openings) -> None:
+        self._rules_for = rules_for
         self._openings = openings
         self._reset()
 
@@ -79,7 +79,7 @@ class StreamMasker:
         out: list[bytes] = []
         at = self._swallow(view, base, complete=complete)
         undecided = self._undecided(view, at, complete=complete)
-        for found in find(view, self._sieve.rules(view), at):
+        for found in find(view, self._rules_for(view), at):
             if self._tail is not None or found.start >= undecided:
                 break
             shown = slice(folded.source_end(at - base), folded.source_start(found.secret_start - base))
