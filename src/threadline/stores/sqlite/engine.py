@@ -129,11 +129,14 @@ class InTransaction:
     read_much = read
     write = read
 
-    def end(self) -> None:
-        """Nothing runs on it any more. A failure of the database fails the whole, even if the work caught it."""
-        self._open = False
+    def require_sound(self) -> None:
+        """A failure of the database fails the whole, even if the work caught it."""
         if self._failed is not None:
             raise self._failed
+
+    def end(self) -> None:
+        """Nothing runs on it any more."""
+        self._open = False
 
 
 class Library:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from threadline.core.errors import NotFound
 from threadline.core.ids import new_id
-from threadline.core.threads import Point
+from threadline.core.threads import Point, Thread
+from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.lineage import nearest
+from threadline.stores.sqlite.lineage import ancestors_of_branch, nearest
 from threadline.stores.sqlite.session import Session
 
 _SQL = load_queries(__package__, "queries/heads.sql")
@@ -35,9 +36,20 @@ def find_head(s: Session, thread_id: str) -> Head:
     return Head._make(row)
 
 
-def head_on(s: Session, thread_id: str, timeline_id: str | None) -> Head:
-    """The head, or where it would be if the thread stood on another timeline of its own. NotFound."""
-    head = find_head(s, thread_id)
+def find_standing(s: Session, thread_id: str) -> tuple[Thread, Head]:
+    """The thread and its head, for those who change both."""
+    row = s.row(_SQL["find_standing"], (s.tenant_id, thread_id, s.user_id, s.sees_all))
+    if row is None:
+        raise NotFound("thread", thread_id)
+    *values, thread_no, timeline_no, ancestors = row
+    thread = rows.thread(values)
+    untitled = thread.title is None
+    head = Head(thread_no, thread.owner_id, thread.message_count, untitled, timeline_no, thread.timeline_id, ancestors)
+    return thread, head
+
+
+def head_on(s: Session, head: Head, timeline_id: str | None) -> Head:
+    """Where the head would be if the thread stood on another timeline of its own. NotFound."""
     if timeline_id is None or timeline_id == head.timeline_id:
         return head
     row = s.row(_SQL["find_timeline"], (head.thread_no, timeline_id))
@@ -58,25 +70,27 @@ def count_of(s: Session, timeline_no: int, ancestors: bytes) -> int:
     return 0 if fork is None else fork.seq + 1
 
 
-def add_timeline(
-    s: Session, thread_no: int, parent: Point | None, ancestors: bytes, owner_id: str | None = None
-) -> tuple[int, str]:
-    """The new timeline's number and id. The thread's row may follow in the same transaction."""
-    fork = nearest(ancestors)
-    timeline_id = new_id()
-    parent_id, parent_seq = parent or (None, None)
-    s.run(
-        _SQL["add_timeline"],
-        (
-            s.tenant_id,
-            owner_id or s.user_id,
-            timeline_id,
-            thread_no,
-            s.now_us(),
-            parent_id,
-            parent_seq,
-            *(fork or (None, None)),
-            ancestors,
-        ),
-    )
-    return s.last_number(), timeline_id
+class NewTimeline(NamedTuple):
+    """`id` is made up here. The point it forks at, if any, may lie in an ancestor's range; `ancestors` say where."""
+
+    id: str
+    owner_id: str
+    parent: Point | None
+    ancestors: bytes
+
+
+def add_timeline(s: Session, thread_no: int, new: NewTimeline, now_us: int) -> int:
+    """The new timeline's number, which is the one after the highest."""
+    parent = new.parent or (None, None)
+    fork = nearest(new.ancestors) or (None, None)
+    values = (s.tenant_id, new.owner_id, new.id, thread_no, now_us, *parent, *fork, new.ancestors)
+    s.run(_SQL["add_timeline"], values)
+    return s.last_number()
+
+
+def new_timeline(owner_id: str, origin: Head | None = None, seq: int = -1) -> NewTimeline:
+    """One that goes on from `seq` of where `origin` stands, or from nothing."""
+    if origin is None:
+        return NewTimeline(new_id(), owner_id, None, b"")
+    ancestors = ancestors_of_branch(origin.timeline_no, seq, origin.ancestors)
+    return NewTimeline(new_id(), owner_id, Point(origin.timeline_id, seq), ancestors)

@@ -184,7 +184,7 @@ def find_span(
 ) -> Span:
     if limit is not None and limit < 0:
         raise InvalidInput("a limit is at least 0")
-    head = head_on(s, thread_id, timeline_id)
+    head = head_on(s, find_head(s, thread_id), timeline_id)
     first = max(first, 0)
     end = head.message_count - 1 if last is None else min(last, head.message_count - 1)
     return Span(head, first, end if limit is None else min(end, first + limit - 1))

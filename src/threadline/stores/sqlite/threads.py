@@ -7,19 +7,18 @@ and id. Every check is made before the first write, so a verb that raises has ch
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
 
 from msgspec import UNSET
 
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import check_characters, check_id, check_state_key, new_id, new_state_key
 from threadline.core.messages import to_us
-from threadline.core.threads import NewThread, Page, Point, Thread, ThreadChanges
+from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.heads import add_timeline
+from threadline.stores.sqlite.heads import NewTimeline, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
 from threadline.stores.sqlite.session import Row, Session
 
@@ -65,41 +64,34 @@ class ThreadVerbs(Verbs):
 
 
 def create_thread(s: Session, new: NewThread) -> Thread:
-    return add_thread(s, new, parent=None, ancestors=b"", message_count=0)
+    return add_thread(s, new, new_timeline(s.user_id), message_count=0)
 
 
-def add_thread(s: Session, new: NewThread, *, parent: Point | None, ancestors: bytes, message_count: int) -> Thread:
-    """A thread on a new timeline with this lineage, owned by the scope's user."""
+def add_thread(s: Session, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
+    """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
-    _check(s, new, thread_id, state_key)
+    _check(s, new, thread_id, timeline.owner_id, state_key)
     metadata = rows.json_bytes(new.metadata, "metadata")
-    s.introduce()
-    number = only(s.row(_SQL["next_thread_number"]))
-    timeline = add_timeline(s, number, parent, ancestors)
+    s.introduce(timeline.owner_id)
     now = s.now_us()
-    s.run(
-        _SQL["add_thread"],
-        (
-            number, s.tenant_id, thread_id, s.user_id, state_key, *timeline, message_count, now, now,
-            new.title, new.title_by_person, new.agent_id, new.model, new.system_prompt, new.working_dir, metadata,
-        ),
+    values = (
+        thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
+        new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,
     )  # fmt: skip
-    return existing_thread(s, thread_id)
+    s.run(_SQL["add_thread"], (s.tenant_id, *values))
+    add_timeline(s, s.last_number(), timeline, now)
+    return rows.thread((*values, None, None))
 
 
-def only(row: Row | None) -> Any:
-    """The one value of a query that always has one."""
-    assert row is not None
-    return row[0]
-
-
-def _check(s: Session, new: NewThread, thread_id: str, state_key: str) -> None:
+def _check(s: Session, new: NewThread, thread_id: str, owner_id: str, state_key: str) -> None:
     check_id("thread", thread_id)
     check_state_key(state_key)
     _check_texts(new)
-    if s.row(_SQL["find_id"], (s.tenant_id, thread_id)):
+    taken = s.row(_SQL["find_taken"], (s.tenant_id, thread_id, owner_id, state_key))
+    assert taken is not None
+    if taken[0]:
         raise DuplicateId("thread", thread_id)
-    if s.row(_SQL["find_key"], (s.tenant_id, s.user_id, state_key)):
+    if taken[1]:
         raise DuplicateId("state key", state_key)
 
 
@@ -120,13 +112,6 @@ def existing_thread(s: Session, thread_id: str) -> Thread:
     if found is None:
         raise NotFound("thread", thread_id)
     return found
-
-
-def thread_number(s: Session, thread_id: str, *, deleted: bool = False) -> int:
-    row = s.row(_SQL["find_thread_number"], (s.tenant_id, thread_id, s.user_id, s.sees_all, deleted))
-    if row is None:
-        raise NotFound("thread", thread_id)
-    return int(row[0])
 
 
 def thread_by_key(s: Session, state_key: str) -> Thread | None:

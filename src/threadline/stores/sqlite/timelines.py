@@ -6,19 +6,29 @@ copied, and the timeline it leaves stays as it was. Saved points are the owner's
 
 from __future__ import annotations
 
+import msgspec
+
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_name
+from threadline.core.messages import from_us
 from threadline.core.threads import NewThread, Point, SavedPoint, Thread, Timeline
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.heads import Head, add_timeline, count_of, find_head, head_on
-from threadline.stores.sqlite.lineage import ancestors_of_branch
-from threadline.stores.sqlite.messages import newest_turns
+from threadline.stores.sqlite.heads import (
+    Head,
+    add_timeline,
+    count_of,
+    find_head,
+    find_standing,
+    head_on,
+    new_timeline,
+)
 from threadline.stores.sqlite.session import Session
-from threadline.stores.sqlite.threads import add_thread, existing_thread
+from threadline.stores.sqlite.threads import add_thread
 
 _SQL = load_queries(__package__, "queries/timelines.sql")
+_INHERITED = ("agent_id", "model", "system_prompt", "working_dir")
 
 
 class TimelineVerbs(Verbs):
@@ -54,22 +64,13 @@ class TimelineVerbs(Verbs):
 
 
 def branch(s: Session, thread_id: str, new: NewThread, at: int | None) -> Thread:
-    source = existing_thread(s, thread_id)
-    head = find_head(s, thread_id)
+    source, head = find_standing(s, thread_id)
     seq = _within(head, at)
-    inherited = {
-        field: getattr(source, field)
-        for field in ("agent_id", "model", "system_prompt", "working_dir")
-        if getattr(new, field) is None
-    }
     given = {field: getattr(new, field) for field in new.__struct_fields__}
-    return add_thread(
-        s,
-        NewThread(**(given | inherited)),
-        parent=Point(head.timeline_id, seq),
-        ancestors=ancestors_of_branch(head.timeline_no, seq, head.ancestors),
-        message_count=seq + 1,
-    )
+    for field in _INHERITED:
+        if given[field] is None:
+            given[field] = getattr(source, field)
+    return add_thread(s, NewThread(**given), new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
 def _within(head: Head, at: int | None) -> int:
@@ -82,34 +83,38 @@ def _within(head: Head, at: int | None) -> int:
 
 
 def move(s: Session, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
-    head = head_on(s, thread_id, timeline_id)
-    return _go_on_from(s, thread_id, head, _within(head, seq))
+    thread, head = find_standing(s, thread_id)
+    origin = head_on(s, head, timeline_id)
+    return _go_on_from(s, thread, origin, _within(origin, seq))
 
 
 def undo(s: Session, thread_id: str) -> Thread:
-    head = find_head(s, thread_id)
-    turn = newest_turns(s, thread_id, 1)
-    if not turn or turn[-1][1] != 0:
+    thread, head = find_standing(s, thread_id)
+    question = s.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
+    if question is None:
         raise InvalidInput("there is nothing to undo: this history has no user message")
-    return _go_on_from(s, thread_id, head, turn[-1][3] - 1)
+    return _go_on_from(s, thread, head, question[0] - 1)
 
 
-def _go_on_from(s: Session, thread_id: str, origin: Head, seq: int) -> Thread:
-    """`origin` says which thread moves, and on which timeline the point is."""
-    ancestors = ancestors_of_branch(origin.timeline_no, seq, origin.ancestors)
-    timeline = add_timeline(s, origin.thread_no, Point(origin.timeline_id, seq), ancestors, origin.owner_id)
-    s.run(_SQL["move_thread"], (*timeline, seq + 1, s.now_us(), origin.thread_no))
-    return existing_thread(s, thread_id)
+def _go_on_from(s: Session, thread: Thread, origin: Head, seq: int) -> Thread:
+    """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
+    timeline, now = new_timeline(thread.owner_id, origin, seq), s.now_us()
+    number = add_timeline(s, origin.thread_no, timeline, now)
+    return _stand(s, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now)
+
+
+def _stand(s: Session, thread: Thread, head: Head, now_us: int) -> Thread:
+    place = (head.timeline_no, head.timeline_id, head.message_count)
+    s.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
+    return msgspec.structs.replace(
+        thread, timeline_id=head.timeline_id, message_count=head.message_count, updated_at=from_us(now_us)
+    )
 
 
 def switch(s: Session, thread_id: str, timeline_id: str) -> Thread:
-    there = head_on(s, thread_id, timeline_id)
-    thread = existing_thread(s, thread_id)
-    if there.timeline_id == thread.timeline_id:
-        return thread
-    place = (there.timeline_no, there.timeline_id, there.message_count)
-    s.run(_SQL["move_thread"], (*place, s.now_us(), there.thread_no))
-    return existing_thread(s, thread_id)
+    thread, head = find_standing(s, thread_id)
+    there = head_on(s, head, timeline_id)
+    return thread if there is head else _stand(s, thread, there, s.now_us())
 
 
 def list_timelines(s: Session, thread_id: str) -> list[Timeline]:
@@ -126,24 +131,19 @@ def list_timelines(s: Session, thread_id: str) -> list[Timeline]:
 def save(s: Session, thread_id: str, name: str, at: int | None) -> SavedPoint:
     name = check_name("saved point", name)
     head = find_head(s, thread_id)
-    place = (head.timeline_no, _within(head, at))
-    s.run(_SQL["save_point"], (s.tenant_id, head.owner_id, name, *place, s.now_us()))
-    row = s.row(_SQL["find_saved_point"], (s.tenant_id, head.owner_id, name))
-    assert row is not None
-    return rows.saved_point(row)
+    seq, now = _within(head, at), s.now_us()
+    s.run(_SQL["save_point"], (s.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
+    return SavedPoint(name, Point(head.timeline_id, seq), thread_id, from_us(now))
 
 
 def load(s: Session, thread_id: str, name: str) -> Thread:
-    head = find_head(s, thread_id)
+    thread, head = find_standing(s, thread_id)
     place = s.row(_SQL["find_saved_place"], (s.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)
-    timeline_no, seq = place
-    lineage = s.row(_SQL["find_lineage"], (timeline_no,))
-    assert lineage is not None
-    number, id, ancestors = lineage
-    origin = head._replace(timeline_no=number, timeline_id=id, ancestors=ancestors)
-    return _go_on_from(s, thread_id, origin, seq)
+    seq, timeline_no, timeline_id, ancestors = place
+    origin = head._replace(timeline_no=timeline_no, timeline_id=timeline_id, ancestors=ancestors)
+    return _go_on_from(s, thread, origin, seq)
 
 
 def list_saved_points(s: Session) -> list[SavedPoint]:

@@ -48,8 +48,11 @@ def drive(work: Work[T], session: Session) -> T:
     try:
         next(steps)
     except StopIteration as done:
-        engine.end()
+        engine.require_sound()
         result: T = done.value
         return result
-    steps.close()
-    raise RuntimeError("a transaction awaits only its own verbs: do everything else before or after it")
+    else:
+        steps.close()
+        raise RuntimeError("a transaction awaits only its own verbs: do everything else before or after it")
+    finally:
+        engine.end()

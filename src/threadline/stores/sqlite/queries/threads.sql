@@ -32,23 +32,18 @@ WHERE t.tenant_id = ?1 AND t.owner_id = ?2 AND t.deleted_us IS NOT NULL AND (t.u
     AND (?7 IS NULL OR (t.archived_us IS NOT NULL) = ?7)
 ORDER BY t.updated_us DESC, t.id DESC LIMIT ?5 OFFSET ?6;
 
--- name: find_thread_number
-SELECT no FROM threads
-WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?) AND (deleted_us IS NULL OR ?);
-
--- name: find_id
-SELECT 1 FROM threads WHERE tenant_id = ? AND id = ?;
+-- name: find_taken
+SELECT EXISTS (SELECT 1 FROM threads WHERE tenant_id = ?1 AND id = ?2),
+    EXISTS (SELECT 1 FROM threads WHERE tenant_id = ?1 AND owner_id = ?3 AND state_key = ?4 AND deleted_us IS NULL);
 
 -- name: find_key
 SELECT 1 FROM threads WHERE tenant_id = ? AND owner_id = ? AND state_key = ? AND deleted_us IS NULL;
 
--- name: next_thread_number
-SELECT coalesce(max(no), 0) + 1 FROM threads;
-
 -- name: add_thread
-INSERT INTO threads (no, tenant_id, id, owner_id, state_key, timeline_no, timeline_id, message_count, token_count, created_us,
-    updated_us, title, title_by_person, agent_id, model, system_prompt, working_dir, metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- The timeline is inserted next, and gets the number after the highest.
+INSERT INTO threads (timeline_no, tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id,
+    model, system_prompt, working_dir, metadata, message_count, token_count, created_us, updated_us)
+VALUES ((SELECT coalesce(max(no), 0) + 1 FROM timelines), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: change_thread
 UPDATE threads SET title = ?, title_by_person = ?, agent_id = ?, model = ?, system_prompt = ?, working_dir = ?,

@@ -5,8 +5,15 @@ UPDATE threads SET timeline_no = ?, timeline_id = ?, message_count = ?, updated_
 SELECT l.no, l.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
 FROM timelines l WHERE l.thread_no = ? ORDER BY l.no;
 
--- name: find_lineage
-SELECT no, id, ancestors FROM timelines WHERE no = ?;
+-- name: find_last_question
+WITH RECURSIVE walk (no, top, base_no, base_seq) AS (
+    SELECT no, ?2, base_no, base_seq FROM timelines WHERE no = ?1
+    UNION ALL
+    SELECT l.no, min(walk.top, walk.base_seq), l.base_no, l.base_seq
+    FROM walk JOIN timelines l ON l.no = walk.base_no
+)
+SELECT m.seq FROM walk CROSS JOIN messages m INDEXED BY messages_by_seq
+WHERE m.timeline_no = walk.no AND m.seq <= walk.top AND m.role = 0 LIMIT 1;
 
 -- name: save_point
 INSERT INTO saved_points (tenant_id, owner_id, name, timeline_no, seq, created_us) VALUES (?, ?, ?, ?, ?, ?)
@@ -19,7 +26,8 @@ FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t
 WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
 -- name: find_saved_place
-SELECT timeline_no, seq FROM saved_points WHERE tenant_id = ? AND owner_id = ? AND name = ?;
+SELECT p.seq, l.no, l.id, l.ancestors FROM saved_points p JOIN timelines l ON l.no = p.timeline_no
+WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
 -- name: list_saved_points
 SELECT p.name, l.id, p.seq, t.id, p.created_us
