@@ -45,10 +45,13 @@ class Person:
         return self._child
 
     def says(self, text: str) -> None:
-        self._waits_for_the_prompt()
+        self.waits_for_the_prompt()
+        self.types(text)
+
+    def types(self, text: str) -> None:
         self.terminal.send(text + "\r")
 
-    def _waits_for_the_prompt(self) -> None:
+    def waits_for_the_prompt(self) -> None:
         # What the line editor sends when it begins to read; keys pressed before that are the terminal's.
         self.terminal.expect_exact("\x1b[?2004h")
 
@@ -63,7 +66,7 @@ class Person:
         resource.prlimit(self.terminal.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
     def leaves(self) -> None:
-        self._waits_for_the_prompt()
+        self.waits_for_the_prompt()
         self.presses("d")
         self.terminal.expect(pexpect.EOF)
         self.terminal.close()
@@ -178,8 +181,9 @@ def test_a_database_that_fails_does_not_stop_the_chat(person: Person) -> None:
     person.sees("Threadline")
     person.says("calculate 5*5")
     person.sees("5*5 is 25.")
+    person.waits_for_the_prompt()
     person.has_no_space_left()
-    person.says("calculate 7*7")
+    person.types("calculate 7*7")
     person.sees("warning: this is not being saved")
     person.sees("7*7 is 49.")
     person.says("what did I say first?")
