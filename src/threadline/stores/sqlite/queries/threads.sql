@@ -59,7 +59,7 @@ UPDATE threads SET deleted_us = NULL WHERE tenant_id = ? AND id = ?;
 
 -- name: find_idle_threads
 SELECT t.no FROM threads t
-WHERE t.tenant_id = ? AND t.owner_id = ? AND t.message_count = 0 AND t.updated_us < ?
+WHERE t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL AND t.message_count = 0 AND t.updated_us < ?
     AND NOT EXISTS (
         SELECT 1 FROM timelines l
         WHERE l.thread_no = t.no
