@@ -133,6 +133,17 @@ def test_what_is_written_is_read_back_the_same(value: Any) -> None:
     assert json.loads(raw) == value
 
 
+@given(JSON)
+def test_whoever_writes_it_the_bytes_are_the_same(value: Any) -> None:
+    assert jsontext.dump(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("raw", [b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'[{"a":1,"\\u0061":2}]'])
+def test_a_key_that_stands_twice_is_refused_in_compact_json_too(raw: bytes) -> None:
+    with pytest.raises(InvalidJson, match="stands twice"):
+        jsontext.parse(raw)
+
+
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_are_a_value_or_a_typed_error(raw: bytes) -> None:
     try:
