@@ -76,6 +76,8 @@ TURN = _both("a whole turn with an instant agent", None)
 FIRST_EVENT = _both("from the question to the first event", None)
 FAN_OUT = _both("events delivered to subscribers", None)
 PROMPT = _both("context of a turn at 100,000 messages, against 1,000", _ratio("≤", 1.1))
+MASKING = Work("masking of text", Budget("value", "≥", 20))
+MASKING_MESSAGE = Work("sealing a message of 2 kB, masked, against unmasked")
 CHAT = Work("threadline chat until its prompt appears", _value(700))
 CHAT_MEMORY = Work("threadline chat at its prompt: memory", None)
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
@@ -110,6 +112,8 @@ WORKS = (
     FIRST_EVENT,
     FAN_OUT,
     PROMPT,
+    MASKING,
+    MASKING_MESSAGE,
     CHAT,
     CHAT_MEMORY,
 )

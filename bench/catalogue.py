@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.arena import Arena, arena
-from bench.cases import append, chatting, crowd, listing, moves, peers, reading, search, space, startup, turns
+from bench.cases import append, chatting, crowd, listing, masking, moves, peers, reading, search, space, startup, turns
 from bench.machine import noise
 from bench.places import BACKENDS, Backend
 from bench.results import CaseResult, Row
@@ -45,6 +45,7 @@ CASES = (
     Case("first-event", turns.first_event),
     Case("fan-out", turns.fan_out),
     Case("prompts", turns.prompts),
+    Case("masking", masking.mask, ("sqlite",)),
     Case("chat", chatting.chat, ("sqlite",)),
     Case("peers", peers.peers),
     Case("search", search.search),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bench.contenders.bare_postgres import BarePostgres
+from bench.contenders.bare_postgres import POOL, BarePostgres
 from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
 from bench.contenders.ours import SCOPE, ThreadlineStore
 from bench.crowds import Crowd, run_crowd
@@ -86,7 +86,7 @@ async def crowd(order: CrowdOrder) -> Crowd:
         found = await run_crowd(ours.append, order.thread_ids, order.per_task)
         await ours.close()
     elif order.place.startswith("postgresql:"):
-        bare = await BarePostgres.open(order.place, connections=4, create=False)
+        bare = await BarePostgres.open(order.place, connections=POOL, create=False)
         await _told_to_go()
         found = await run_crowd(bare.append, order.thread_ids, order.per_task)
         await bare.close()

@@ -20,7 +20,7 @@ from bench.catalogue import CASES, Case
 from bench.places import BACKENDS, ROOT, Backend
 from bench.results import RESULTS, CaseResult, Progress, Result, verdict, write
 
-CASE_TIMEOUT = 600
+CASE_TIMEOUT = 900
 
 
 def main() -> int:

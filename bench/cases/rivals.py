@@ -11,13 +11,11 @@ from typing import NamedTuple
 from bench.arena import Arena
 from bench.budgets import OURS
 from bench.cases.references import BARE, BARE_PER_TASK, BARE_SHARED
-from bench.contenders.bare_postgres import BarePostgres
+from bench.contenders.bare_postgres import POOL, BarePostgres
 from bench.contenders.bare_sqlite import BareSqlite
 from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
 from bench.contenders.ours import ThreadlineStore, place_for_ours
 from bench.crowds import TASKS, Append
-
-POOL = 10
 
 
 class Rival(NamedTuple):

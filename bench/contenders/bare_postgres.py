@@ -19,6 +19,9 @@ import orjson
 
 from bench.workload import MESSAGES_PER_TURN, Turn, answer_parts, question_parts
 
+POOL = 10
+"""As many connections as Threadline's own pool has, where several tasks work at once."""
+
 _SCHEMA = """
 CREATE TABLE threads (id text PRIMARY KEY, message_count bigint NOT NULL, updated_at bigint NOT NULL);
 CREATE TABLE messages (

@@ -509,7 +509,7 @@ class Store(Protocol):
         """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. Works of one user run one
         after the other, so that what a work looked up still holds when it writes; those of the system scope need not.
         `work` awaits nothing but the verbs of the Transaction it gets, and may be run again from the start after a
-        passing fault."""
+        passing fault. The Transaction is over with its work: verbs called later raise RuntimeError."""
         ...
 
     def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -189,6 +190,7 @@ def test_files_go_as_images_and_documents(part: FilePart, sent: dict[str, Any]) 
         FilePart("text/plain", "data:text/plain;base64,//8=", "x"),
         FilePart("text/plain", "data:text/plain,", "x"),
         FilePart("application/zip", "https://example.org/a.zip", "x"),
+        FilePart("text/plain", "file:text/plain,root", "x"),
         FilePart("application/pdf", "file:///etc/passwd", "x"),
         FilePart("image/png", "file:///etc/passwd", "x"),
     ],
@@ -196,6 +198,21 @@ def test_files_go_as_images_and_documents(part: FilePart, sent: dict[str, Any]) 
 def test_a_file_that_the_provider_would_refuse_is_only_named(part: FilePart) -> None:
     (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
     assert block == {"type": "text", "text": f"[file x, {part.media_type}]"}
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_every_image_that_the_provider_takes_is_known_by_its_first_bytes(content: bytes, media_type: str) -> None:
+    part = FilePart("image/x", f"data:image/x;base64,{base64.b64encode(content).decode()}")
+    (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
+    assert block["source"]["media_type"] == media_type
 
 
 def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
@@ -230,6 +247,13 @@ def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
 def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         messages_from_blocks([wrong])
+
+
+def test_an_empty_message_is_nothing_and_thinking_may_be_unsigned() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm."}
+    assert messages_from_blocks([{"role": "user", "content": ""}, {"role": "assistant", "content": [thinking]}]) == (
+        assistant(ReasoningPart("Hm.")),
+    )
 
 
 def test_an_error_of_several_blocks_is_read_as_their_words() -> None:

@@ -125,6 +125,32 @@ def test_only_files_that_the_provider_takes_are_sent_and_for_others_a_note(
     assert to_chat([PromptMessage("user", (part,))]) == [{"role": "user", "content": [sent]}]
 
 
+def test_links_and_files_are_read_as_files() -> None:
+    link = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjc="}}
+    bare = {"type": "file", "file": {"filename": "a", "file_data": "JVBERi0xLjc="}}
+    assert from_chat([{"role": "user", "content": [link, pdf, bare]}]) == (
+        PromptMessage(
+            "user",
+            (
+                FilePart("image/*", "https://example.org/a.png"),
+                FilePart("application/pdf", "data:application/pdf;base64,JVBERi0xLjc=", "a.pdf"),
+                FilePart("application/octet-stream", "JVBERi0xLjc=", "a"),
+            ),
+        ),
+    )
+
+
+def test_a_result_without_a_call_is_left_out_wherever_it_stands() -> None:
+    orphan = {"role": "tool", "tool_call_id": "gone", "content": "late"}
+    hello = {"role": "assistant", "content": "Hello."}
+    assert from_chat([orphan, hello]) == (assistant(TextPart("Hello.")),)
+    assert from_chat([{"role": "user", "content": "hi"}, orphan, hello]) == (
+        say("user", "hi"),
+        assistant(TextPart("Hello.")),
+    )
+
+
 def test_a_content_part_of_an_unknown_kind_is_kept_whole() -> None:
     audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     assert from_chat([{"role": "user", "content": [audio]}]) == (

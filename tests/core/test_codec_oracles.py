@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pydantic
 import pytest
+from anthropic import types as anthropic
 from hypothesis import given, settings
+from openai.types import chat as openai
 
 from tests.core import strategies
 from tests.core.golden_files import golden_prompt
 from threadline.core.blocks import to_blocks
 from threadline.core.chat_messages import to_chat
 from threadline.core.prompts import PromptMessage
-
-anthropic = pytest.importorskip("anthropic.types")
-openai = pytest.importorskip("openai.types.chat")
-pydantic = pytest.importorskip("pydantic")
 
 _STRICT = pydantic.ConfigDict(extra="forbid")
 # The declared union also takes the models of answers, which allow anything; these are the ones for requests.

@@ -80,7 +80,8 @@ def test_content_parts_have_no_legacy_spelling() -> None:
 def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
     listed = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
-    blank: list[dict[str, Any]] = [{"role": "user", "content": c} for c in ("", " \n", None, [])]
+    nothing: list[Any] = ["", " \n", None, []]
+    blank = [{"role": "user", "content": content} for content in nothing]
     messages = [*blank, call, {"role": "assistant"}, listed]
     assert dispatch.normalise({"messages": messages}) == [call, listed]
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from threadline import ports
+from threadline.testing import conformance
 from threadline.testing.conformance import suite
 from threadline.testing.conformance.suite import *  # noqa: F403 - this is how a store author collects the suite
 
@@ -67,3 +71,16 @@ def test_every_class_of_tests_is_in_the_suite() -> None:
         if name.startswith("Test") and value.__module__ == module_name
     }
     assert written == {name for name in suite.__all__ if name.startswith("Test")}
+
+
+def test_a_store_author_writes_one_fixture(tmp_path: Path) -> None:
+    """The example in the suite's own docstring, with a real store in the place of MyStore."""
+    example = textwrap.dedent("\n".join(re.findall(r"^(?: {4}.*)?$", conformance.__doc__ or "", re.MULTILINE)))
+    imports = "import pytest\nfrom threadline.stores.sqlite.store import SqliteStore\n"
+    author = imports + example.replace("MyStore.open(", 'SqliteStore.open(":memory:", ')
+    (tmp_path / "test_my_store.py").write_text(author)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nmarkers = req\naddopts = --strict-markers\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "TestSaving or TestLoading", "-p", "no:cacheprovider"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout
+    assert re.search(r"1[0-9] passed", run.stdout)

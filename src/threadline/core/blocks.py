@@ -238,8 +238,7 @@ def _call(call_id: str, name: str, given: Any, result: Mapping[str, Any] | None)
         return ToolPart(call_id, name, "input-available", value)
     content = result.get("content")
     if result.get("is_error"):
-        words = content if isinstance(content, str) else plain_text(from_blocks(content or ""))
-        return ToolPart(call_id, name, "output-error", value, error=words)
+        return ToolPart(call_id, name, "output-error", value, error=plain_text(from_blocks(content or "")))
     return ToolPart(call_id, name, "output-available", value, output=jsontext.dump(content, "tool output"))
 
 

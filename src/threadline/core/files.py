@@ -37,10 +37,8 @@ def embedded(part: FilePart) -> Embedded | None:
     """What the part carries in itself; None if it carries nothing, or nothing that a provider takes."""
     if not part.url.startswith("data:"):
         return None
-    head, comma, body = part.url[5:].partition(",")
+    head, _, body = part.url[5:].partition(",")
     declared, *options = head.split(";")
-    if not comma:
-        return None
     try:
         content = base64.b64decode(body, validate=True) if "base64" in options else unquote_to_bytes(body)
     except (binascii.Error, ValueError):

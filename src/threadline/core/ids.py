@@ -33,6 +33,8 @@ _REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 NAME_LENGTH = 100
 USER_ID_LENGTH = 256
 TITLE_LENGTH = 100
+_PIECE = 4 * TITLE_LENGTH
+_CONTROLS_TO_BLANKS = dict.fromkeys((*range(32), 127), " ")
 
 _made = threading.Lock()
 _last = 0
@@ -97,14 +99,25 @@ def check_title(value: str) -> str:
 
 def title_from(text: str) -> str:
     """The title a first message gives: one line, at most 100 characters, never half a character."""
-    shown = "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text if _joins(c) or not _unseen(c))
-    line = " ".join(shown.split())
+    shown, line = "", ""
+    for at in range(0, len(text), _PIECE):
+        shown += _visible(text[at : at + _PIECE])
+        line = " ".join(shown.split())
+        # Enough for a title: the rest of a long text is not looked at.
+        if len(line) > 2 * TITLE_LENGTH:
+            break
     if len(line) <= TITLE_LENGTH:
         return line
     end = TITLE_LENGTH - 1
     while end > 0 and _is_inside_a_character(line, end):
         end -= 1
     return (line[:end] if end else line[: TITLE_LENGTH - 1]).rstrip() + "…"
+
+
+def _visible(text: str) -> str:
+    if text.isascii():
+        return text.translate(_CONTROLS_TO_BLANKS)
+    return "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text if _joins(c) or not _unseen(c))
 
 
 def check_text(what: str, value: str) -> str:

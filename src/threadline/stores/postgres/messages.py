@@ -7,6 +7,7 @@ that were here before came with the same content is compared here, because bodie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 
@@ -47,8 +48,7 @@ class MessageVerbs:
         self._refuse_unfit(messages)
         session, ids = self.session, [message.id for message in messages]
         pack = session.house.bodies.pack
-        ((problem, timeline_id, first_seq, standing),) = await session.call(
-            _SQL["append"],
+        values = (
             session.now_us(),
             thread_id,
             ids,
@@ -64,15 +64,34 @@ class MessageVerbs:
             tokens,
             title,
         )
-        if problem is None:
-            session.note_append()
-            return Appended(thread_id, timeline_id, first_seq, tuple(ids), first_seq + len(ids))
-        if problem == "standing":
-            await self._refuse_other_content(thread_id, messages, first_seq)
-        if problem in ("standing", "repeat"):
-            count = first_seq + len(standing)
-            return Appended(thread_id, timeline_id, first_seq, tuple(standing), count, replayed=True)
+        ((placed,),) = await session.call(_SQL["append"], *values)
+        if placed is None:
+            return await self._append_carefully(thread_id, messages, key, expected_count, values)
+        timeline_id, _, first_seq = placed.rpartition(" ")
+        session.note_append()
+        return Appended(thread_id, timeline_id, int(first_seq), tuple(ids), int(first_seq) + len(ids))
+
+    async def _append_carefully(
+        self,
+        thread_id: str,
+        messages: Sequence[Sealed],
+        key: str | None,
+        expected_count: int | None,
+        values: tuple[Any, ...],
+    ) -> Appended:
+        """Something stood in the way of the quick way: another writer, a repeat, or what makes this an error."""
+        found = await self.session.call(_SQL["append_carefully"], *values)
+        ((problem, timeline_id, first_seq, standing),) = found
+        ids = tuple(message.id for message in messages)
         match problem:
+            case None:
+                self.session.note_append()
+                return Appended(thread_id, timeline_id, first_seq, ids, first_seq + len(ids))
+            case "repeat" | "standing":
+                if problem == "standing":
+                    await self._refuse_other_content(thread_id, messages, first_seq)
+                count = first_seq + len(standing)
+                return Appended(thread_id, timeline_id, first_seq, tuple(standing), count, replayed=True)
             case "thread":
                 raise NotFound("thread", thread_id)
             case "key":
@@ -80,10 +99,9 @@ class MessageVerbs:
             case "message":
                 raise DuplicateId("message", standing[0])
             case "count":
-                assert expected_count is not None
-                raise HeadMoved(first_seq, expected_count)
+                raise HeadMoved(first_seq, expected_count or 0)
             case _:
-                most = session.house.limits.messages_per_thread
+                most = self.session.house.limits.messages_per_thread
                 raise LimitExceeded("messages per thread", most, first_seq + len(ids))
 
     def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:

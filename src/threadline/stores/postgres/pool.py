@@ -55,7 +55,7 @@ class Pool:
         self._idle: list[asyncpg.Connection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lent = 0
-        self._closing = False
+        self._closed = False
         self._all_back = asyncio.Event()
         self._all_back.set()
 
@@ -76,7 +76,7 @@ class Pool:
             self._take_back(connection)
 
     async def _wait_for_turn(self) -> None:
-        if self._closing:
+        if self._closed:
             raise StoreUnavailable("the store is closed")
         self._lent += 1
         self._all_back.clear()
@@ -123,9 +123,10 @@ class Pool:
             self._all_back.set()
 
     async def close(self) -> None:
-        """Waits for every borrower, those in line included."""
-        self._closing = True
-        await self._all_back.wait()
+        """Waits for every borrower, those in line included, and for what they borrow next."""
+        while self._lent:
+            await self._all_back.wait()
+        self._closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
             try:

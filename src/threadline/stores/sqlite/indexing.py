@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from contextlib import suppress
 
 import apsw
 
@@ -57,15 +58,18 @@ def index_in_passing(database: Database) -> bool:
         if not is_pending(database):
             return False
         connection.pragma("synchronous", "NORMAL")
-        try:
-            with connection:
-                index_some(database, _IN_PASSING)
-        finally:
-            connection.pragma("synchronous", "FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        index_some(database, _IN_PASSING)
+        connection.execute("COMMIT")
         return is_pending(database)
     except apsw.Error as exc:
         _log.warning("the search index waits: %s", translate(exc, database.location.shown))
         return False
+    finally:
+        with suppress(apsw.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.pragma("synchronous", "FULL")
 
 
 def _indexed_no(database: Database) -> int:

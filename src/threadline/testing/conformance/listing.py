@@ -24,11 +24,11 @@ async def one_a_second(tx: Transaction, clock: ManualClock, count: int) -> list[
     return made[::-1]
 
 
-async def walk(tx: Transaction, limit: int) -> list[str]:
+async def walk(tx: Transaction, limit: int, *, archived: bool | None = False, deleted: bool = False) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     for _ in range(100):
-        page = await tx.threads(limit=limit, cursor=cursor)
+        page = await tx.threads(limit=limit, cursor=cursor, archived=archived, deleted=deleted)
         found += ids(page)
         if page.next_cursor is None:
             return found
@@ -69,8 +69,15 @@ class TestListingThreads:
         self, alice: Transaction, clock: ManualClock, limit: int
     ) -> None:
         """A cursor costs the same at any depth, and a page after it never repeats a thread."""
-        made = await one_a_second(alice, clock, 7)
-        assert await walk(alice, limit) == made
+        made = await one_a_second(alice, clock, 21)
+        for thread_id in made[7:14]:
+            await alice.update_thread(thread_id, ThreadChanges(archived=True))
+        for thread_id in made[14:]:
+            await alice.delete_thread(thread_id)
+        assert await walk(alice, limit) == made[:7]
+        assert await walk(alice, limit, archived=True) == made[7:14]
+        assert await walk(alice, limit, archived=None) == made[:14]
+        assert await walk(alice, limit, deleted=True) == made[14:]
 
     async def test_a_page_after_a_cursor_repeats_nothing(self, alice: Transaction, clock: ManualClock) -> None:
         """A cursor costs the same at any depth, and a page after it never repeats a thread."""

@@ -127,6 +127,7 @@ class TestSearching:
         hits = await alice.search("zebra")
         assert hits[0].message_id == "best"
         assert len(hits) == len(found(hits)) == 10
+        assert await alice.search("zebra", limit=1) == hits[:1]
         pages = [await alice.search("zebra", limit=4, offset=offset) for offset in (0, 4, 8, 12)]
         assert [hit for page in pages for hit in page] == hits
         assert [len(page) for page in pages] == [4, 4, 2, 0]

@@ -153,6 +153,28 @@ class TestTransacting:
         assert len(set(made)) == 1
         assert await history(alice, made[0]) == ["hello"] * 8
 
+    async def test_a_transaction_is_over_with_its_work(self, store: Store, alice: Transaction) -> None:
+        """The Transaction is over with its work: verbs called later raise RuntimeError."""
+        thread = await alice.create_thread(NewThread())
+        kept: list[Transaction] = []
+
+        async def keep(tx: Transaction) -> None:
+            kept.append(tx)
+
+        async def fail(tx: Transaction) -> None:
+            kept.append(tx)
+            raise Interrupted
+
+        await store.transact(alice.scope, keep)
+        with pytest.raises(Interrupted):
+            await store.transact(alice.scope, fail)
+        for tx in kept:
+            with pytest.raises(RuntimeError):
+                await tx.append(thread.id, exchange("too late"))
+            with pytest.raises(RuntimeError):
+                await tx.thread(thread.id)
+        assert await history(alice, thread.id) == []
+
     async def test_a_work_is_bound_to_its_scope(self, store: Store, alice: Transaction, bob: Transaction) -> None:
         """Every verb of a Transaction is bound to one scope and sees nothing outside it"""
         thread = await thread_saying(alice, "mine")

@@ -41,31 +41,13 @@ class Ids(msgspec.Struct, frozen=True):
     call_id: str
 
 
-UNKNOWN = Ids(
-    user_id="no-user",
-    thread_id="no-thread",
-    state_key="no-state-key",
-    timeline_id="no-timeline",
-    message_id="no-message",
-    key="no-key",
-    saved_name="no-saved-name",
-    place="no-place",
-    agent_id="no-agent",
-    platform_user_id="no-platform-user",
-    code_hash=b"no-code-hash",
-    inbox_key="no-inbox-key",
-    outbox_id="no-outbox",
-    turn_id="no-turn",
-    turn_key="no-turn-key",
-    running_id="no-running",
-    call_id="no-call",
-)
-
-
 def names_for(user_id: str) -> Ids:
     """The ids of a user's world, all but the timeline's, which only the store can give."""
     named: dict[str, Any] = {field: f"{user_id}-{field}" for field in Ids.__struct_fields__}
     return Ids(**named | {"user_id": user_id, "code_hash": f"{user_id}-code".encode()})
+
+
+UNKNOWN = names_for("nobody")
 
 
 async def furnish(store: Store, scope: Scope, clock: ManualClock) -> Ids:

@@ -133,11 +133,9 @@ CREATE TABLE threadline.timelines (
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads,
     CHECK (cardinality(ancestors) = cardinality(ancestor_seqs))
 );
-CREATE INDEX timelines_by_thread ON threadline.timelines (tenant_id, thread_id, created_at, id);
+CREATE INDEX timelines_by_thread ON threadline.timelines (tenant_id, thread_id);
 CREATE INDEX timelines_left_over ON threadline.timelines (tenant_id, owner_id) WHERE thread_id IS NULL;
 CREATE INDEX timelines_by_nearest ON threadline.timelines (tenant_id, (ancestors[1])) WHERE cardinality(ancestors) > 0;
-ALTER TABLE threadline.threads
-    ADD FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines DEFERRABLE INITIALLY DEFERRED;
 
 -- parts and metadata are kept byte for byte. Long ones arrive compressed, so PostgreSQL must not try again (pglz cost a
 -- third of an append and saved nothing), and keeps in the row, where one read finds them, whatever fits a page. Columns

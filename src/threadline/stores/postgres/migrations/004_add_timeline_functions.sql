@@ -16,7 +16,8 @@ BEGIN
     RETURN top;
 END $$;
 
--- A timeline that forks from another at a seq. A fork inside an ancestor's range hangs on that ancestor.
+-- A timeline that forks from another at a seq. A fork inside an ancestor's range hangs on that ancestor. The other is
+-- locked, so that no purge removes meanwhile what the new one will show.
 CREATE FUNCTION threadline.add_timeline(
     _tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -25,8 +26,10 @@ DECLARE
     tops integer[];
     covering integer;
 BEGIN
-    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-    WHERE l.tenant_id = _tenant AND l.id = _parent;
+    IF _parent IS NOT NULL THEN
+        SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.id = _parent FOR KEY SHARE;
+    END IF;
     IF _parent IS NULL OR _seq < 0 THEN
         ids := '{}';
         tops := '{}';
@@ -226,7 +229,7 @@ BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
     result := threadline.lock_thread(_tenant, _thread);
     SELECT * INTO saved FROM threadline.saved_points s
-    WHERE s.tenant_id = _tenant AND s.owner_id = result.owner_id AND s.name = _name FOR KEY SHARE;
+    WHERE s.tenant_id = _tenant AND s.owner_id = result.owner_id AND s.name = _name;
     problem := CASE WHEN result.id IS NULL THEN 'thread' WHEN saved.name IS NULL THEN 'name' END;
     IF problem IS NULL THEN
         result := threadline.go_on(_now_us, result, _new, saved.timeline_id, saved.seq);

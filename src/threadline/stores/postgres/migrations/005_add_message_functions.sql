@@ -2,67 +2,38 @@
 --
 -- Appending and reading messages.
 
--- The answer to an append that the quick way refused: `problem` says why, or is null if it may be written now, the
--- thread's row being locked. 'repeat' means that the same was done under this key, 'standing' that the ids are here in
--- this order; whether they came with the same content is for the caller to compare.
-CREATE FUNCTION threadline.examine_append(
-    _tenant text, _thread text, _ids text[], _key text, _fingerprint bytea, _expected integer, _most integer,
-    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
-) LANGUAGE plpgsql AS $$
-DECLARE
-    given constant integer := cardinality(_ids);
-    thread constant threadline.threads := threadline.lock_thread(_tenant, _thread);
-    earlier threadline.append_keys;
-    standing integer;
-    newest integer;
+-- Writes messages at a place that the caller has made free, and what was answered under the key.
+CREATE FUNCTION threadline.place_messages(
+    _tenant text, _now_us bigint, _thread text, _holder text, _line text, _first integer,
+    _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
+    _key text, _fingerprint bytea, _turn text
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF thread.id IS NULL THEN
-        problem := 'thread';
-        RETURN;
-    END IF;
-    SELECT * INTO earlier FROM threadline.append_keys k
-    WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
-    IF FOUND THEN
-        problem := CASE WHEN earlier.fingerprint = _fingerprint THEN 'repeat' ELSE 'key' END;
-        timeline_id := earlier.timeline_id;
-        first_seq := earlier.first_seq;
-        SELECT array_agg(m.id ORDER BY m.seq) INTO message_ids FROM threadline.messages m
-        WHERE m.tenant_id = _tenant AND m.timeline_id = earlier.timeline_id
-            AND m.seq BETWEEN earlier.first_seq AND earlier.first_seq + earlier.messages - 1;
-        RETURN;
-    END IF;
-    -- Where the given ids stand in this history, in the order of the history.
-    SELECT count(*), min(m.seq), max(m.seq), (array_agg(m.timeline_id ORDER BY m.seq))[1], array_agg(m.id ORDER BY m.seq)
-    INTO standing, first_seq, newest, timeline_id, message_ids
-    FROM threadline.messages m JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
-    WHERE m.tenant_id = _tenant AND m.id = ANY (_ids) AND (
-        m.timeline_id = l.id
-        OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
-    );
-    IF standing > 0 THEN
-        problem := CASE
-            WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'standing' ELSE 'message'
-        END;
-    ELSE
-        first_seq := thread.message_count;
-        problem := CASE
-            WHEN _expected <> thread.message_count THEN 'count'
-            WHEN thread.message_count > _most - given THEN 'limit'
-        END;
+    INSERT INTO threadline.messages
+        (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
+    SELECT coalesce(g.created_us, _now_us), _first + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
+        _tenant, _line, _holder, g.id, _turn, g.parts, g.metadata
+    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
+    IF _key IS NOT NULL THEN
+        INSERT INTO threadline.append_keys
+            (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
+        VALUES (_tenant, _thread, _key, _holder, _fingerprint, _line, _first, cardinality(_ids),
+            threadline.moment(_now_us));
     END IF;
 END $$;
 
--- The quick way holds if nobody else wrote to the thread since this statement began and nothing given was here before;
--- both are part of the one UPDATE. The row it locks is read again after a wait, its count and timeline then differ from
--- those seen at first, and the append is examined under the lock.
+-- Writes the messages, if nobody else wrote to the thread since this began and nothing given was here before; both are
+-- part of the one UPDATE. The row it locks is read again after a wait, and its count and timeline then differ from those
+-- seen at first. The answer is the timeline and the first seq, or null where the append has to be made carefully.
 CREATE FUNCTION threadline.append(
     _tenant text, _owner text, _role text, _now_us bigint,
     _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
-    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
-) LANGUAGE plpgsql AS $$
+    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text
+) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     given constant integer := cardinality(_ids);
+    line text;
+    first integer;
     holder text;
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
@@ -79,29 +50,73 @@ BEGIN
             SELECT FROM threadline.append_keys k
             WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key
         )
-    RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO timeline_id, first_seq, holder;
+    RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO line, first, holder;
     IF NOT FOUND THEN
-        SELECT * INTO problem, timeline_id, first_seq, message_ids
-        FROM threadline.examine_append(_tenant, _thread, _ids, _key, _fingerprint, _expected, _most);
-        IF problem IS NOT NULL THEN
-            RETURN;
-        END IF;
+        RETURN NULL;
+    END IF;
+    PERFORM threadline.place_messages(_tenant, _now_us, _thread, holder, line, first, _ids, _roles, _parts, _metadata,
+        _created, _key, _fingerprint, _turn);
+    RETURN line || ' ' || first;
+END $$;
+
+-- The same with the thread's row locked first, so that `problem` can say what stands in the way. 'repeat' means that the
+-- same was done under this key, 'standing' that the ids are here in this order; whether they came with the same content
+-- is for the caller to compare.
+CREATE FUNCTION threadline.append_carefully(
+    _tenant text, _owner text, _role text, _now_us bigint,
+    _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
+    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
+    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    given constant integer := cardinality(_ids);
+    thread threadline.threads;
+    earlier threadline.append_keys;
+    newest integer;
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    thread := threadline.lock_thread(_tenant, _thread);
+    IF thread.id IS NULL THEN
+        problem := 'thread';
+        RETURN;
+    END IF;
+    SELECT * INTO earlier FROM threadline.append_keys k
+    WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
+    IF FOUND THEN
+        problem := CASE WHEN earlier.fingerprint = _fingerprint THEN 'repeat' ELSE 'key' END;
+        timeline_id := earlier.timeline_id;
+        first_seq := earlier.first_seq;
+        SELECT array_agg(m.id ORDER BY m.seq) INTO message_ids FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = earlier.timeline_id
+            AND m.seq BETWEEN earlier.first_seq AND earlier.first_seq + earlier.messages - 1;
+        RETURN;
+    END IF;
+    -- Where the given ids stand in this history, in the order of the history.
+    SELECT min(m.seq), max(m.seq), (array_agg(m.timeline_id ORDER BY m.seq))[1], array_agg(m.id ORDER BY m.seq)
+    INTO first_seq, newest, timeline_id, message_ids
+    FROM threadline.messages m JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
+    WHERE m.tenant_id = _tenant AND m.id = ANY (_ids) AND (
+        m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+    );
+    IF message_ids IS NOT NULL THEN
+        problem := CASE
+            WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'standing' ELSE 'message'
+        END;
+        RETURN;
+    END IF;
+    timeline_id := thread.timeline_id;
+    first_seq := thread.message_count;
+    problem := CASE
+        WHEN _expected <> thread.message_count THEN 'count'
+        WHEN thread.message_count > _most - given THEN 'limit'
+    END;
+    IF problem IS NULL THEN
         UPDATE threadline.threads t
         SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
             updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
-        WHERE t.tenant_id = _tenant AND t.id = _thread
-        RETURNING t.timeline_id, t.owner_id INTO timeline_id, holder;
-    END IF;
-    INSERT INTO threadline.messages
-        (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
-    SELECT coalesce(g.created_us, _now_us), append.first_seq + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
-        _tenant, append.timeline_id, holder, g.id, _turn, g.parts, g.metadata
-    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
-    IF _key IS NOT NULL THEN
-        INSERT INTO threadline.append_keys
-            (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
-        VALUES (_tenant, _thread, _key, holder, _fingerprint, timeline_id, first_seq, given,
-            threadline.moment(_now_us));
+        WHERE t.tenant_id = _tenant AND t.id = _thread;
+        PERFORM threadline.place_messages(_tenant, _now_us, _thread, thread.owner_id, timeline_id, first_seq, _ids, _roles,
+            _parts, _metadata, _created, _key, _fingerprint, _turn);
     END IF;
 END $$;
 
@@ -169,9 +184,11 @@ DECLARE
     read bigint;
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
+    -- CASE, because row security takes coalesce for a leak and would read every timeline of the tenant instead.
     SELECT l.id, t.message_count - 1, l.ancestors, l.ancestor_seqs INTO present, top, ids, tops
     FROM threadline.threads t
-    JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = coalesce(_timeline, t.timeline_id)
+    JOIN threadline.timelines l ON l.tenant_id = _tenant
+        AND l.id = CASE WHEN _timeline IS NULL THEN t.timeline_id ELSE _timeline END
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
     IF _timeline IS NOT NULL THEN
         top := threadline.top_of(_tenant, _thread, _timeline);

@@ -21,25 +21,25 @@ BEGIN
 END $$;
 
 -- Timelines of the owner that no thread stands on or stood on: those from which nothing forks go, and then perhaps those
--- they forked from; the others keep what their forks show of them.
+-- they forked from; the others keep what their forks show of them. Each is locked before its forks are looked for, so
+-- that none is being made at that moment.
 CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    line record;
+    line text;
+    top integer;
     removed boolean := true;
 BEGIN
     WHILE removed LOOP
         removed := false;
         FOR line IN
-            SELECT l.id, (
-                SELECT max(fork.ancestor_seqs[1]) FROM threadline.timelines fork
-                WHERE fork.tenant_id = _tenant AND cardinality(fork.ancestors) > 0 AND fork.ancestors[1] = l.id
-            ) AS top
-            FROM threadline.timelines l
+            SELECT l.id FROM threadline.timelines l
             WHERE l.tenant_id = _tenant AND l.owner_id = _owner AND l.thread_id IS NULL ORDER BY l.id FOR UPDATE
         LOOP
-            PERFORM threadline.trim_timeline(_tenant, line.id, coalesce(line.top, -1));
-            IF line.top IS NULL THEN
-                DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line.id;
+            SELECT max(fork.ancestor_seqs[1]) INTO top FROM threadline.timelines fork
+            WHERE fork.tenant_id = _tenant AND cardinality(fork.ancestors) > 0 AND fork.ancestors[1] = line;
+            PERFORM threadline.trim_timeline(_tenant, line, coalesce(top, -1));
+            IF top IS NULL THEN
+                DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line;
                 removed := true;
             END IF;
         END LOOP;

@@ -1,13 +1,10 @@
--- Spreads the tables of a new database over the nodes of a Citus cluster, by tenant. Settings of a transaction have to
--- reach the workers; tables that refer to each other are parted first and joined again afterwards.
+-- Spreads the tables of a new database over the nodes of a Citus cluster, by tenant, each after those it refers to.
+-- Settings of a transaction have to reach the workers.
 
 -- name: propagate_settings
 DO $$ BEGIN
     EXECUTE format('ALTER DATABASE %I SET citus.propagate_set_commands = local', current_database());
 END $$
-
--- name: part_threads_and_timelines
-ALTER TABLE threadline.threads DROP CONSTRAINT threads_tenant_id_timeline_id_fkey
 
 -- name: distribute_tenants
 SELECT create_distributed_table('threadline.tenants', 'tenant_id')
@@ -21,10 +18,6 @@ FROM unnest(ARRAY[
     'threadline.turn_chunks', 'threadline.tool_runs', 'threadline.summaries', 'threadline.message_search',
     'threadline.search_backlog'
 ]::regclass[]) AS spread (tablename)
-
--- name: join_threads_and_timelines
-ALTER TABLE threadline.threads ADD CONSTRAINT threads_tenant_id_timeline_id_fkey
-    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines DEFERRABLE INITIALLY DEFERRED
 
 -- name: distribute_function
 SELECT create_distributed_function($1::text::regprocedure, '_tenant', colocate_with => 'threadline.tenants')
