@@ -1,0 +1,104 @@
+"""The wire of AI SDK clients, as a rule: whatever an agent emits, the chunks are ones that a strict client accepts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import transcripts
+from threadline.core import events
+from threadline.core.events import Event
+from threadline.core.folding import Fold
+from threadline.core.turns import TurnStatus
+from threadline.service.aisdk.chunks import DONE, ChunkWriter, frame
+
+KEYS = {
+    "start": {"messageId"},
+    "start-step": set[str](),
+    "finish-step": set[str](),
+    "text-start": {"id"},
+    "text-delta": {"id", "delta"},
+    "text-end": {"id"},
+    "reasoning-start": {"id"},
+    "reasoning-delta": {"id", "delta"},
+    "reasoning-end": {"id"},
+    "tool-input-start": {"toolCallId", "toolName"},
+    "tool-input-delta": {"toolCallId", "inputTextDelta"},
+    "tool-input-available": {"toolCallId", "toolName", "input"},
+    "tool-output-available": {"toolCallId", "output"},
+    "tool-output-error": {"toolCallId", "errorText"},
+    "tool-approval-request": {"approvalId", "toolCallId"},
+    "source-url": {"sourceId", "url"},
+    "data-status": {"data", "transient"},
+    "finish": {"finishReason"},
+    "error": {"errorText"},
+    "abort": set[str](),
+}
+OPTIONAL = {"tool-output-available": {"preliminary"}, "source-url": {"title"}}
+
+
+def written(said: list[Event], status: TurnStatus = "executed") -> list[dict[str, Any]]:
+    """The chunks of events as they come out of folding, which is what streams carry."""
+    writer, fold = ChunkWriter("m1"), Fold()
+    raw = writer.start()
+    for event in said:
+        for shown in fold.add(event):
+            raw += writer.event(shown)
+    raw += writer.end(status)
+    assert raw.endswith(DONE)
+    return [json.loads(each[6:]) for each in raw.decode().removesuffix(DONE.decode()).split("\n\n") if each]
+
+
+@given(transcripts, st.sampled_from(["executed", "stopped", "dispatch_failed", "interrupted"]))
+@pytest.mark.req("S1-18", "S1-19")
+def test_whatever_an_agent_emits_a_strict_client_accepts(said: list[Event], status: TurnStatus) -> None:
+    chunks = written(said, status)
+    opened: dict[str, str] = {}
+    calls: set[str] = set()
+    in_step = False
+    for chunk in chunks:
+        kind = chunk["type"]
+        keys = set(chunk) - {"type"}
+        assert KEYS[kind] <= keys <= KEYS[kind] | OPTIONAL.get(kind, set())
+        name, _, what = kind.partition("-")
+        if name in ("text", "reasoning"):
+            if what == "start":
+                assert not opened
+                opened[chunk["id"]] = name
+            else:
+                assert opened.get(chunk["id"]) == name
+                if what == "end":
+                    del opened[chunk["id"]]
+        elif kind in ("tool-input-start", "tool-input-available"):
+            assert not opened
+            calls.add(chunk["toolCallId"])
+        elif name == "tool":
+            assert chunk["toolCallId"] in calls
+        elif kind in ("start-step", "finish-step"):
+            assert in_step is (kind == "finish-step")
+            in_step = not in_step
+    assert (opened, in_step) == ({}, False)
+    assert [chunk["type"] for chunk in chunks if chunk["type"] in ("finish", "error", "abort")] == [chunks[-1]["type"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "last"),
+    [
+        ("executed", {"type": "finish", "finishReason": "length"}),
+        ("stopped", {"type": "abort"}),
+        ("interrupted", {"type": "error", "errorText": "the turn ended interrupted"}),
+    ],
+)
+def test_the_turn_says_how_a_stream_ends_whatever_the_agent_said(status: TurnStatus, last: dict[str, Any]) -> None:
+    assert written([events.TextDelta("x"), events.Finish("length")], status)[-1] == last
+
+
+def test_an_event_that_becomes_several_chunks_is_numbered_on_the_last() -> None:
+    raw = ChunkWriter("m1").event(events.TextDelta("x"), "t:1")
+    assert raw == frame({"type": "text-start", "id": "p1"}) + frame(
+        {"type": "text-delta", "id": "p1", "delta": "x"}, "t:1"
+    )

@@ -1,0 +1,58 @@
+"""Two workers on one database: a stream begun on one is resumed, and stopped, on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.conftest import OpenStore
+from tests.service.conftest import SERVICE, held
+from tests.service.serving import CHAT, Client, said, serving
+from tests.usecases.conftest import Actor, make_threadline
+from threadline.settings import Settings
+from threadline.testing.clock import ManualClock
+
+pytestmark = pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
+
+
+@pytest.fixture
+async def workers(
+    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+) -> AsyncIterator[tuple[Client, Client]]:
+    settings = Settings(tenant=tenant_id, agent="actor", service=SERVICE)
+    one = make_threadline(await open_store(), settings, clock, actor)
+    other = make_threadline(await open_store(), settings, clock, actor)
+    async with serving(one) as first, serving(other) as second:
+        yield first, second
+
+
+@pytest.mark.req("S1-26")
+async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
+    workers: tuple[Client, Client], actor: Actor
+) -> None:
+    one, other = workers
+    async with held(actor) as gate:
+        asking = asyncio.create_task(one.post_chat("Hi", "key"))
+        await actor.waiting.wait()
+        resuming = asyncio.create_task(other.http.get(f"{CHAT}/key/stream"))
+        refused = await other.post_chat("Meanwhile", "key")
+        assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
+        gate.set()
+        whole = one.chunks(await asking)
+        assert other.chunks(await resuming) == whole
+    assert said(whole) == "Hello, you."
+
+
+@pytest.mark.req("S1-28")
+async def test_a_turn_that_runs_on_one_worker_is_stopped_on_the_other(
+    workers: tuple[Client, Client], actor: Actor
+) -> None:
+    one, other = workers
+    async with held(actor):
+        asking = asyncio.create_task(one.post_chat("Hi", "key"))
+        await actor.waiting.wait()
+        assert (await other.http.post(f"{CHAT}/key/stop")).json() == {"ok": True, "stopped": 1}
+        assert one.chunks(await asking)[-1] == {"type": "abort"}
+    assert await other.messages("key") == [("user", "Hi"), ("assistant", "Hello, ")]

@@ -1,0 +1,56 @@
+"""A turn that is being ended is left in peace: neither a second stop nor a closing process cuts its storing off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.usecases.conftest import Actor
+from threadline.bootstrap import Threadline
+from threadline.core.threads import Scope
+from threadline.core.turns import Turn
+from threadline.library import UserView
+from threadline.usecases.turns import Ending
+
+
+class SlowEnd:
+    """The storing of a turn's end, held until it is let go."""
+
+    def __init__(self, finish: Callable[[Scope, Turn, Ending], Awaitable[Turn | None]]) -> None:
+        self._finish = finish
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def __call__(self, scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
+        self.begun.set()
+        await self.go.wait()
+        return await self._finish(scope, turn, ending)
+
+
+@pytest.mark.req("S1-28")
+@pytest.mark.parametrize("again", ["stop", "close"])
+async def test_a_turn_that_is_ending_is_stopped_only_once(
+    threadline: Threadline, me: UserView, actor: Actor, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowEnd(threadline.turns.finish)
+    monkeypatch.setattr(threadline.turns, "finish", slow)
+    actor.gate = asyncio.Event()
+    thread = await me.create_thread()
+    reply = thread.ask("Hi")
+    turn = (await reply.accept()).turn
+    await actor.waiting.wait()
+    assert await reply.stop()
+    await slow.begun.wait()
+    if again == "stop":
+        await threadline.runner.stop(me.scope, turn.id)
+        slow.go.set()
+    else:
+        closing = asyncio.create_task(threadline.runner.close())
+        await asyncio.sleep(0)
+        slow.go.set()
+        await closing
+    ended = await asyncio.wait_for(reply.ended(), 10)
+    assert ended.status == "stopped"
+    assert [message.text for message in await thread.messages()] == ["Hi", "Hello, "]
