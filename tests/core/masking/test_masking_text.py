@@ -8,7 +8,7 @@ import urllib.parse
 import pytest
 
 from tests.core.masking.secret_samples import AWS_ID, BODY, JWT, KEY_BLOCK, LOOK_ALIKES, SECRETS
-from threadline.core.masking import SecretMasker
+from threadline.core.masking import SecretMasker, finding
 
 WITH_RE2, WITHOUT = SecretMasker(with_re2=True), SecretMasker(with_re2=False)
 
@@ -119,3 +119,8 @@ def test_half_a_character_is_no_reason_to_fail(masker: SecretMasker) -> None:
     text = "\ud83d \x00 \udc00"
     assert masker.mask_text(text) is text
     assert masker.mask_text(f"{text} ghp_{BODY}") == f"{text} [masked:github-token]"
+
+
+def test_masking_works_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "re2", None)
+    assert SecretMasker().mask_text(f"ghp_{BODY}") == "[masked:github-token]"
