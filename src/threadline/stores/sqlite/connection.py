@@ -85,6 +85,8 @@ def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     # Old text must not survive in free space until a purge comes for it; measured, this costs nothing.
     connection.execute("PRAGMA secure_delete = ON")
+    # What an import made of the log need not stay that large.
+    connection.execute("PRAGMA journal_size_limit = 67108864")
     # Savepoints copy pages aside; in a temporary file they would cost more than the work they guard.
     connection.execute("PRAGMA temp_store = MEMORY")
 

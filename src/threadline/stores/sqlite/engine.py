@@ -166,9 +166,7 @@ class Library:
             raise translate(exc, self._database.location.shown) from exc
 
     def close(self) -> None:
-        self._thread.submit(self._close).result()
+        """Waits for what is being read."""
         self._thread.shutdown()
-
-    def _close(self) -> None:
         if self._database is not None:
             self._database.connection.close()
