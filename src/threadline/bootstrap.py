@@ -33,7 +33,7 @@ from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
 from threadline.usecases.counters import Counters
 from threadline.usecases.directory import Directory
-from threadline.usecases.headless import Headless
+from threadline.usecases.dispatching import Dispatching
 from threadline.usecases.prompting import Prompting
 from threadline.usecases.recovery import Recovery
 from threadline.usecases.running import Runner
@@ -79,7 +79,7 @@ class Threadline:
             masker=self.masker,
         )
         self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll())
-        self.headless = Headless(self.directory, self.prompting, DenyAll(), guard=self.guard, masker=self.masker)
+        self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
 
     def threads(self, scope: Scope) -> Threads:

@@ -33,7 +33,6 @@ from threadline.service.callers import WhoAsks
 from threadline.service.reading import idempotency_key, read_object
 from threadline.service.streaming import TurnStreams
 from threadline.settings import ServiceSettings
-from threadline.usecases.dispatching import Dispatching
 from threadline.usecases.turns import Accepted, TurnRequest, reply_id
 
 
@@ -42,7 +41,7 @@ class DispatchRoutes:
         self._threadline = threadline
         self._who_asks = who_asks
         self._streams = TurnStreams(threadline, settings.heartbeat_seconds)
-        self._dispatching = Dispatching(threadline.prompting, threadline.guard, threadline.masker)
+        self._dispatching = threadline.dispatching
         self._approver = DenyAll()
 
     def routes(self) -> list[Route]:

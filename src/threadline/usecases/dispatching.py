@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from threadline.core.channels import Agent as AgentRow
 from threadline.core.chat_messages import from_chat
 from threadline.core.dispatch import with_snapshot
 from threadline.core.errors import GuardRefused, InvalidInput
 from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.parts import plain_text
-from threadline.core.prompts import Prompt
+from threadline.core.prompts import Prompt, say
 from threadline.core.repair import repair
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope
@@ -28,9 +29,16 @@ class Snapshots(Protocol):
     async def snapshot(self, scope: Scope, agent_id: str) -> str | None: ...
 
 
+class AgentRows(Protocol):
+    async def row(self, scope: Scope, agent_id: str) -> AgentRow | None: ...
+
+
 class Dispatching:
-    def __init__(self, snapshots: Snapshots, guard: Guard | None, masker: StreamingMasker | None) -> None:
+    def __init__(
+        self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: StreamingMasker | None
+    ) -> None:
         self._snapshots = snapshots
+        self._agents = agents
         self._guard = guard
         self._masker = masker
 
@@ -44,7 +52,11 @@ class Dispatching:
         asked = "\n\n".join(plain_text(message.parts) for message in messages if message.role == "user")
         if self._guard is not None and (reason := await self._guard.check(asked, scope)):
             raise GuardRefused(reason)
-        return Prompt(messages=repair(messages), agent_id=agent_id)
+        row = await self._agents.row(scope, agent_id)
+        told = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
+        pinned_first = 0 if pinned is None else 1
+        shown = (*messages[:pinned_first], *told, *repair(messages[pinned_first:]))
+        return Prompt(messages=shown, model=None if row is None else row.model, agent_id=agent_id)
 
     async def answer(self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold) -> AsyncGenerator[Event, None]:
         """The agent's events as they may be shown; `fold` gathers them. AgentFailed."""

@@ -10,17 +10,21 @@ import pytest
 from tests.usecases.conftest import Actor, make_threadline
 from threadline.bootstrap import Threadline
 from threadline.core.channels import ContextSnapshot
-from threadline.core.errors import InvalidMessage, NotFound, StoreFailed, StoreUnavailable
+from threadline.core.errors import InvalidMessage, StoreFailed, StoreUnavailable
 from threadline.core.events import TextDelta
+from threadline.core.folding import Fold
 from threadline.core.threads import Scope
 from threadline.library import UserView
 from threadline.ports import Store, Transaction, Watch
+from threadline.replies import DenyAll
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
 
 async def answered(threadline: Threadline, me: UserView, body: dict[str, Any]) -> str:
-    events = [event async for event in threadline.headless.answer(me.scope, "actor", body)]
+    prompt = await threadline.dispatching.prompt(me.scope, "actor", body)
+    agent = await threadline.directory.find(me.scope, "actor")
+    events = [event async for event in threadline.dispatching.answer(agent, prompt, DenyAll(), Fold())]
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
@@ -51,11 +55,6 @@ async def test_what_has_no_message_in_it_is_not_dispatched(
     with pytest.raises(InvalidMessage):
         await answered(threadline, me, body)
     assert actor.prompts == []
-
-
-async def test_an_unknown_agent_is_not_found(threadline: Threadline, me: UserView) -> None:
-    with pytest.raises(NotFound):
-        _ = [event async for event in threadline.headless.answer(me.scope, "nobody", {"content": "Hi"})]
 
 
 class Forgetful:
