@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,8 +47,22 @@ class Client:
             body["id"] = state_key
         return await self.http.post(CHAT, json=body, headers=headers)
 
+    async def resume(self, state_key: str, then: Callable[[], None]) -> list[dict[str, Any]]:
+        """The active stream to its end; `then` is called once it has begun."""
+        async with self.http.stream("GET", f"{CHAT}/{state_key}/stream") as answer:
+            assert answer.status_code == 200
+            text = ""
+            async for piece in answer.aiter_text():
+                if not text:
+                    then()
+                text += piece
+        return self._read(text)
+
     def chunks(self, answer: httpx2.Response) -> list[dict[str, Any]]:
-        *said, done, rest = answer.text.split("\n\n")
+        return self._read(answer.text)
+
+    def _read(self, text: str) -> list[dict[str, Any]]:
+        *said, done, rest = text.split("\n\n")
         assert (done, rest) == ("data: [DONE]", "")
         return self.frames(said)
 

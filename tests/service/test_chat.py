@@ -140,11 +140,8 @@ async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(client:
     async with held(actor) as gate:
         first = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
-        resumed = asyncio.create_task(client.http.get(f"{CHAT}/key/stream"))
-        await heartbeat(client)
-        gate.set()
-        whole = client.chunks(await first)
-        assert client.chunks(await resumed) == whole
+        resumed = await client.resume("key", gate.set)
+        assert resumed == client.chunks(await first)
     assert (await client.http.get(f"{CHAT}/key/stream")).status_code == 204
 
 

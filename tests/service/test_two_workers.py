@@ -36,12 +36,11 @@ async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
     async with held(actor) as gate:
         asking = asyncio.create_task(one.post_chat("Hi", "key"))
         await actor.waiting.wait()
-        resuming = asyncio.create_task(other.http.get(f"{CHAT}/key/stream"))
         refused = await other.post_chat("Meanwhile", "key")
         assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
-        gate.set()
+        resumed = await other.resume("key", gate.set)
         whole = one.chunks(await asking)
-        assert other.chunks(await resuming) == whole
+        assert resumed == whole
     assert said(whole) == "Hello, you."
 
 
