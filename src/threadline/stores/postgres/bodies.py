@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zstandard
 
-_WORTH_IT = 512
+_WORTH_IT = 4096
 _FRAME = 0x28
 
 

@@ -42,7 +42,7 @@ class House(NamedTuple):
 
 
 class Session:
-    __slots__ = ("_connection", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
+    __slots__ = ("_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
 
     def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
         self.house = house
@@ -52,10 +52,20 @@ class Session:
         self.role = WORKER if scope.role == "system" else APP
         self.has_appended = False
         self._connection = connection
+        self._is_over = False
 
     @property
     def is_open(self) -> bool:
+        self._refuse_if_over()
         return self._connection is not None
+
+    def end(self) -> None:
+        """The transaction is over: whoever kept it can do nothing with it."""
+        self._is_over = True
+
+    def _refuse_if_over(self) -> None:
+        if self._is_over:
+            raise RuntimeError("this transaction is over: use its verbs only inside the work it was given to")
 
     @property
     def owner_in_sight(self) -> str | None:
@@ -70,6 +80,7 @@ class Session:
 
     async def call(self, function: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
         """`reads` says that it writes nothing, so that it may be repeated whatever became of it."""
+        self._refuse_if_over()
         given = (self.tenant_id, self.owner_id, self.role, *values)
         if self._connection is None:
             return await self.house.alone(function, given, reads)

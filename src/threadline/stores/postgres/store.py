@@ -112,6 +112,8 @@ class PostgresStore:
             except BaseException:
                 await _roll_back(connection)
                 raise
+            finally:
+                session.end()
             with translated():
                 await _commit(connection)
         if session.has_appended:

@@ -7,7 +7,7 @@ CREATE FUNCTION threadline.top_of(_tenant text, _thread text, _timeline text) RE
 DECLARE
     top integer;
 BEGIN
-    SELECT coalesce(l.ancestor_seqs[1], -1) INTO top FROM threadline.timelines l
+    SELECT coalesce(l.nearest_seqs[1], -1) INTO top FROM threadline.timelines l
     WHERE l.tenant_id = _tenant AND l.id = _timeline AND l.thread_id = _thread;
     IF FOUND THEN
         SELECT coalesce(max(m.seq), top) INTO top FROM threadline.messages m
@@ -159,8 +159,6 @@ CREATE FUNCTION threadline.undo_turn(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     question integer;
-    ids text[];
-    tops integer[];
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
     result := threadline.lock_thread(_tenant, _thread);
@@ -168,9 +166,8 @@ BEGIN
         problem := 'thread';
         RETURN;
     END IF;
-    SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-    WHERE l.tenant_id = _tenant AND l.id = result.timeline_id;
-    question := threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, ids, tops, 1);
+    SELECT s.first INTO question
+    FROM threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, 1) s;
     IF question IS NULL THEN
         problem := 'question';
     ELSE

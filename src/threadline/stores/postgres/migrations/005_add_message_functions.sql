@@ -132,19 +132,24 @@ BEGIN
     lows := _tops[1:_most] || CASE WHEN cardinality(_tops) < _most THEN -1 END;
 END $$;
 
--- The seq of the _turns-th last user message of a timeline's history, at or below _top; null if there are fewer.
+-- The seq of the _turns-th last user message of a timeline's history, at or below _top; null if there are fewer. Looks
+-- among the nearest ancestors first; ids and tops are those it knows of in the end.
 CREATE FUNCTION threadline.start_of_turns(
-    _tenant text, _timeline text, _top integer, _ids text[], _tops integer[], _turns integer
-) RETURNS integer LANGUAGE plpgsql AS $$
+    _tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]
+) LANGUAGE plpgsql AS $$
 DECLARE
     ranges record;
-    looked integer := least(_turns, cardinality(_tops)) + 1;
+    all_known boolean;
+    looked integer;
     questions integer;
-    oldest integer;
 BEGIN
+    SELECT l.nearest, l.nearest_seqs INTO ids, tops FROM threadline.timelines l
+    WHERE l.tenant_id = _tenant AND l.id = _timeline;
+    all_known := cardinality(tops) < 16;
+    looked := least(_turns + 1, cardinality(tops) + all_known::integer);
     LOOP
-        ranges := threadline.nearest_ranges(_timeline, _top, _ids, _tops, looked);
-        SELECT count(*), min(u.seq) INTO questions, oldest FROM (
+        ranges := threadline.nearest_ranges(_timeline, _top, ids, tops, looked);
+        SELECT count(*), min(u.seq) INTO questions, first FROM (
             SELECT m.seq FROM unnest(ranges.lines, ranges.lows, ranges.highs) AS r (line, low, high)
             CROSS JOIN LATERAL (
                 SELECT m.seq FROM threadline.messages m
@@ -154,13 +159,44 @@ BEGIN
             ) m
             ORDER BY m.seq DESC LIMIT _turns
         ) u;
-        IF questions = _turns THEN
-            RETURN oldest;
+        EXIT WHEN questions = _turns;
+        first := NULL;
+        EXIT WHEN all_known AND looked > cardinality(tops);
+        IF NOT all_known THEN
+            SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+            WHERE l.tenant_id = _tenant AND l.id = _timeline;
+            all_known := true;
         END IF;
-        EXIT WHEN looked > cardinality(_tops);
-        looked := least(looked * 4, cardinality(_tops) + 1);
+        looked := least(looked * 4, cardinality(tops) + 1);
     END LOOP;
-    RETURN NULL;
+END $$;
+
+-- The last turns of a history that reaches into ancestors: the ranges they span in one statement, however many.
+CREATE FUNCTION threadline.read_far(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE (
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    start record;
+    spanned integer := 1;
+    ranges record;
+BEGIN
+    start := threadline.start_of_turns(_tenant, _timeline, _top, _turns);
+    start.first := coalesce(start.first, 0);
+    WHILE start.tops[spanned] >= start.first LOOP
+        spanned := spanned + 1;
+    END LOOP;
+    ranges := threadline.nearest_ranges(_timeline, _top, start.ids, start.tops, spanned);
+    RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+        FROM unnest(ranges.lines, ranges.lows, ranges.highs) AS r (line, low, high)
+        CROSS JOIN LATERAL (
+            -- OFFSET keeps this from being turned into a join over all messages.
+            SELECT * FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high
+                AND m.seq <= _top AND m.seq >= start.first
+            OFFSET 0
+        ) m
+        ORDER BY m.seq;
 END $$;
 
 -- A range of a history in order, timeline by timeline, oldest first; with _turns, the range that begins with the
@@ -185,7 +221,7 @@ DECLARE
 BEGIN
     PERFORM threadline.enter(_tenant, _owner, _role);
     -- CASE, because row security takes coalesce for a leak and would read every timeline of the tenant instead.
-    SELECT l.id, t.message_count - 1, l.ancestors, l.ancestor_seqs INTO present, top, ids, tops
+    SELECT l.id, t.message_count - 1, l.nearest, l.nearest_seqs INTO present, top, ids, tops
     FROM threadline.threads t
     JOIN threadline.timelines l ON l.tenant_id = _tenant
         AND l.id = CASE WHEN _timeline IS NULL THEN t.timeline_id ELSE _timeline END
@@ -199,7 +235,19 @@ BEGIN
     END IF;
     top := least(top, _last);
     IF _turns IS NOT NULL THEN
-        _first := coalesce(threadline.start_of_turns(_tenant, present, top, ids, tops, _turns), 0);
+        low := coalesce(tops[1], -1);
+        SELECT m.seq INTO _first FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = present AND m.seq > low AND m.seq <= top AND m.role = 'u'
+        ORDER BY m.seq DESC OFFSET _turns - 1 LIMIT 1;
+        IF NOT FOUND AND low >= 0 THEN
+            RETURN QUERY SELECT * FROM threadline.read_far(_tenant, present, top, _turns);
+            RETURN;
+        END IF;
+        _first := coalesce(_first, 0);
+    END IF;
+    IF tops[16] >= _first THEN
+        SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.id = present;
     END IF;
     WHILE tops[deepest + 1] >= _first LOOP
         deepest := deepest + 1;

@@ -97,8 +97,8 @@ BEGIN
         SELECT l.id, l.thread_id FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = _timeline
         UNION ALL
         SELECT l.id, l.thread_id FROM line JOIN threadline.timelines l
-            ON l.tenant_id = _tenant AND cardinality(l.ancestors) > 0 AND l.ancestors[1] = line.id
-        WHERE l.ancestor_seqs[1] >= _seq
+            ON l.tenant_id = _tenant AND cardinality(l.nearest) > 0 AND l.nearest[1] = line.id
+        WHERE l.nearest_seqs[1] >= _seq
     )
     SELECT t.id INTO thread FROM line JOIN threadline.threads t
         ON t.tenant_id = _tenant AND t.id = line.thread_id AND t.timeline_id = line.id AND t.deleted_at IS NULL

@@ -35,8 +35,8 @@ BEGIN
             SELECT l.id FROM threadline.timelines l
             WHERE l.tenant_id = _tenant AND l.owner_id = _owner AND l.thread_id IS NULL ORDER BY l.id FOR UPDATE
         LOOP
-            SELECT max(fork.ancestor_seqs[1]) INTO top FROM threadline.timelines fork
-            WHERE fork.tenant_id = _tenant AND cardinality(fork.ancestors) > 0 AND fork.ancestors[1] = line;
+            SELECT max(fork.nearest_seqs[1]) INTO top FROM threadline.timelines fork
+            WHERE fork.tenant_id = _tenant AND cardinality(fork.nearest) > 0 AND fork.nearest[1] = line;
             PERFORM threadline.trim_timeline(_tenant, line, coalesce(top, -1));
             IF top IS NULL THEN
                 DELETE FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = line;

@@ -54,7 +54,7 @@ SELECT threadline.purge_threads($1, (
         AND NOT EXISTS (
             SELECT FROM threadline.timelines l
             WHERE l.tenant_id = $1 AND l.thread_id = t.id AND (
-                cardinality(l.ancestors) > 0
+                cardinality(l.nearest) > 0
                 OR EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = $1 AND m.timeline_id = l.id)
             )
         )
