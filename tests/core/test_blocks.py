@@ -16,6 +16,7 @@ from threadline.core import jsontext
 from threadline.core.blocks import FOREIGN_BLOCK, OPENING, from_blocks, messages_from_blocks, to_blocks
 from threadline.core.errors import InvalidInput
 from threadline.core.parts import (
+    Approval,
     DataPart,
     FilePart,
     Part,
@@ -127,6 +128,16 @@ def test_a_dangling_call_is_never_sent() -> None:
             "is_error": True,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("approval", "words"),
+    [(Approval("p", False, "not today"), "denied: not today"), (Approval("p", False), "denied"), (None, "denied")],
+)
+def test_a_denied_call_is_answered_with_the_reason(approval: Approval | None, words: str) -> None:
+    denied = ToolPart("c", "t", "output-denied", b"{}", approval=approval)
+    (result,) = to_blocks([say("user", "go"), assistant(denied)]).messages[-1]["content"]
+    assert result == {"type": "tool_result", "tool_use_id": "c", "content": words, "is_error": True}
 
 
 def test_reasoning_that_anthropic_did_not_sign_stays_at_home() -> None:

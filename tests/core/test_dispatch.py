@@ -71,6 +71,12 @@ def test_a_body_with_messages_keeps_their_order_behind_the_snapshot() -> None:
     assert dispatch.with_snapshot({"messages": messages}, None)["messages"] == messages
 
 
+def test_a_body_with_both_spellings_keeps_both() -> None:
+    body = {"messages": [{"role": "system", "content": "Be brief."}], "content": "hi"}
+    assert dispatch.with_snapshot(body, None) == {**body, "role": "user"}
+    assert dispatch.payload(Prompt(())) == {"messages": []}
+
+
 def test_content_parts_have_no_legacy_spelling() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     assert dispatch.with_snapshot({"messages": messages}, None) == {"messages": messages}
