@@ -22,7 +22,7 @@ _LONGEST_INTEGER = 4_300
 _TOO_LARGE = 10**_LONGEST_INTEGER
 _TOO_SMALL = -(10 ** (_LONGEST_INTEGER - 1))
 # Brackets, and whole strings so that brackets inside them do not count.
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -32,7 +32,7 @@ INVISIBLE = b"(?:" + b"|".join(_INVISIBLES) + b")"
 _HEX = rb"[0-9A-Fa-f]"
 # Every way a token can begin is a literal of its own, because only then `re` skips to the bytes that matter.
 _TOKENS = (
-    *(one + INVISIBLE + b"{0,63}+" for one in _INVISIBLES),
+    *(one + INVISIBLE + b"{0,63}" for one in _INVISIBLES),
     b"%(?:25){0,3}" + _HEX + b"{2}",
     rb"\\\\{0,31}+(?:u" + _HEX + rb'{4}|[nrtbf"])?',
 )

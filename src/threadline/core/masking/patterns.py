@@ -174,8 +174,14 @@ def _exact_step(step: Step) -> str:
         case Run():
             return f"{step.ahead}{step.chars}{{{step.least},{step.most}}}"
         case Several():
-            return f"(?:{_exact(step.steps)}){{0,{step.most}}}+"
+            return _several(step)
     return _words(_spellings(step))
+
+
+def _several(step: Several) -> str:
+    # Not possessive: what follows cannot begin inside a repetition anyway, and before Python 3.11.5 a possessive group
+    # matched wrongly where it holds a choice of its own.
+    return f"(?:{_exact(step.steps)}){{0,{step.most}}}"
 
 
 def _partial(steps: tuple[Step, ...]) -> str:
@@ -187,7 +193,7 @@ def _partial(steps: tuple[Step, ...]) -> str:
             held = max(step.most, step.reach)
             return f"(?:{step.chars}{{0,{held}}}\\Z|{step.chars}{{{step.least},{step.most}}}{rest})"
         case Several():
-            return f"(?:{_exact(step.steps)}){{0,{step.most}}}+(?:{_partial(step.steps)}|{rest})"
+            return f"{_several(step)}(?:{_partial(step.steps)}|{rest})"
     spellings = _spellings(step)
     begun = sorted({spelling[:n] for spelling in spellings for n in range(len(spelling))})
     return f"(?:{_words(tuple(begun))}\\Z|{_words(spellings)}{rest})"

@@ -23,11 +23,12 @@ UNBROKEN = "(?<![A-Za-z0-9])"
 _NOT_BASE64 = "(?<![A-Za-z0-9+/])"
 
 BASE64_TAIL = tail("[A-Za-z0-9+/_=-]*+")
-BEARER_TAIL = tail("(?:[A-Za-z0-9_~+/=-]|[.:](?=[A-Za-z0-9_~+/=-]))*+", unfinished=r"[.:]\Z")
+# Nothing follows a tail, so its groups need not be possessive; before Python 3.11.5 those matched wrongly.
+BEARER_TAIL = tail("(?:[A-Za-z0-9_~+/=-]|[.:](?=[A-Za-z0-9_~+/=-]))*", unfinished=r"[.:]\Z")
 WORD_TAIL = tail("[A-Za-z0-9_-]*+")
 NO_TAIL = tail("")
 _PEM_TAIL = tail(
-    rf"{_PEM}*+(?:{BLANK}{{1,8}}+{_PEM}{{16,}}+)*+",
+    rf"{_PEM}*+(?:{BLANK}{{1,8}}+{_PEM}{{16,}}+)*",
     *(Run(BLANK, 0, 8), Run(_PEM, 0, 15), Run(BLANK, 0, 8), "-----END ", Run("[A-Z ]", 0, 40), "-----"),
 )
 
