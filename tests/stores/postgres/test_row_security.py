@@ -154,7 +154,8 @@ async def test_a_row_for_somebody_else_is_refused(
             continue
         columns = await admin.fetchval(
             "SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute "
-            "WHERE attrelid = $1::text::regclass AND attnum > 0 AND attidentity = '' AND attgenerated = '' AND NOT attisdropped",
+            "WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped "
+            "AND attidentity = '' AND attgenerated = ''",
             f"threadline.{table}",
         )
         await admin.execute(f"CREATE TABLE public.{table}_copy AS SELECT {columns} FROM threadline.{table}")
