@@ -117,13 +117,14 @@ async def test_a_status_is_shown_but_not_stored(me: UserView, actor: Actor) -> N
 
 @pytest.mark.req("S1-20")
 async def test_a_final_text_that_goes_on_sends_the_rest_and_one_that_differs_wins_in_the_store(
-    me: UserView, actor: Actor
+    me: UserView, actor: Actor, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread = await me.create_thread()
     actor.lines = ["Hello", events.FinalText("Hello, world")]
     assert "".join([piece async for piece in thread.ask("One").text()]) == "Hello, world"
     actor.lines = ["Hallo", events.FinalText("Hello")]
     assert (await thread.ask("Two")).text == "Hello"
+    assert "agent was odd: diverging-text" in caplog.messages
 
 
 @pytest.mark.req("S1-25")

@@ -203,6 +203,8 @@ class Runner:
             status, error = "dispatch_failed", run.failure
         if status != "executed":
             run.stream.publish(events.to_json(events.Failure(error or status)))
+        for oddity, times in run.fold.oddities.items():
+            log.warning("agent was odd: %s", oddity.kind, extra={"turn_id": turn.id, "times": times})
         parts = run.fold.parts()
         metadata = {} if status == "executed" else {"status": status}
         reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
