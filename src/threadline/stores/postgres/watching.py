@@ -41,7 +41,7 @@ class Listeners:
         """`address` is a direct one; without it, watches only poll."""
         self._address = address
         self._connection: asyncpg.Connection | None = None
-        self._opening: asyncio.Task[bool] | None = None
+        self._connecting = asyncio.Lock()
         self._watches: dict[str, set[TurnWatch]] = {}
         self._missed = False
 
@@ -64,20 +64,20 @@ class Listeners:
             return False
         if self._connection is not None and not self._connection.is_closed():
             return True
-        if self._opening is None or self._opening.done():
-            self._opening = asyncio.create_task(self._listen(self._address), name="threadline listener")
-        # All watches wait for one connection: whoever is cancelled meanwhile must not leave it half open.
-        return await asyncio.shield(self._opening)
+        async with self._connecting:
+            return await self._listen(self._address)
 
     async def _listen(self, address: Address) -> bool:
+        if self._connection is not None and not self._connection.is_closed():
+            return True
         try:
             connection = await address.connect()
             connection.add_termination_listener(self._lost)
-            self._connection = connection
             await connection.add_listener(CHANNEL, self._notified)
         except DRIVER_ERRORS:
             _log.warning("cannot listen for changes of turns; watches look every %s s", POLL_SECONDS)
             return False
+        self._connection = connection
         if self._missed:
             # What was told between the connections nobody heard, so everybody looks once.
             self._missed = False
@@ -98,10 +98,7 @@ class Listeners:
                 watch.changed.set()
 
     async def close(self) -> None:
-        self._address = None
-        if self._opening is not None:
-            await asyncio.wait([self._opening])
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._address = self._connection, None, None
         if connection is not None and not connection.is_closed():
             connection.remove_termination_listener(self._lost)
             await connection.close()
