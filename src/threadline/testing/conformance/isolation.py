@@ -7,13 +7,13 @@ import inspect
 import pytest
 
 from threadline.core.errors import ThreadlineError
-from threadline.core.threads import Scope, system_scope
+from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.probes import PROBES, Probe
 from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids, furnish, view
 
-STRANGERS = {
+STRANGERS: dict[str, tuple[str, str, UserRole]] = {
     "a neighbour": ("", "mallory", "member"),
     "an admin next door": ("", "mallory", "admin"),
     "a namesake abroad": ("-abroad", "alice", "member"),
@@ -23,6 +23,8 @@ STRANGERS = {
 THE_TENANTS = frozenset(("agent", "agents", "put_agent", "delete_agent"))
 """Agents belong to the tenant, so a neighbour shares them."""
 THE_ADMINS = frozenset(("user", "users", "put_user"))
+OF_THE_WHOLE = frozenset(("put_user", "purge_user", "purge_tenant"))
+"""These change a user, with all their worlds, or a tenant."""
 
 
 def verbs() -> set[str]:
@@ -31,7 +33,7 @@ def verbs() -> set[str]:
 
 def stranger(store: Store, tenant_id: str, who: str) -> Transaction:
     abroad, user_id, role = STRANGERS[who]
-    return store.scoped(Scope(tenant_id + abroad, user_id, role))  # type: ignore[arg-type]
+    return store.scoped(Scope(tenant_id + abroad, user_id, role))
 
 
 def skipped(tx: Transaction, tenant_id: str) -> frozenset[str]:
@@ -92,3 +94,26 @@ class TestIsolation:
     async def test_a_scope_belongs_to_one_tenant(self, store: Store, tenant_id: str) -> None:
         for scope in (Scope(tenant_id, "alice"), system_scope(tenant_id)):
             assert store.scoped(scope).scope == scope
+
+
+class TestBystanders:
+    @pytest.mark.parametrize("role", ["member", "system"])
+    async def test_a_verb_touches_nothing_that_it_was_not_asked_to(
+        self, store: Store, tenant_id: str, clock: ManualClock, role: UserRole
+    ) -> None:
+        """Every verb is let loose on one world, by its owner or by the house; the owner's other world, the neighbour's
+        and the one abroad stay as they were."""
+        alice, bob, abroad = (
+            Scope(tenant_id, "alice"),
+            Scope(tenant_id, "bob"),
+            Scope(f"{tenant_id}-abroad", "alice"),
+        )
+        ids = await furnish(store, alice, clock)
+        others = [(alice, await furnish(store, alice, clock, "second"))]
+        others += [(scope, await furnish(store, scope, clock)) for scope in (bob, abroad)]
+        before = [await view(store, scope, theirs) for scope, theirs in others]
+        tx = store.scoped(Scope(tenant_id, "alice" if role == "member" else "system", role))
+        for probe in PROBES:
+            if probe.verb not in OF_THE_WHOLE:
+                await answer(probe, tx, ids)
+        assert [await view(store, scope, theirs) for scope, theirs in others] == before

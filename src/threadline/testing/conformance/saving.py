@@ -20,6 +20,7 @@ class TestSaving:
         assert saved.created_at == clock.now()
         assert await alice.saved_point("before the storm") == saved
         assert (await alice.save(thread.id, "earlier", at=0)).point.seq == 0
+        assert (await alice.save(thread.id, "before it all", at=-1)).point.seq == -1
 
     async def test_a_name_used_before_moves(self, alice: Transaction) -> None:
         """a name used before moves"""

@@ -4,7 +4,7 @@ with, and the limits to open the store with.
 
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
-from threadline.testing.conformance.isolation import TestIsolation
+from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
 from threadline.testing.conformance.listing import TestListingThreads
 from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, tenant_id
@@ -50,6 +50,7 @@ __all__ = [
     "TestAppending",
     "TestBinding",
     "TestBranching",
+    "TestBystanders",
     "TestChangingThreads",
     "TestChunks",
     "TestContextSnapshots",

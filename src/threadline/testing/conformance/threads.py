@@ -68,7 +68,7 @@ class TestCreatingThreads:
         """DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
         first = await alice.create_thread(NewThread(id="one"))
         for owner in (alice, bob):
-            with pytest.raises(DuplicateId):
+            with pytest.raises(DuplicateId, match="thread 'one'"):
                 await owner.create_thread(NewThread(id="one", title="another"))
         await alice.delete_thread("one")
         with pytest.raises(DuplicateId):
@@ -84,7 +84,7 @@ class TestCreatingThreads:
     async def test_a_state_key_has_one_living_thread(self, alice: Transaction) -> None:
         """DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
         await alice.create_thread(NewThread(state_key="plans"))
-        with pytest.raises(DuplicateId):
+        with pytest.raises(DuplicateId, match="state key 'plans'"):
             await alice.create_thread(NewThread(state_key="plans"))
 
     @pytest.mark.req("S1-05")

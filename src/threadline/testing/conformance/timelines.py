@@ -85,8 +85,8 @@ class TestBranching:
         for at in (2, 99, -2):
             with pytest.raises(InvalidInput):
                 await alice.branch(source.id, NewThread(), at=at)
-        for taken in (NewThread(id="source"), NewThread(state_key="plans")):
-            with pytest.raises(DuplicateId):
+        for taken, name in ((NewThread(id="source"), "thread 'source'"), (NewThread(state_key="plans"), "key 'plans'")):
+            with pytest.raises(DuplicateId, match=name):
                 await alice.branch(source.id, taken)
         await alice.delete_thread(source.id)
         with pytest.raises(NotFound):

@@ -41,18 +41,18 @@ class Ids(msgspec.Struct, frozen=True):
     call_id: str
 
 
-def names_for(user_id: str) -> Ids:
+def names_for(user_id: str, world: str | None = None) -> Ids:
     """The ids of a user's world, all but the timeline's, which only the store can give."""
-    named: dict[str, Any] = {field: f"{user_id}-{field}" for field in Ids.__struct_fields__}
-    return Ids(**named | {"user_id": user_id, "code_hash": f"{user_id}-code".encode()})
+    named: dict[str, Any] = {field: f"{world or user_id}-{field}" for field in Ids.__struct_fields__}
+    return Ids(**named | {"user_id": user_id, "code_hash": named["code_hash"].encode()})
 
 
 UNKNOWN = names_for("nobody")
 
 
-async def furnish(store: Store, scope: Scope, clock: ManualClock) -> Ids:
-    """Gives the user of the scope one of everything."""
-    ids = names_for(scope.user_id)
+async def furnish(store: Store, scope: Scope, clock: ManualClock, world: str | None = None) -> Ids:
+    """Gives the user of the scope one of everything; by another name, one more of everything."""
+    ids = names_for(scope.user_id, world)
     tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
     timeline_id = await _talk(tx, ids)
     await _settle_in(tx, house, ids, clock)
@@ -102,26 +102,27 @@ async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
 
 
 async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
-    """All that a user can see of their world, and their house of them."""
+    """All that a user can see of a world of theirs, and their house of it."""
     tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
-    threads = (await tx.threads(archived=None)).items
+    threads = [ids.thread_id, f"{ids.thread_id}-branch"]
     return {
-        "threads": threads,
-        "messages": [await tx.messages(thread.id) for thread in threads],
-        "timelines": [await tx.timelines(thread.id) for thread in threads],
+        "threads": [await tx.thread(thread_id) for thread_id in threads],
+        "listed": [thread for thread in (await tx.threads()).items if thread.id in threads],
+        "messages": [await tx.messages(thread_id) for thread_id in threads],
+        "timelines": [await tx.timelines(thread_id) for thread_id in threads],
         "old timeline": await tx.messages(ids.thread_id, timeline_id=ids.timeline_id),
-        "summaries": [await tx.summary(thread.id) for thread in threads],
-        "saved": await tx.saved_points(),
-        "bindings": await tx.bindings(),
+        "summaries": [await tx.summary(thread_id) for thread_id in threads],
+        "search": sorted(hit.message_id for hit in await tx.search(SECRET) if hit.thread_id in threads),
+        "saved": await tx.saved_point(ids.saved_name),
+        "binding": await tx.binding("matrix", ids.place),
         "context": await tx.context(ids.agent_id),
-        "agents": await tx.agents(),
+        "agent": await tx.agent(ids.agent_id),
         "user": await house.user(ids.user_id),
-        "links": await tx.links(),
+        "link": await tx.link("slack", ids.platform_user_id),
         "inbox": await tx.inbox_row("slack", ids.inbox_key),
-        "outbox": await tx.outbox(),
+        "outbox": [row for row in await tx.outbox() if row.id == ids.outbox_id],
         "turns": await tx.turns(ids.thread_id),
         "stop": await tx.stop_asked(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),
-        "search": sorted(hit.message_id for hit in await tx.search(SECRET)),
     }
