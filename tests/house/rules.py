@@ -29,6 +29,7 @@ HOMES = {
     "apsw": "threadline.stores.sqlite",
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
+    "nio": "threadline.matrix",
     "openai": "threadline.agents",
     "prompt_toolkit": "threadline.cli",
     "re2": "threadline.core",
