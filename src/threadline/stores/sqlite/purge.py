@@ -32,7 +32,7 @@ _OF_USER = (
     "remove_outbox",
     "remove_user",
 )
-_OF_TENANT = ("remove_ownerless_inbox", "remove_agents", "remove_tenant")
+_OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_tenant")
 
 
 class PurgeVerbs(Verbs):

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from threadline.ports import Work
 from threadline.stores.sqlite.copying import CopyVerbs
+from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
 from threadline.stores.sqlite.messages import MessageVerbs
 from threadline.stores.sqlite.people import PeopleVerbs
@@ -30,6 +31,7 @@ class SqliteTransaction(
     PlaceVerbs,
     PeopleVerbs,
     QueueVerbs,
+    CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
     PurgeVerbs,

@@ -4,6 +4,7 @@ with, and the limits to open the store with.
 
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
+from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
 from threadline.testing.conformance.listing import TestListingThreads
@@ -57,6 +58,7 @@ __all__ = [
     "TestCopying",
     "TestCreatingThreads",
     "TestCreatingTurns",
+    "TestCredentials",
     "TestDeletingThreads",
     "TestDelivering",
     "TestEnding",
