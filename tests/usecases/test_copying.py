@@ -72,8 +72,9 @@ async def furnish(store: Store, tenant_id: str, clock: ManualClock) -> None:
     await house.put_agent(Agent(id="a1", name="A", provider="remote", settings={"url": "x"}, enabled=False))
     await house.put_user(User(id="ada", display_name="Ada", role="admin"))
     await house.put_link("slack", "U1", "ada", "verified")
-    await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", owner_id="ada")
+    await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="ada")
     await house.claim_inbox("slack", "E2")
+    await house.put_credentials("slack", "key-1", b"\x00sealed")
     await tl.runner.close()
 
 

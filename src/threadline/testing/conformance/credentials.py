@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from threadline.core.errors import RoleRefused
-from threadline.core.threads import Scope
+from threadline.core.threads import Scope, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 
@@ -15,7 +15,7 @@ SEALED = b"\x00\xff sealed"
 class TestCredentials:
     @pytest.mark.req("S3-27")
     async def test_credentials_are_stored_and_replaced(self, house: Transaction, clock: ManualClock) -> None:
-        """Stores or replaces them."""
+        """A platform's secrets for the tenant, sealed before they come here. Stores or replaces them. By platform."""
         first = await house.put_credentials("slack", "key-1", SEALED)
         assert (first.platform, first.key_id, first.sealed, first.updated_at) == (
             "slack",
@@ -39,9 +39,9 @@ class TestCredentials:
         assert await house.credentials("slack") is None
 
     @pytest.mark.req("S3-05", "S3-27")
-    async def test_another_tenant_has_its_own(self, house: Transaction, abroad: Transaction) -> None:
+    async def test_another_tenant_has_its_own(self, store: Store, house: Transaction, tenant_id: str) -> None:
         await house.put_credentials("slack", "key-1", SEALED)
-        assert await abroad.all_credentials() == []
+        assert await store.scoped(system_scope(f"{tenant_id}-abroad")).all_credentials() == []
 
     @pytest.mark.req("S3-27")
     @pytest.mark.parametrize("role", ["member", "admin"])

@@ -29,7 +29,8 @@ def ids(rows: list[OutboxRow]) -> list[str]:
 
 class TestInbox:
     async def test_the_first_claim_gets_the_row(self, house: Transaction, clock: ManualClock) -> None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before. `reply_to`
+        is the place that the answer goes to."""
         row = await house.claim_inbox("slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice")
         assert row is not None
         assert (row.platform, row.key, row.status, row.decision) == ("slack", "Ev1", "claimed", None)
@@ -85,7 +86,8 @@ class TestInbox:
 
     @pytest.mark.req("S3-25")
     async def test_what_is_settled_can_be_dropped(self, house: Transaction, clock: ManualClock) -> None:
-        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays."""
+        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        rows. Histories do not depend on them."""
         await house.claim_inbox("slack", "old", reply_to="C1", owner_id="alice")
         await house.claim_inbox("slack", "open")
         await house.settle_inbox("slack", "old", status="done", decision="executed")
