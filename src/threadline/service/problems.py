@@ -37,6 +37,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.Refused: 403,
     errors.RoleRefused: 403,
     errors.GuardRefused: 403,
+    errors.SignatureInvalid: 401,
     errors.AgentFailed: 502,
     errors.SettingsInvalid: 500,
     errors.ExtraMissing: 500,
@@ -51,6 +52,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
 
 TITLES = {
     400: "Bad request",
+    401: "Not signed",
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
