@@ -8,10 +8,11 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from threadline.core.arrivals import Delivery, HttpRequest, HttpResponse, Outcome, Permanent, Polled, Transient
 from threadline.core.channels import (
     Agent as AgentRow,
 )
@@ -46,11 +47,13 @@ from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Tur
 __all__ = [
     "Agent",
     "Approver",
+    "Channel",
     "Clock",
     "Desk",
     "Finding",
     "Guard",
     "Masker",
+    "PolledChannel",
     "Store",
     "ToolJournal",
     "Transaction",
@@ -576,4 +579,64 @@ class Agent(Protocol):
 class Guard(Protocol):
     async def check(self, text: str, scope: Scope) -> str | None:
         """None lets the text pass; a sentence for the user refuses it."""
+        ...
+
+
+class Channel(Protocol):
+    """A messaging platform's own way of saying things, read and written without a socket and without a clock.
+
+    `secrets` are the tenant's credentials for the platform, under the names in `secret_names`."""
+
+    @property
+    def platform(self) -> Surface: ...
+
+    @property
+    def secret_names(self) -> Mapping[str, str]:
+        """The credentials it needs, each with a line that says where an administrator finds it."""
+        ...
+
+    def verify(
+        self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
+    ) -> None:
+        """Returns if the platform signed this very body, for this tenant, and lately where it says when. Otherwise
+        SignatureInvalid: a header missing, doubled, malformed, stale or wrong, or no secret to compare with. Secrets
+        are compared in constant time. Header names may be in any case."""
+        ...
+
+    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+        """The plain text that answers a GET on the webhook's address. SignatureInvalid if the query does not know the
+        secret; NotFound if the platform never asks this way."""
+        ...
+
+    def read(self, body: bytes) -> Delivery:
+        """What a verified body holds. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
+        Whatever else is odd about it is in `ignored`, because a platform would send a refused one again and again; one
+        broken message of a batch does not cost the others."""
+        ...
+
+    def render(self, text: str) -> list[str]:
+        """The agent's Markdown as payloads to be sent in this order, each within the platform's limits and split where
+        a reader would. Empty if there is nothing to show. A payload is JSON and holds no secret."""
+        ...
+
+    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+        """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
+        missing or cannot stand in a request."""
+        ...
+
+    def judge(self, response: HttpResponse) -> Outcome:
+        """What the platform's answer says about the message. Never raises, whatever the body holds."""
+        ...
+
+
+class PolledChannel(Channel, Protocol):
+    """A platform that can be asked for what arrived, by a machine that nobody can reach."""
+
+    def poll(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
+        """Asks for what follows `after`, the last number seen (0 at first), and confirms what went before: ask only
+        when all of that is stored. The platform holds the answer for up to `wait_seconds`."""
+        ...
+
+    def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
+        """What the answer holds, or why there is none."""
         ...
