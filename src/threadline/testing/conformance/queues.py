@@ -31,7 +31,9 @@ class TestInbox:
     async def test_the_first_claim_gets_the_row(self, house: Transaction, clock: ManualClock) -> None:
         """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before. `reply_to`
         is the place that the answer goes to."""
-        row = await house.claim_inbox("slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice")
+        row = await house.claim_inbox(
+            "slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice"
+        )
         assert row is not None
         assert (row.platform, row.key, row.status, row.decision) == ("slack", "Ev1", "claimed", None)
         assert (row.fingerprint, row.correlation_id, row.reply_to, row.owner_id) == ("f", "c", "C1", "alice")
@@ -82,7 +84,6 @@ class TestInbox:
             await bob.enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice")
         assert await house.inbox_row("slack", "Ev1") is None
         assert await house.outbox() == []
-
 
     @pytest.mark.req("S3-25")
     async def test_what_is_settled_can_be_dropped(self, house: Transaction, clock: ManualClock) -> None:
