@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
+from threadline.stores.postgres.access import AccessVerbs
 from threadline.stores.postgres.copying import CopyVerbs
 from threadline.stores.postgres.messages import MessageVerbs
 from threadline.stores.postgres.people import PeopleVerbs
@@ -27,6 +28,7 @@ class PostgresTransaction(
     QueueVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from threadline.ports import Work
+from threadline.stores.sqlite.access import AccessVerbs
 from threadline.stores.sqlite.copying import CopyVerbs
 from threadline.stores.sqlite.engine import InTransaction
 from threadline.stores.sqlite.messages import MessageVerbs
@@ -32,6 +33,7 @@ class SqliteTransaction(
     QueueVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):
