@@ -100,6 +100,18 @@ TABLES: dict[str, tuple[str, ...]] = {
         "created_us",
         "sent_us",
     ),
+    "api_tokens": (
+        "id",
+        "owner_id",
+        "token_hash",
+        "name",
+        "role",
+        "created_us",
+        "expires_us",
+        "last_used_us",
+        "revoked_us",
+    ),
+    "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }
 
 

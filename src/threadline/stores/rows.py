@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from threadline.core import jsontext
+from threadline.core.access import Act, ApiToken
 from threadline.core.channels import (
     Agent,
     Binding,
@@ -99,6 +100,14 @@ def user(row: Row) -> User:
 
 def link(row: Row) -> Link:
     return Link(*_read(row, times=(4, 5)))
+
+
+def api_token(row: Row) -> ApiToken:
+    return ApiToken(*_read(row, times=(4, 5, 6, 7)))
+
+
+def act(row: Row) -> Act:
+    return Act(*_read(row, times=(5,), objects=(4,)))
 
 
 def inbox_row(row: Row) -> InboxRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
+from threadline.stores.postgres.access import AccessVerbs
 from threadline.stores.postgres.copying import CopyVerbs
 from threadline.stores.postgres.credentials import CredentialVerbs
 from threadline.stores.postgres.messages import MessageVerbs
@@ -29,6 +30,7 @@ class PostgresTransaction(
     CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):

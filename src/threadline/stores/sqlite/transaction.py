@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from threadline.ports import Work
+from threadline.stores.sqlite.access import AccessVerbs
 from threadline.stores.sqlite.copying import CopyVerbs
 from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
@@ -34,6 +35,7 @@ class SqliteTransaction(
     CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):

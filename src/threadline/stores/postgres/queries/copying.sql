@@ -58,6 +58,14 @@ FROM threadline.links WHERE tenant_id = $1 ORDER BY platform, platform_user_id O
 SELECT code_hash, owner_id, platform, expires_at
 FROM threadline.link_codes WHERE tenant_id = $1 ORDER BY code_hash OFFSET $2 LIMIT $3;
 
+-- name: read_api_tokens
+SELECT id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at
+FROM threadline.api_tokens WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
+-- name: read_audit
+SELECT id, actor_id, act, target, details, created_at
+FROM threadline.audit WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
 -- name: read_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at
@@ -147,6 +155,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 -- name: write_link_codes
 INSERT INTO threadline.link_codes (tenant_id, code_hash, owner_id, platform, expires_at)
 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
+
+-- name: write_api_tokens
+INSERT INTO threadline.api_tokens
+    (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING;
+
+-- name: write_audit
+INSERT INTO threadline.audit (tenant_id, id, actor_id, act, target, details, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 
 -- name: write_turns
 INSERT INTO threadline.turns

@@ -72,6 +72,14 @@ FROM links WHERE tenant_id = ?1 ORDER BY platform, platform_user_id LIMIT ?3 OFF
 SELECT 0, code_hash, owner_id, platform, expires_us
 FROM link_codes WHERE tenant_id = ?1 ORDER BY code_hash LIMIT ?3 OFFSET ?2;
 
+-- name: read_api_tokens
+SELECT 0, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us
+FROM api_tokens WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
+-- name: read_audit
+SELECT 0, id, actor_id, act, target, details, created_us
+FROM audit WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
 -- name: read_turns
 SELECT u.no, u.id, u.owner_id, t.id, u.surface, u.agent_id, u.status, u.idempotency_key, u.request_hash, u.request_seq,
     u.reply_seq, u.error, u.usage, u.seen, u.lease_owner, u.lease_until_us, u.fence, u.stop_asked, u.created_us,
@@ -156,6 +164,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_link_codes
 INSERT INTO link_codes (tenant_id, code_hash, owner_id, platform, expires_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_api_tokens
+INSERT INTO api_tokens
+    (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_audit
+INSERT INTO audit (tenant_id, id, actor_id, act, target, details, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 -- name: write_turns
 INSERT INTO turns

@@ -18,6 +18,8 @@ UNION ALL SELECT 'links', count(*) FROM links
 UNION ALL SELECT 'link_codes', count(*) FROM link_codes
 UNION ALL SELECT 'inbox', count(*) FROM inbox
 UNION ALL SELECT 'outbox', count(*) FROM outbox
+UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens
+UNION ALL SELECT 'audit', count(*) FROM audit
 UNION ALL SELECT 'turns', count(*) FROM turns
 UNION ALL SELECT 'turn_chunks', count(*) FROM turn_chunks
 UNION ALL SELECT 'tool_runs', count(*) FROM tool_runs;

@@ -1,7 +1,7 @@
--- oldest compatible: 3
+-- oldest compatible: 4
 --
 -- What channels need beyond their queues: sealed credentials, where an arrival is to be answered, and the order of
--- deliveries at one place. A version 2 program would purge a tenant and leave its credentials behind.
+-- deliveries at one place. A version 3 program would purge a tenant and leave its credentials behind.
 
 CREATE TABLE credentials (
     tenant_id TEXT NOT NULL REFERENCES tenants (id),
