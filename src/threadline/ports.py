@@ -25,6 +25,7 @@ from threadline.core.channels import (
     LinkState,
     OutboxRow,
     OutboxStatus,
+    SealedCredentials,
     User,
 )
 from threadline.core.events import Event, ToolCall
@@ -306,9 +307,11 @@ class QueueVerbs(Protocol):
         *,
         fingerprint: str | None = None,
         correlation_id: str | None = None,
+        reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
+        `reply_to` is the place that the answer goes to."""
         ...
 
     async def settle_inbox(
@@ -316,6 +319,11 @@ class QueueVerbs(Protocol):
     ) -> bool: ...
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
+
+    async def drop_settled(self, *, before: dt.datetime) -> int:
+        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        rows. Histories do not depend on them. System scope."""
+        ...
 
     async def enqueue(
         self,
@@ -333,7 +341,9 @@ class QueueVerbs(Protocol):
 
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
         """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
-        first, now claimed by this worker. System scope."""
+        first, now claimed by this worker. What waits for one recipient is delivered in order: a row is due only when
+        no earlier one for its recipient is waiting or claimed. A claim taken over counts as an attempt and says in
+        `last_error` that nobody knows what came of it. System scope."""
         ...
 
     async def settle_outbox(
@@ -354,6 +364,24 @@ class QueueVerbs(Protocol):
 
     async def requeue(self, outbox_id: str) -> OutboxRow:
         """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead."""
+        ...
+
+
+class CredentialVerbs(Protocol):
+    """A platform's secrets for the tenant, sealed before they come here. System scope only (RoleRefused)."""
+
+    async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+        """Stores or replaces them."""
+        ...
+
+    async def credentials(self, platform: Surface) -> SealedCredentials | None: ...
+
+    async def all_credentials(self) -> list[SealedCredentials]:
+        """By platform."""
+        ...
+
+    async def delete_credentials(self, platform: Surface) -> bool:
+        """False if there were none."""
         ...
 
 
@@ -532,6 +560,7 @@ class Transaction(
     TimelineVerbs,
     PlaceVerbs,
     QueueVerbs,
+    CredentialVerbs,
     TurnVerbs,
     AccessVerbs,
     PurgeVerbs,

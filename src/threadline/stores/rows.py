@@ -15,7 +15,16 @@ from typing import Any, TypeAlias
 
 from threadline.core import jsontext
 from threadline.core.access import Act, ApiToken
-from threadline.core.channels import Agent, Binding, ContextSnapshot, InboxRow, Link, OutboxRow, User
+from threadline.core.channels import (
+    Agent,
+    Binding,
+    ContextSnapshot,
+    InboxRow,
+    Link,
+    OutboxRow,
+    SealedCredentials,
+    User,
+)
 from threadline.core.messages import from_us, to_us
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
@@ -102,7 +111,11 @@ def act(row: Row) -> Act:
 
 
 def inbox_row(row: Row) -> InboxRow:
-    return InboxRow(*_read(row, times=(8, 9)))
+    return InboxRow(*_read(row, times=(9, 10)))
+
+
+def credentials(row: Row) -> SealedCredentials:
+    return SealedCredentials(*_read(row, times=(3,)))
 
 
 def outbox_row(row: Row) -> OutboxRow:

@@ -25,7 +25,7 @@ SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
 WRITTEN_ONCE = frozenset(("messages", "audit"))
 """Rows that nobody may change."""
-THE_HOUSES = frozenset(("permits", "audit"))
+THE_HOUSES = frozenset(("permits", "audit", "credentials"))
 """Rows that no user sees, whoever they are about."""
 STRANGERS = {
     "another tenant": Scope("b", "alice"),

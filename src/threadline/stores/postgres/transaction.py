@@ -5,6 +5,7 @@ from __future__ import annotations
 from threadline.core.threads import Scope
 from threadline.stores.postgres.access import AccessVerbs
 from threadline.stores.postgres.copying import CopyVerbs
+from threadline.stores.postgres.credentials import CredentialVerbs
 from threadline.stores.postgres.messages import MessageVerbs
 from threadline.stores.postgres.people import PeopleVerbs
 from threadline.stores.postgres.places import PlaceVerbs
@@ -26,6 +27,7 @@ class PostgresTransaction(
     PlaceVerbs,
     PeopleVerbs,
     QueueVerbs,
+    CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
     AccessVerbs,

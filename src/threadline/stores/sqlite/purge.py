@@ -33,7 +33,7 @@ _OF_USER = (
     "remove_tokens",
     "remove_user",
 )
-_OF_TENANT = ("remove_ownerless_inbox", "remove_agents", "remove_acts", "remove_tenant")
+_OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_acts", "remove_tenant")
 
 
 class PurgeVerbs(Verbs):

@@ -5,6 +5,7 @@ with, and the limits to open the store with.
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
+from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
 from threadline.testing.conformance.listing import TestListingThreads
@@ -59,6 +60,7 @@ __all__ = [
     "TestCopying",
     "TestCreatingThreads",
     "TestCreatingTurns",
+    "TestCredentials",
     "TestDeletingThreads",
     "TestDelivering",
     "TestEnding",

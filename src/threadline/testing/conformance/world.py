@@ -87,6 +87,7 @@ async def _settle_in(tx: Transaction, house: Transaction, ids: Ids, clock: Manua
     await tx.set_context(ids.agent_id, clean(f"{SECRET} context"))
     await tx.put_link("slack", ids.platform_user_id, ids.user_id, "verified")
     await tx.put_link_code(ids.code_hash, "slack", clock.after(600))
+    await house.put_credentials("slack", "key-1", f"{SECRET} sealed".encode())
     await house.claim_inbox("slack", ids.inbox_key, fingerprint=f"{SECRET} print", owner_id=ids.user_id)
     payload = clean(f"{SECRET} payload")
     await house.enqueue("slack", "C1", payload, turn_id=None, owner_id=ids.user_id, id=ids.outbox_id)

@@ -13,6 +13,10 @@ SELECT id, display_name, role, created_at FROM threadline.users WHERE tenant_id 
 SELECT id, name, provider, model, settings, system_prompt, enabled
 FROM threadline.agents WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
+-- name: read_credentials
+SELECT platform, key_id, sealed, updated_at
+FROM threadline.credentials WHERE tenant_id = $1 ORDER BY platform OFFSET $2 LIMIT $3;
+
 -- name: read_timelines
 SELECT id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at
 FROM threadline.timelines WHERE tenant_id = $1 ORDER BY cardinality(ancestors), created_at, id OFFSET $2 LIMIT $3;
@@ -76,7 +80,7 @@ SELECT turn_id, call_id, owner_id, name, input, repeatable, output, finished_at
 FROM threadline.tool_runs WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
 
 -- name: read_inbox
-SELECT platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at, updated_at
+SELECT platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_at, updated_at
 FROM threadline.inbox WHERE tenant_id = $1 ORDER BY platform, key OFFSET $2 LIMIT $3;
 
 -- name: read_outbox
@@ -94,6 +98,10 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 -- name: write_agents
 INSERT INTO threadline.agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
+
+-- name: write_credentials
+INSERT INTO threadline.credentials (tenant_id, platform, key_id, sealed, updated_at)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 
 -- name: write_timelines
 INSERT INTO threadline.timelines
@@ -175,9 +183,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING;
 
 -- name: write_inbox
 INSERT INTO threadline.inbox
-    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at,
+    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_at,
     updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING;
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
 
 -- name: write_outbox
 INSERT INTO threadline.outbox

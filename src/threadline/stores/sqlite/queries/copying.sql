@@ -20,6 +20,10 @@ SELECT 0, id, display_name, role, created_us FROM users WHERE tenant_id = ?1 ORD
 SELECT 0, id, name, provider, model, settings, system_prompt, enabled
 FROM agents WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
+-- name: read_credentials
+SELECT 0, platform, key_id, sealed, updated_us
+FROM credentials WHERE tenant_id = ?1 ORDER BY platform LIMIT ?3 OFFSET ?2;
+
 -- name: read_timelines
 SELECT l.no, l.id, l.owner_id, t.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
 FROM timelines l LEFT JOIN threads t ON t.no = l.thread_no
@@ -93,7 +97,8 @@ FROM tool_runs r JOIN turns u ON u.no = r.turn_no
 WHERE u.tenant_id = ?1 AND r.no > ?2 ORDER BY r.no LIMIT ?3;
 
 -- name: read_inbox
-SELECT 0, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_us, updated_us
+SELECT 0, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_us,
+    updated_us
 FROM inbox WHERE tenant_id = ?1 ORDER BY platform, key LIMIT ?3 OFFSET ?2;
 
 -- name: read_outbox
@@ -110,6 +115,9 @@ INSERT INTO users (tenant_id, id, display_name, role, created_us) VALUES (?, ?, 
 -- name: write_agents
 INSERT INTO agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_credentials
+INSERT INTO credentials (tenant_id, platform, key_id, sealed, updated_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_timelines
 INSERT INTO timelines
@@ -181,8 +189,9 @@ VALUES (?2, ?3, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING;
 
 -- name: write_inbox
 INSERT INTO inbox
-    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_us, updated_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_us,
+    updated_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_outbox
 INSERT INTO outbox

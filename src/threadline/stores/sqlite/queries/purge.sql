@@ -1,6 +1,7 @@
 -- name: count_rows
 SELECT 'tenants', count(*) FROM tenants WHERE id = ?1
 UNION ALL SELECT 'agents', count(*) FROM agents WHERE tenant_id = ?1
+UNION ALL SELECT 'credentials', count(*) FROM credentials WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'users', count(*) FROM users WHERE tenant_id = ?1 AND (id = ?2 OR ?3)
 UNION ALL SELECT 'threads', count(*) FROM threads WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'timelines', count(*) FROM timelines WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
@@ -107,6 +108,9 @@ DELETE FROM users WHERE tenant_id = ? AND id = ?;
 
 -- name: remove_ownerless_inbox
 DELETE FROM inbox WHERE tenant_id = ?;
+
+-- name: remove_credentials
+DELETE FROM credentials WHERE tenant_id = ?;
 
 -- name: remove_agents
 DELETE FROM agents WHERE tenant_id = ?;

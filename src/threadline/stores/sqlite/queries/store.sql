@@ -4,6 +4,7 @@ SELECT id FROM tenants ORDER BY id;
 -- name: count_all_rows
 SELECT 'tenants', count(*) FROM tenants
 UNION ALL SELECT 'agents', count(*) FROM agents
+UNION ALL SELECT 'credentials', count(*) FROM credentials
 UNION ALL SELECT 'users', count(*) FROM users
 UNION ALL SELECT 'threads', count(*) FROM threads
 UNION ALL SELECT 'timelines', count(*) FROM timelines
