@@ -29,6 +29,7 @@ from threadline.ports import Agent, Clock, Guard, Store
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.usecases.approvals import Approvals
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
 from threadline.usecases.counters import Counters
@@ -64,6 +65,7 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.streams = Streams(store)
         self.turns = Turns(store, self.sealer, self.guard)
+        self.approvals = Approvals(store, self.sealer, self.guard)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
         self.counters = Counters()
         shown = windows(settings.windows.reading, settings.windows.channels)
@@ -91,7 +93,7 @@ class Threadline:
     def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
         """Everything one user may reach. There is no way to any data without saying who asks."""
         scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams)
+        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams, self.approvals)
         return UserView(answering, self.contexts(scope))
 
     async def close(self) -> None:
