@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from threadline.core.calls import Call, Calls, Taken
 from threadline.core.events import (
+    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -68,10 +69,14 @@ class Fold:
         self.finish: FinishReason | None = None
         self.failure: str | None = None
         self.oddities = Oddities()
+        self._begun = begun
         self._open: _Text | None = None
+        self._restart()
+
+    def _restart(self) -> None:
         self._calls = Calls(self.oddities)
         self._pieces: list[_Text | Call | Part] = [
-            self._calls.restore(part) if isinstance(part, ToolPart) else part for part in begun
+            self._calls.restore(part) if isinstance(part, ToolPart) else part for part in self._begun
         ]
         self._since_call = len(self._pieces)
 
@@ -111,9 +116,11 @@ class Fold:
                 return ()
         return self._mark(event)
 
-    def _mark(self, event: StepStart | Finish | Failure) -> Published:
+    def _mark(self, event: StepStart | Again | Finish | Failure) -> Published:
         self._open = None
         match event:
+            case Again():
+                self._restart()
             case StepStart():
                 self._pieces.append(StepStartPart())
             case Finish():

@@ -26,6 +26,7 @@ from threadline.service.chat import Chat
 from threadline.service.dispatches import DispatchRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.operations import Operations
+from threadline.service.reference import Reference
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
@@ -48,7 +49,7 @@ def build_app(
             yield
 
     return Starlette(
-        routes=_routes(threadline, settings, caller),
+        routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
             Middleware(SafeHeaders),
             Middleware(
@@ -90,8 +91,9 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
         await asyncio.sleep(every_seconds)
 
 
-def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) -> list[BaseRoute]:
-    return [
+def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
+    """Each handler says with `describing.operation` what it takes and answers."""
+    routes: list[BaseRoute] = [
         *Welcome().routes(),
         *Operations(threadline).routes(),
         *Chat(threadline, settings, caller).routes(),
@@ -101,3 +103,4 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) 
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
     ]
+    return [*routes, *Reference(routes, signed_in=signed_in).routes()]

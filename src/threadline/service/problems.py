@@ -50,7 +50,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.OutcomeUnknown: 503,
 }
 
-_TITLES = {
+TITLES = {
     400: "Bad request",
     401: "Not signed",
     403: "Refused",
@@ -83,7 +83,7 @@ class Problem(Exception):
 
     def answer(self, **more: Any) -> Response:
         body = {
-            "title": _TITLES[self.status],
+            "title": TITLES[self.status],
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
@@ -114,7 +114,7 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     """For what the router raises: no such route, no such method."""
     assert isinstance(exc, HTTPException)
     code = _CODES.get(exc.status_code, "invalid_input")
-    status = exc.status_code if exc.status_code in _TITLES else 400
+    status = exc.status_code if exc.status_code in TITLES else 400
     return Problem(status, code, exc.detail, dict(exc.headers or {})).answer()
 
 

@@ -24,7 +24,7 @@ from threadline.service.reading import header
 from threadline.usecases.turns import reply_id
 
 _SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
-_MAJOR = "X-AI-SDK"
+MAJOR = "X-AI-SDK"
 _DELETED = "the thread was deleted"
 
 
@@ -46,11 +46,11 @@ def read_seen(last_event_id: str | None) -> Seen | None:
 
 def read_major(request: Request) -> int:
     """Which major of the AI SDK reads the stream, where the client says so."""
-    given = header(request, _MAJOR)
+    given = header(request, MAJOR)
     if given is None:
         return LATEST
     if not given.isdecimal() or not OLDEST <= int(given) <= 99:
-        raise InvalidInput(f"{_MAJOR} is a major version of the AI SDK, {OLDEST} or later")
+        raise InvalidInput(f"{MAJOR} is a major version of the AI SDK, {OLDEST} or later")
     return int(given)
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from threadline.service.describing import Answer, operation
 from threadline.version import __version__
 
 COMMANDS = (
@@ -45,6 +46,8 @@ server, so nobody can forge their history, and a stream that is cut off can be r
 <p>It speaks the protocol of the AI SDK: point <code>useChat</code> at <code>{url}/api/v1/ai/chat</code>. From a
 terminal:</p>
 {commands}
+<p>Every call is described in <a href="docs">the reference</a>, and for programs in
+<a href="openapi.json">openapi.json</a>.</p>
 <p>Without a key and a network the agent <code>rehearsal</code> answers. Say <code>help</code> to it.</p>
 </html>
 """
@@ -54,6 +57,13 @@ class Welcome:
     def routes(self) -> list[Route]:
         return [Route("/", self.page, methods=["GET"])]
 
+    @operation(
+        "welcome",
+        "A page that says what this is",
+        Answer(200, "A page.", str, media_types=("text/html; charset=utf-8",)),
+        tag="operations",
+        needs=None,
+    )
     async def page(self, request: Request) -> Response:
         url = str(request.base_url).rstrip("/")
         shown = "\n".join(
