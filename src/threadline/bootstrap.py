@@ -31,9 +31,10 @@ from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
-from threadline.usecases.counters import Counters
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
+from threadline.usecases.gauges import watch
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.prompting import Prompting
 from threadline.usecases.recovery import Recovery
 from threadline.usecases.running import Runner
@@ -62,12 +63,12 @@ class Threadline:
         self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
+        self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard)
+        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
-        self.counters = Counters()
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.counters)
+        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
         self.runner = Runner(
             store,
             self.turns,
@@ -78,9 +79,10 @@ class Threadline:
             clock,
             masker=self.masker,
         )
-        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll())
+        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), metrics=self.metrics)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
+        watch(self.metrics, store, self.runner, self.streams)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
