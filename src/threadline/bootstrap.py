@@ -29,6 +29,7 @@ from threadline.ports import Agent, Clock, Guard, Store
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.usecases.administration import Administration
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
 from threadline.usecases.directory import Directory
@@ -86,6 +87,9 @@ class Threadline:
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
+
+    def administration(self, scope: Scope, *, actor_id: str | None = None) -> Administration:
+        return Administration(self.store, self.sealer, self.clock, scope, actor_id=actor_id)
 
     def contexts(self, scope: Scope) -> Contexts:
         return Contexts(self.store, self.sealer, self.guard, scope)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from threadline.core.access import Act, ApiToken, NewToken
 from threadline.core.arrivals import Delivery, HttpRequest, HttpResponse, Outcome, Permanent, Polled, Transient
 from threadline.core.channels import (
     Agent as AgentRow,
@@ -24,6 +25,7 @@ from threadline.core.channels import (
     LinkState,
     OutboxRow,
     OutboxStatus,
+    SealedCredentials,
     User,
 )
 from threadline.core.events import Event, ToolCall
@@ -306,9 +308,11 @@ class QueueVerbs(Protocol):
         *,
         fingerprint: str | None = None,
         correlation_id: str | None = None,
+        reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
+        `reply_to` is the place that the answer goes to."""
         ...
 
     async def settle_inbox(
@@ -316,6 +320,11 @@ class QueueVerbs(Protocol):
     ) -> bool: ...
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
+
+    async def drop_settled(self, *, before: dt.datetime) -> int:
+        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        rows. Histories do not depend on them. System scope."""
+        ...
 
     async def enqueue(
         self,
@@ -333,7 +342,9 @@ class QueueVerbs(Protocol):
 
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
         """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
-        first, now claimed by this worker. System scope."""
+        first, now claimed by this worker. What waits for one recipient is delivered in order: a row is due only when
+        no earlier one for its recipient is waiting or claimed. A claim taken over counts as an attempt and says in
+        `last_error` that nobody knows what came of it. System scope."""
         ...
 
     async def settle_outbox(
@@ -354,6 +365,24 @@ class QueueVerbs(Protocol):
 
     async def requeue(self, outbox_id: str) -> OutboxRow:
         """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead."""
+        ...
+
+
+class CredentialVerbs(Protocol):
+    """A platform's secrets for the tenant, sealed before they come here. System scope only (RoleRefused)."""
+
+    async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+        """Stores or replaces them."""
+        ...
+
+    async def credentials(self, platform: Surface) -> SealedCredentials | None: ...
+
+    async def all_credentials(self) -> list[SealedCredentials]:
+        """By platform."""
+        ...
+
+    async def delete_credentials(self, platform: Surface) -> bool:
+        """False if there were none."""
         ...
 
 
@@ -441,6 +470,54 @@ class TurnVerbs(Protocol):
         ...
 
 
+class AccessVerbs(Protocol):
+    async def create_token(self, new: NewToken) -> ApiToken:
+        """Keeps a token by its hash; its owner is made known. DuplicateId if the id or the hash is there already. Admin
+        and system scopes only (RoleRefused)."""
+        ...
+
+    async def tokens(self) -> list[ApiToken]:
+        """Every token of the tenant, revoked and expired ones as well, newest first. Admin and system scopes only
+        (RoleRefused)."""
+        ...
+
+    async def token_by_hash(self, token_hash: bytes) -> ApiToken | None:
+        """Revoked and expired ones as well: the caller judges. System scope only (RoleRefused), because whoever
+        presents a token is not known before."""
+        ...
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """From now on it is revoked. False if there is none, or it was already. Admin and system scopes only
+        (RoleRefused)."""
+        ...
+
+    async def note_use(self, token_id: str, used_at: dt.datetime) -> None:
+        """The token was used then; an earlier time changes nothing. System scope only (RoleRefused)."""
+        ...
+
+    async def take_permits(self, key: str, *, window: dt.datetime, wanted: int, limit: int) -> int:
+        """How many of the wanted are given: together never more than `limit` under this key in the window that began
+        then, whoever asks from whichever process. A window later than this one, which a faster clock has begun, counts
+        instead. System scope only (RoleRefused)."""
+        ...
+
+    async def drop_permits(self, *, before: dt.datetime) -> int:
+        """Forgets windows that began before then; how many. System scope only (RoleRefused)."""
+        ...
+
+    async def record_act(
+        self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
+    ) -> Act:
+        """Writes down what the scope's user did: the act as `noun.verb`, as in `token.revoked`, and the id of what it
+        was done to. In one transaction with the act itself, or one of them may be lost. Only the system scope may name
+        another actor (RoleRefused). The record goes with its tenant, and not with a user."""
+        ...
+
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+        """Newest first, those before the act with this id. Admin and system scopes only (RoleRefused)."""
+        ...
+
+
 class PurgeVerbs(Protocol):
     """Removal for good: no row, index entry or free page keeps the text afterwards."""
 
@@ -451,7 +528,8 @@ class PurgeVerbs(Protocol):
         ...
 
     async def purge_user(self, user_id: str) -> int:
-        """Everything of this user in the tenant, the user's row as well: how many rows. Own user, or system scope."""
+        """Everything of this user in the tenant, the user's row as well: how many rows. What they did as administrators
+        stays on record. Own user, or system scope."""
         ...
 
     async def purge_tenant(self) -> int:
@@ -478,7 +556,17 @@ class CopyVerbs(Protocol):
 
 
 class Transaction(
-    ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, CopyVerbs, Protocol
+    ThreadVerbs,
+    MessageVerbs,
+    TimelineVerbs,
+    PlaceVerbs,
+    QueueVerbs,
+    CredentialVerbs,
+    TurnVerbs,
+    AccessVerbs,
+    PurgeVerbs,
+    CopyVerbs,
+    Protocol,
 ):
     """Every verb, in one scope. A verb that stores something makes the tenant and the owner of it known, if they are
     not yet."""

@@ -27,6 +27,7 @@ CORE_MAY_IMPORT_TOO = frozenset(("msgspec", "re2", "threadline.core", "os.urando
 
 HOMES = {
     "apsw": "threadline.stores.sqlite",
+    "markdown_it": "threadline.channels",
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
     "openai": "threadline.agents",

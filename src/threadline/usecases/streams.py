@@ -47,7 +47,7 @@ class LiveStream:
         return self._chunks[self._stored :]
 
     def mark_stored(self, chunks: list[Chunk]) -> None:
-        self._stored += len(chunks)
+        self._stored = max(self._stored, chunks[-1].n)
 
     async def read(self, after: int, quiet_seconds: float | None) -> AsyncIterator[list[Chunk]]:
         position = max(after, 0)

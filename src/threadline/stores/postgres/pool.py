@@ -88,10 +88,9 @@ class Pool:
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled():
+            # A cancelled one is passed over by whoever gives turns, if that has not happened already.
+            if not turn.cancelled():
                 self._give_turn()
-            else:
-                self._waiting.remove(turn)
             self._count_down()
             raise
 
