@@ -31,12 +31,14 @@ from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.administration import Administration
+from threadline.usecases.approvals import Approvals
 from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
-from threadline.usecases.counters import Counters
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
+from threadline.usecases.gauges import watch
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.prompting import Prompting
 from threadline.usecases.recovery import Recovery
 from threadline.usecases.running import Runner, Timing
@@ -66,12 +68,13 @@ class Threadline:
         self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
+        self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard)
+        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
+        self.approvals = Approvals(store, self.sealer, self.guard)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
-        self.counters = Counters()
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.counters)
+        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
         self.runner = Runner(
             store,
             self.turns,
@@ -83,9 +86,10 @@ class Threadline:
             masker=self.masker,
             timing=timing,
         )
-        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing)
+        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
+        watch(self.metrics, store, self.runner, self.streams)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
@@ -105,7 +109,7 @@ class Threadline:
     def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
         """Everything one user may reach. There is no way to any data without saying who asks."""
         scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams)
+        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams, self.approvals)
         return UserView(answering, self.contexts(scope))
 
     async def close(self) -> None:

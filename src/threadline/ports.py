@@ -54,6 +54,7 @@ __all__ = [
     "Desk",
     "Finding",
     "Guard",
+    "Load",
     "Masker",
     "Platform",
     "PolledChannel",
@@ -592,6 +593,14 @@ class Watch(Protocol):
         ...
 
 
+class Load(NamedTuple):
+    """What a store is busy with at this moment: connections that are open, those in use, and who waits for one."""
+
+    open: int
+    in_use: int
+    waiting: int
+
+
 class Store(Protocol):
     def scoped(self, scope: Scope) -> Transaction:
         """Verbs of which each call is a transaction of its own, done when it returns."""
@@ -612,6 +621,10 @@ class Store(Protocol):
 
     async def statistics(self) -> dict[str, int]:
         """Rows by table, bytes on disk, schema version: for the operator."""
+        ...
+
+    def load(self) -> Load:
+        """How busy it is now. Costs nothing."""
         ...
 
     async def index_pending(self) -> int:

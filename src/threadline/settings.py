@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -63,6 +63,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_seconds: float = 15.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
+    log_format: Literal["human", "json"] = "human"
 
 
 class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
