@@ -50,6 +50,13 @@ _EXAMPLES = {
 }
 
 
+class StreamEvent(Shown, frozen=True):
+    """One server-sent event. `data` is a chunk of the AI SDK's UI message stream as JSON, and `[DONE]` at last."""
+
+    data: str
+    id: str | None = None
+
+
 class Stopped(Shown, frozen=True):
     """`stopped` counts the turns that were running."""
 
@@ -82,7 +89,7 @@ class Chat:
         Answer(
             200,
             STREAM_TEXT,
-            str,
+            StreamEvent,
             media_types=(_STREAM,),
             headers=(_STATE_KEY,),
             links=_going_on("$response.header.X-State-Key"),
@@ -135,7 +142,7 @@ class Chat:
     @operation(
         "resumeChat",
         "Read the stream of the turn that runs, from its first chunk or from where a reader left off",
-        Answer(200, STREAM_TEXT, str, media_types=(_STREAM,), headers=(_STATE_KEY,)),
+        Answer(200, STREAM_TEXT, StreamEvent, media_types=(_STREAM,), headers=(_STATE_KEY,)),
         Answer(204, "No turn runs on this thread."),
         tag="chat",
         headers=("Last-Event-ID",),
