@@ -220,6 +220,12 @@ class Homeserver:
     async def leave(self, room_id: str) -> None:
         await self._ask(self._client.room_leave(room_id))
 
+    async def abandon(self, room_id: str, invited: str) -> None:
+        """Takes an invitation back and leaves."""
+        with contextlib.suppress(HomeserverRefused):
+            await self._ask(self._client.room_kick(room_id, invited))
+        await self.leave(room_id)
+
     async def joined_rooms(self) -> list[str]:
         return list((await self._ask(self._client.joined_rooms())).rooms)
 

@@ -28,6 +28,7 @@ StateKey: TypeAlias = Annotated[
     ),
 ]
 Id: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": ids.ID_PATTERN})]
+Major: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^([5-9]|[1-9][0-9])$"})]
 Name: TypeAlias = Annotated[
     str,
     msgspec.Meta(

@@ -26,7 +26,7 @@ from threadline.core.parts import encode, plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.ports import Agent
-from threadline.replies import DenyAll
+from threadline.replies import Defer, DenyAll
 from threadline.service.agents import known_agent
 from threadline.service.aisdk.chunks import HEADERS, ChunkWriter
 from threadline.service.answers import Shown, UiPart, answer
@@ -34,7 +34,7 @@ from threadline.service.callers import WhoAsks
 from threadline.service.chat import STREAM_TEXT, StreamEvent
 from threadline.service.describing import Answer, Body, Fault, StateKey, operation
 from threadline.service.reading import idempotency_key, read_object
-from threadline.service.streaming import TurnStreams
+from threadline.service.streaming import MAJOR, TurnStreams, read_major
 from threadline.settings import ServiceSettings
 from threadline.usecases.turns import Accepted, TurnRequest, reply_id
 
@@ -132,7 +132,7 @@ class DispatchRoutes:
         Answer(200, STREAM_TEXT, StreamEvent, media_types=("text/event-stream",)),
         tag="agents",
         body=_BODY,
-        headers=("Idempotency-Key",),
+        headers=("Idempotency-Key", MAJOR),
         errors=_ERRORS,
         needs="member",
     )
@@ -141,9 +141,10 @@ class DispatchRoutes:
         key = idempotency_key(request)
         if "stateKey" in body:
             accepted = await self._accept(scope, agent_id, body, key)
-            return self._streams.answer(scope, accepted.thread, accepted.turn)
+            return self._streams.answer(scope, accepted.thread, accepted.turn, major=read_major(request))
         agent, prompt = await self._prompt(scope, agent_id, body)
-        return StreamingResponse(self._headless(agent, prompt), headers=HEADERS)
+        writer = ChunkWriter(new_id(), read_major(request))
+        return StreamingResponse(self._headless(agent, prompt, writer), headers=HEADERS)
 
     async def _read(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
         scope = await self._who_asks(request)
@@ -154,8 +155,8 @@ class DispatchRoutes:
         prompt = await self._dispatching.prompt(scope, agent_id, body)
         return await self._threadline.directory.find(scope, agent_id), prompt
 
-    async def _headless(self, agent: Agent, prompt: Prompt) -> AsyncIterator[bytes]:
-        writer, fold = ChunkWriter(new_id()), Fold()
+    async def _headless(self, agent: Agent, prompt: Prompt, writer: ChunkWriter) -> AsyncIterator[bytes]:
+        fold = Fold()
         yield writer.start()
         error: str | None = None
         try:
@@ -177,7 +178,7 @@ class DispatchRoutes:
         )
         accepted = await self._threadline.turns.accept(scope, request)
         if accepted.turn.is_active:
-            self._threadline.runner.start(scope, accepted.turn, self._approver)
+            self._threadline.runner.start(scope, accepted.turn, Defer())
         return accepted
 
     async def _turn_answer(self, scope: Scope, accepted: Accepted) -> Response:

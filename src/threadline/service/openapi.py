@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from threadline.core import errors
 from threadline.service.answers import Shown
-from threadline.service.describing import Answer, Body, Fault, Id, Link, Name, Operation, StateKey, operation_of
+from threadline.service.describing import Answer, Body, Fault, Id, Link, Major, Name, Operation, StateKey, operation_of
 from threadline.service.problems import STATUSES, TITLES
 from threadline.version import __version__
 
@@ -43,6 +43,7 @@ PATH = {
 HEADERS = {
     "Idempotency-Key": Value(Id, "01jcq8", "The same key with the same body is the same turn, however often it comes."),
     "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if the body does not name it; answers carry it."),
+    "X-AI-SDK": Value(Major, "6", "The AI SDK's major version, 6 if not given. 5 is told nothing of approvals."),
     "Last-Event-ID": Value(str, "01jcq8zx:3", "The last event that was seen: only later ones are sent."),
 }
 
