@@ -168,12 +168,12 @@ class Chat:
     )
     async def resume(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        seen = read_seen(header(request, "Last-Event-ID"))
+        seen, major = read_seen(header(request, "Last-Event-ID")), read_major(request)
         thread = await self._thread(scope, request.path_params["state_key"])
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
-        return self._streams.answer(scope, thread, turn, seen, major=read_major(request))
+        return self._streams.answer(scope, thread, turn, seen, major=major)
 
     @operation(
         "stopChat",
