@@ -74,7 +74,8 @@ class AgentRoutes:
         """The tenant's own, and the names of those that every tenant has."""
         scope = await self._who_asks(request)
         own = await self._agents(scope).list_agents()
-        return answer({"agents": [self._json(row) for row in own], "shared": self._threadline.directory.ids()})
+        shared, default = self._threadline.directory.ids(), self._threadline.settings.agent
+        return answer({"agents": [self._json(row) for row in own], "shared": shared, "default": default})
 
     async def create(self, request: Request) -> Response:
         scope = await self._who_asks(request)

@@ -23,8 +23,12 @@ from threadline.service.agents import AgentRoutes
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
 from threadline.service.chat import Chat
+from threadline.service.chat_page import ChatPage, is_built
+from threadline.service.deleted import DeletedRoutes
 from threadline.service.dispatches import DispatchRoutes
+from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.lineage import LineageRoutes
 from threadline.service.operations import Operations
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
@@ -92,6 +96,7 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
 
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) -> list[BaseRoute]:
     return [
+        *(ChatPage().routes() if is_built() else []),
         *Welcome().routes(),
         *Operations(threadline).routes(),
         *Chat(threadline, settings, caller).routes(),
@@ -100,4 +105,7 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks) 
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
+        *LineageRoutes(threadline, caller).routes(),
+        *FollowingRoutes(threadline, caller).routes(),
+        *DeletedRoutes(threadline, caller).routes(),
     ]

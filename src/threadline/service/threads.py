@@ -43,6 +43,15 @@ class Listing(Shape, frozen=True):
 class Range(Shape, frozen=True):
     first: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     last: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
+    tail: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+
+    def of(self, message_count: int) -> tuple[int, int | None]:
+        """The seqs that are asked for: a range, or so many of the newest."""
+        if self.tail is None:
+            return self.first, self.last
+        if self.first or self.last is not None:
+            raise InvalidInput("ask for a range or for a tail, not for both")
+        return max(0, message_count - self.tail), None
 
 
 class Changes(Shape, frozen=True):
@@ -103,9 +112,10 @@ class ThreadRoutes:
         thread = await threads.get_by_key(key)
         if thread is None:
             return answer({"stateKey": key, "messages": []})
-        messages = await threads.messages(thread.id, first=asked.first, last=asked.last)
+        first, last = asked.of(thread.message_count)
+        messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        head = msgspec.json.encode({**thread_json(thread), "active": bool(active)})[:-1]
+        head = msgspec.json.encode({**thread_json(thread), "active": bool(active), "firstSeq": first})[:-1]
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
 
     async def change(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The page at `/`: what this is and how to talk to it, for whoever opens the address in a browser.
+"""The page at `/welcome`: what this is and how to talk to it from a terminal. It stands at `/` where no chat page is.
 
 It is plain, needs no script, and every command on it works as it stands.
 """
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from threadline.service.chat_page import is_built
 from threadline.version import __version__
 
 COMMANDS = (
@@ -45,14 +46,19 @@ server, so nobody can forge their history, and a stream that is cut off can be r
 <p>It speaks the protocol of the AI SDK: point <code>useChat</code> at <code>{url}/api/v1/ai/chat</code>. From a
 terminal:</p>
 {commands}
+{chat_page}
 <p>Without a key and a network the agent <code>rehearsal</code> answers. Say <code>help</code> to it.</p>
 </html>
 """
 
+_THERE = '<p>To talk in the browser, open <a href="./">the chat page</a>.</p>'
+_MISSING = """<p>The chat page is not part of this copy: it is built by <code>make page</code>, which needs npm's
+registry, and it comes with every wheel.</p>"""
+
 
 class Welcome:
     def routes(self) -> list[Route]:
-        return [Route("/", self.page, methods=["GET"])]
+        return [Route(path, self.page, methods=["GET"]) for path in ("/welcome", "/")]
 
     async def page(self, request: Request) -> Response:
         url = str(request.base_url).rstrip("/")
@@ -60,4 +66,5 @@ class Welcome:
             f"<p>{escape(what)}</p>\n<pre>{escape(command.format(url=url), quote=False)}</pre>"
             for what, command in COMMANDS
         )
-        return HTMLResponse(_PAGE.format(version=__version__, url=escape(url), commands=shown))
+        chat_page = _THERE if is_built() else _MISSING
+        return HTMLResponse(_PAGE.format(version=__version__, url=escape(url), commands=shown, chat_page=chat_page))
