@@ -8,10 +8,12 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from threadline.core.access import Act, ApiToken, NewToken
+from threadline.core.arrivals import Delivery, HttpRequest, HttpResponse, Outcome, Permanent, Polled, Transient
 from threadline.core.channels import (
     Agent as AgentRow,
 )
@@ -23,6 +25,7 @@ from threadline.core.channels import (
     LinkState,
     OutboxRow,
     OutboxStatus,
+    SealedCredentials,
     User,
 )
 from threadline.core.events import Event, ToolCall
@@ -46,11 +49,15 @@ from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Tur
 __all__ = [
     "Agent",
     "Approver",
+    "Channel",
     "Clock",
     "Desk",
     "Finding",
     "Guard",
+    "Load",
     "Masker",
+    "Platform",
+    "PolledChannel",
     "Store",
     "ToolJournal",
     "Transaction",
@@ -302,9 +309,11 @@ class QueueVerbs(Protocol):
         *,
         fingerprint: str | None = None,
         correlation_id: str | None = None,
+        reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
+        `reply_to` is the place that the answer goes to."""
         ...
 
     async def settle_inbox(
@@ -312,6 +321,11 @@ class QueueVerbs(Protocol):
     ) -> bool: ...
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
+
+    async def drop_settled(self, *, before: dt.datetime) -> int:
+        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        rows. Histories do not depend on them. System scope."""
+        ...
 
     async def enqueue(
         self,
@@ -329,7 +343,9 @@ class QueueVerbs(Protocol):
 
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
         """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
-        first, now claimed by this worker. System scope."""
+        first, now claimed by this worker. What waits for one recipient is delivered in order: a row is due only when
+        no earlier one for its recipient is waiting or claimed. A claim taken over counts as an attempt and says in
+        `last_error` that nobody knows what came of it. System scope."""
         ...
 
     async def settle_outbox(
@@ -350,6 +366,24 @@ class QueueVerbs(Protocol):
 
     async def requeue(self, outbox_id: str) -> OutboxRow:
         """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead."""
+        ...
+
+
+class CredentialVerbs(Protocol):
+    """A platform's secrets for the tenant, sealed before they come here. System scope only (RoleRefused)."""
+
+    async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+        """Stores or replaces them."""
+        ...
+
+    async def credentials(self, platform: Surface) -> SealedCredentials | None: ...
+
+    async def all_credentials(self) -> list[SealedCredentials]:
+        """By platform."""
+        ...
+
+    async def delete_credentials(self, platform: Surface) -> bool:
+        """False if there were none."""
         ...
 
 
@@ -437,6 +471,54 @@ class TurnVerbs(Protocol):
         ...
 
 
+class AccessVerbs(Protocol):
+    async def create_token(self, new: NewToken) -> ApiToken:
+        """Keeps a token by its hash; its owner is made known. DuplicateId if the id or the hash is there already. Admin
+        and system scopes only (RoleRefused)."""
+        ...
+
+    async def tokens(self) -> list[ApiToken]:
+        """Every token of the tenant, revoked and expired ones as well, newest first. Admin and system scopes only
+        (RoleRefused)."""
+        ...
+
+    async def token_by_hash(self, token_hash: bytes) -> ApiToken | None:
+        """Revoked and expired ones as well: the caller judges. System scope only (RoleRefused), because whoever
+        presents a token is not known before."""
+        ...
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """From now on it is revoked. False if there is none, or it was already. Admin and system scopes only
+        (RoleRefused)."""
+        ...
+
+    async def note_use(self, token_id: str, used_at: dt.datetime) -> None:
+        """The token was used then; an earlier time changes nothing. System scope only (RoleRefused)."""
+        ...
+
+    async def take_permits(self, key: str, *, window: dt.datetime, wanted: int, limit: int) -> int:
+        """How many of the wanted are given: together never more than `limit` under this key in the window that began
+        then, whoever asks from whichever process. A window later than this one, which a faster clock has begun, counts
+        instead. System scope only (RoleRefused)."""
+        ...
+
+    async def drop_permits(self, *, before: dt.datetime) -> int:
+        """Forgets windows that began before then; how many. System scope only (RoleRefused)."""
+        ...
+
+    async def record_act(
+        self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
+    ) -> Act:
+        """Writes down what the scope's user did: the act as `noun.verb`, as in `token.revoked`, and the id of what it
+        was done to. In one transaction with the act itself, or one of them may be lost. Only the system scope may name
+        another actor (RoleRefused). The record goes with its tenant, and not with a user."""
+        ...
+
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+        """Newest first, those before the act with this id. Admin and system scopes only (RoleRefused)."""
+        ...
+
+
 class PurgeVerbs(Protocol):
     """Removal for good: no row, index entry or free page keeps the text afterwards."""
 
@@ -447,7 +529,8 @@ class PurgeVerbs(Protocol):
         ...
 
     async def purge_user(self, user_id: str) -> int:
-        """Everything of this user in the tenant, the user's row as well: how many rows. Own user, or system scope."""
+        """Everything of this user in the tenant, the user's row as well: how many rows. What they did as administrators
+        stays on record. Own user, or system scope."""
         ...
 
     async def purge_tenant(self) -> int:
@@ -474,7 +557,17 @@ class CopyVerbs(Protocol):
 
 
 class Transaction(
-    ThreadVerbs, MessageVerbs, TimelineVerbs, PlaceVerbs, QueueVerbs, TurnVerbs, PurgeVerbs, CopyVerbs, Protocol
+    ThreadVerbs,
+    MessageVerbs,
+    TimelineVerbs,
+    PlaceVerbs,
+    QueueVerbs,
+    CredentialVerbs,
+    TurnVerbs,
+    AccessVerbs,
+    PurgeVerbs,
+    CopyVerbs,
+    Protocol,
 ):
     """Every verb, in one scope. A verb that stores something makes the tenant and the owner of it known, if they are
     not yet."""
@@ -500,6 +593,14 @@ class Watch(Protocol):
         ...
 
 
+class Load(NamedTuple):
+    """What a store is busy with at this moment: connections that are open, those in use, and who waits for one."""
+
+    open: int
+    in_use: int
+    waiting: int
+
+
 class Store(Protocol):
     def scoped(self, scope: Scope) -> Transaction:
         """Verbs of which each call is a transaction of its own, done when it returns."""
@@ -520,6 +621,10 @@ class Store(Protocol):
 
     async def statistics(self) -> dict[str, int]:
         """Rows by table, bytes on disk, schema version: for the operator."""
+        ...
+
+    def load(self) -> Load:
+        """How busy it is now. Costs nothing."""
         ...
 
     async def index_pending(self) -> int:
@@ -576,4 +681,126 @@ class Agent(Protocol):
 class Guard(Protocol):
     async def check(self, text: str, scope: Scope) -> str | None:
         """None lets the text pass; a sentence for the user refuses it."""
+        ...
+
+
+class Channel(Protocol):
+    """A messaging platform's own way of saying things, read and written without a socket and without a clock.
+
+    `secrets` are the tenant's credentials for the platform, under the names in `secret_names`."""
+
+    @property
+    def platform(self) -> Surface: ...
+
+    @property
+    def secret_names(self) -> Mapping[str, str]:
+        """The credentials it needs, each with a line that says where an administrator finds it."""
+        ...
+
+    def verify(
+        self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
+    ) -> None:
+        """Returns if the platform signed this very body, for this tenant, and lately where it says when. Otherwise
+        SignatureInvalid: a header missing, doubled, malformed, stale or wrong, or no secret to compare with. Secrets
+        are compared in constant time. Header names may be in any case."""
+        ...
+
+    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+        """The plain text that answers a GET on the webhook's address. SignatureInvalid if the query does not know the
+        secret; NotFound if the platform never asks this way."""
+        ...
+
+    def read(self, body: bytes) -> Delivery:
+        """What a verified body holds. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
+        Whatever else is odd about it is in `ignored`, because a platform would send a refused one again and again; one
+        broken message of a batch does not cost the others."""
+        ...
+
+    def render(self, text: str) -> list[str]:
+        """The agent's Markdown as payloads to be sent in this order, each within the platform's limits and split where
+        a reader would. Empty if there is nothing to show. A payload is JSON and holds no secret."""
+        ...
+
+    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+        """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
+        missing or cannot stand in a request."""
+        ...
+
+    def judge(self, response: HttpResponse) -> Outcome:
+        """What the platform's answer says about the message. Never raises, whatever the body holds."""
+        ...
+
+
+class PolledChannel(Channel, Protocol):
+    """A platform that can be asked for what arrived, by a machine that nobody can reach."""
+
+    def poll(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
+        """Asks for what follows `after`, the last number seen (0 at first), and confirms what went before: ask only
+        when all of that is stored. The platform holds the answer for up to `wait_seconds`."""
+        ...
+
+    def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
+        """What the answer holds, or why there is none."""
+        ...
+
+
+class Answered(NamedTuple):
+    """A turn once it has ended, and the reply that was stored, if anything was said."""
+
+    turn: Turn
+    message: Message | None
+
+
+class Platform(Protocol):
+    """What a chat surface asks of the house for one user: contexts for its rooms, and replies to what is said there.
+
+    A chat context is a thread, named by its id. Every verb that creates takes the id of what it creates, and every
+    verb that moves a history takes a key, so that whoever was cut off may ask again: nothing is done twice."""
+
+    async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
+        """A new, empty context; the one that is there if this user has a living one under the id."""
+        ...
+
+    async def branch_chat_context(
+        self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
+    ) -> Thread:
+        """A new context that begins as the other is now. No message is copied; neither sees what the other is told
+        from then on. NotFound."""
+        ...
+
+    async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
+        """Gives the context as it is now a name; a name used before moves. NotFound, InvalidName."""
+        ...
+
+    async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
+        """The context goes on from the saved point. NotFound."""
+        ...
+
+    async def undo(self, chat_id: str, *, key: str) -> Thread:
+        """Takes back the last message and its answer. NotFound; InvalidInput if there is none."""
+        ...
+
+    async def chat_context(self, chat_id: str) -> Thread | None: ...
+
+    async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
+        """Latest activity first, without the archived ones."""
+        ...
+
+    async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
+        """Renames, archives … NotFound."""
+        ...
+
+    async def saved_points(self) -> list[SavedPoint]: ...
+
+    async def send_message(self, chat_id: str, text: str, *, key: str) -> Turn:
+        """Stores the message and lets the agent answer. Returns as soon as the message is safe; asked again with the
+        same key, it stores nothing and gives the same turn as it is now. NotFound, Refused, InvalidInput."""
+        ...
+
+    def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
+        """The answer as it is written, from its beginning, until the turn has ended, wherever it runs."""
+        ...
+
+    async def answered(self, turn_id: str) -> Answered:
+        """What has come of a turn."""
         ...

@@ -11,6 +11,7 @@ from hypothesis import given
 from tests.core import strategies
 from threadline.core import events, parts
 from threadline.core.events import (
+    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -291,6 +292,12 @@ def test_a_reply_broken_off_is_what_was_shown_up_to_then() -> None:
     reply = fold(TextDelta("I will "), ToolInputStart("c", "t"), ToolInputDelta("c", '{"a'), Failure("it broke"))
     assert reply.parts() == (TextPart("I will "), ToolPart("c", "t", "input-streaming", b'"{\\"a"'))
     assert reply.failure == "it broke"
+
+
+def test_an_answer_begun_anew_leaves_nothing_of_the_one_before() -> None:
+    given = (TextDelta("Pay"), ToolCall("1", "pay", {}), Again(), TextDelta("Paid."))
+    assert folded(*given) == (TextPart("Paid."),)
+    assert published(*given) == list(given)
 
 
 def test_half_characters_are_mended_on_their_way_to_readers_and_store_alike() -> None:

@@ -22,7 +22,8 @@ DESKTOP = (1280, 800)
 _PATIENCE_MS = 20_000
 _WATCH_POLICY = """
 window.__violations = [];
-document.addEventListener("securitypolicyviolation", (e) => window.__violations.push(e.violatedDirective + " " + e.blockedURI));
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 _numbers = count(1)
 
@@ -40,8 +41,9 @@ def service(built: None) -> Iterator[Service]:
     service.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module: as long as it is driven, no other loop can run in this process, and other tests need theirs."""
     expect.set_options(timeout=_PATIENCE_MS)
     with browsing() as found:
         yield found
@@ -84,7 +86,7 @@ def tabs(browser: Browser, url: str, token: str | None, screen: str) -> Iterator
     context.set_default_timeout(_PATIENCE_MS)
     context.add_init_script(_WATCH_POLICY)
     if token is not None:
-        context.add_init_script(f"sessionStorage.setItem('threadline.token', {token!r})")
+        context.add_init_script(f"if (origin !== 'null') sessionStorage.setItem('threadline.token', {token!r})")
     errors: list[str] = []
     opened: list[Page] = []
 
@@ -122,7 +124,7 @@ def shown(page: Page, text: str) -> Locator:
     return page.locator(".messages").get_by_text(text)
 
 
-def on_screens(*names: str) -> Any:
+def on_screens(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("screen", names, indirect=True)
 
 

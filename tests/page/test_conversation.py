@@ -144,6 +144,7 @@ def test_a_streamed_answer_is_read_out_in_sentences(person: Person) -> None:
 def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -> None:
     page = person.open()
     say(page, "Hello")
+    expect(shown(page, "You said: “Hello”.")).to_be_visible()
     settled(page)
     page.context.set_offline(True)
     expect(page.get_by_text("The service cannot be reached.")).to_be_visible()

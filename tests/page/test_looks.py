@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 import threadline
@@ -76,7 +75,11 @@ def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen:
     check(page, "a dialog")
 
 
-@pytest.mark.parametrize("path", ["/t/never-there", "/t/%E4%BD%A0%E5%A5%BD", "/t/a%2Fb"])
-def test_an_address_under_which_nothing_was_said_is_a_new_thread(person: Person, path: str) -> None:
-    page = person.open(path)
+def test_an_address_under_which_nothing_was_said_is_a_new_thread(person: Person) -> None:
+    page = person.open("/t/never-there")
     expect(page.get_by_text("What is on your mind?")).to_be_visible()
+
+
+def test_an_address_that_cannot_be_one_says_so(person: Person) -> None:
+    page = person.open("/t/a%20b")
+    expect(page.get_by_role("alert")).to_contain_text("This thread cannot be shown")

@@ -1,4 +1,4 @@
-"""What a model or a stranger wrote is data: it shows as text, loads nothing, leads nowhere unnamed. And who may read."""
+"""What a model or a stranger wrote is data: it shows as text, loads nothing, leads nowhere unnamed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.page.conftest import EVERY_SCREEN, Person, tabs
 
 HOSTILE = """<img src=x onerror="window.__owned = 1"><script>window.__owned = 1</script>
 
-<iframe src="javascript:window.__owned=1"></iframe> [click](javascript:window.__owned=1) [data](data:text/html,<script>1</script>)
+<iframe src="javascript:window.__owned=1"></iframe> [click](javascript:window.__owned=1)
+
+[data](data:text/html,<script>1</script>)
 
 ![spy](https://spy.example/pixel.png) [a bank](https://evil.example/login) <a href="https://evil.example">x</a>
 

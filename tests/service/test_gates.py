@@ -23,7 +23,7 @@ JSON = {"content-type": "application/json"}
 def test_every_error_of_the_house_has_an_answer() -> None:
     classes = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, ThreadlineError)]
     assert set(problems.STATUSES) == set(classes)
-    assert set(problems.STATUSES.values()) <= set(problems._TITLES)  # noqa: SLF001 - each status needs its title
+    assert set(problems.STATUSES.values()) <= set(problems.TITLES)
 
 
 async def test_what_fails_in_the_house_is_not_told_outside() -> None:

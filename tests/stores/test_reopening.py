@@ -61,7 +61,7 @@ async def test_a_claim_through_any_door_is_the_only_one(
     claims = await asyncio.gather(*(house.claim_inbox("slack", "Ev1") for house in houses * 25))
     assert sum(claim is not None for claim in claims) == 1
     for n in range(12):
-        await houses[0].enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice", id=f"o{n}")
+        await houses[0].enqueue("slack", f"C{n}", clean("x"), turn_id=None, owner_id="alice", id=f"o{n}")
     taken = await asyncio.gather(*(house.claim_outbox("w", until=clock.after(9), limit=2) for house in houses * 3))
     assert sorted(row.id for rows in taken for row in rows) == sorted(f"o{n}" for n in range(12))
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import open_database, postgres_database
 from threadline.bootstrap import Threadline
+from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.errors import Conflict, RoleRefused
 from threadline.core.messages import NewMessage, assistant
@@ -72,8 +73,12 @@ async def furnish(store: Store, tenant_id: str, clock: ManualClock) -> None:
     await house.put_agent(Agent(id="a1", name="A", provider="remote", settings={"url": "x"}, enabled=False))
     await house.put_user(User(id="ada", display_name="Ada", role="admin"))
     await house.put_link("slack", "U1", "ada", "verified")
-    await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", owner_id="ada")
+    await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="ada")
     await house.claim_inbox("slack", "E2")
+    await house.put_credentials("slack", "key-1", b"\x00sealed")
+    await house.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60)))
+    await house.note_use("t1", clock.now())
+    await house.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
     await tl.runner.close()
 
 

@@ -10,9 +10,13 @@ import pytest
 
 from tests.usecases.conftest import Actor
 from threadline.agents.function import as_agent
+from threadline.agents.loop import LoopAgent
+from threadline.agents.models import RoundSettings
+from threadline.agents.tools import tool
 from threadline.bootstrap import Threadline
-from threadline.core.events import Event, TextDelta, ToolCall, ToolResult, to_json
+from threadline.core.events import Again, Event, StepStart, TextDelta, ToolCall, ToolResult, from_json, to_json
 from threadline.core.messages import assistant, user
+from threadline.core.parts import ToolPart
 from threadline.core.prompts import Prompt
 from threadline.core.threads import system_scope
 from threadline.core.turns import Chunk, Surface, Turn, TurnEnd
@@ -142,3 +146,57 @@ async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
     dying.cancel()
     await asyncio.wait([dying])
     assert [message.role for message in await thread.messages()] == ["user", "assistant"]
+
+
+class Debtor:
+    """A model that wants to pay once in every turn, under a new call id each time it is asked."""
+
+    def __init__(self, *call_ids: str) -> None:
+        self._call_ids = list(call_ids)
+
+    async def round(self, messages: Any, tools: Any, settings: RoundSettings) -> AsyncGenerator[Event, None]:
+        if messages[-1].role == "user":
+            yield ToolCall(self._call_ids.pop(0), "pay", {})
+        else:
+            yield TextDelta("Paid.")
+
+    async def close(self) -> None:
+        return None
+
+
+async def test_the_calls_of_an_answer_given_up_never_run(store: Store, settings: Settings, clock: ManualClock) -> None:
+    """One process dies after it showed a call and before the tool began; the next begins anew, pays, and dies as well,
+    before its stream is stored; the third must not take the first one's call for one that waits."""
+    effects = Effects()
+    paying = asyncio.Event()
+
+    @tool(repeatable=False)
+    async def pay() -> str:
+        """Pays."""
+        effects.ran.append("pay")
+        paying.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    second, third = (
+        Threadline(store, settings, clock, agents={"actor": LoopAgent(Debtor(call_id), [pay])})
+        for call_id in ("second", "third")
+    )
+    me = second.as_user()
+    thread = await me.create_thread()
+    turn = await leased_by_the_dead(second, me, await accepted(second, thread, "slack"), clock)
+    tx = store.scoped(me.scope)
+    shown: tuple[Event, ...] = (StepStart(), TextDelta("Paying. "), ToolCall("first", "pay", {}))
+    await tx.put_chunks(turn.id, turn.fence, [Chunk(n, to_json(event)) for n, event in enumerate(shown, start=1)])
+    clock.advance(_LEASE_SECONDS)
+    await second.recovery.recover(me.scope)
+    await paying.wait()
+    assert Again() in [from_json(chunk.json) for chunk in await tx.chunks(turn.id)]
+    clock.advance(_LEASE_SECONDS)
+    await third.recovery.recover(me.scope)
+    assert (await outcome(third, me, turn)).status == "executed"
+    await second.runner.close()
+    reply = (await thread.messages())[-1]
+    assert effects.ran == ["pay"]
+    assert [part.call_id for part in reply.parts if isinstance(part, ToolPart)] == ["second"]
+    assert reply.text == "Paid."

@@ -12,6 +12,10 @@ from threadline.core.turns import Surface
 LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
 OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
 
+AMBIGUOUS = "ambiguous"
+"""How the error of a row begins that may have been sent without anybody knowing."""
+ABANDONED = f"{AMBIGUOUS}: the worker that was sending it went away"
+
 
 class Binding(msgspec.Struct, frozen=True):
     """A place (a room, a chat, a channel) and the thread that goes on there."""
@@ -63,6 +67,18 @@ class User(msgspec.Struct, frozen=True):
     role: Literal["viewer", "member", "admin"] = "member"
 
 
+class SealedCredentials(msgspec.Struct, frozen=True):
+    """A platform's secrets for one tenant, sealed under one of the operator's keys."""
+
+    platform: Surface
+    key_id: str
+    sealed: bytes
+    updated_at: dt.datetime
+
+    def __repr__(self) -> str:
+        return f"<credentials for {self.platform}, sealed under {self.key_id}>"
+
+
 class InboxRow(msgspec.Struct, frozen=True):
     """What arrived from a platform, claimed once by its key."""
 
@@ -73,6 +89,8 @@ class InboxRow(msgspec.Struct, frozen=True):
     turn_id: str | None
     fingerprint: str | None
     correlation_id: str | None
+    reply_to: str | None
+    """The place that the answer goes to, as the platform spells it."""
     owner_id: str | None
     created_at: dt.datetime
     updated_at: dt.datetime

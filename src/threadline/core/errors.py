@@ -19,7 +19,8 @@ The tree:
     │   └── TurnRunning          the thread is busy with another turn
     ├── Refused
     │   ├── RoleRefused          the role does not allow it
-    │   └── GuardRefused         the guard refused the text
+    │   ├── GuardRefused         the guard refused the text
+    │   └── SignatureInvalid     a webhook that its platform did not sign, or not now
     ├── AgentFailed              the agent broke off, timed out or answered nonsense
     ├── SettingsInvalid          the configuration is wrong
     ├── ExtraMissing             an optional dependency is not installed
@@ -151,6 +152,10 @@ class RoleRefused(Refused):
 
 class GuardRefused(Refused):
     code = "guard_refused"
+
+
+class SignatureInvalid(Refused):
+    code = "signature_invalid"
 
 
 class AgentFailed(ThreadlineError):

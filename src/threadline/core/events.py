@@ -91,6 +91,10 @@ class StepStart(msgspec.Struct, frozen=True, tag="step-start"):
     """One round of the model begins."""
 
 
+class Again(msgspec.Struct, frozen=True, tag="again"):
+    """The process that answered is gone and another begins anew: what was shown before this does not stand."""
+
+
 class Status(msgspec.Struct, frozen=True, tag="status"):
     """For the eyes of whoever watches now; never stored in a message."""
 
@@ -130,6 +134,7 @@ Event: TypeAlias = (
     | ToolDenied
     | Source
     | StepStart
+    | Again
     | Status
     | Usage
     | Finish

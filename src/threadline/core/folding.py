@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from threadline.core.calls import Call, Calls, Taken
 from threadline.core.events import (
+    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -106,9 +107,12 @@ class Fold:
                 return ()
         return self._mark(event)
 
-    def _mark(self, event: StepStart | Finish | Failure) -> Published:
+    def _mark(self, event: StepStart | Again | Finish | Failure) -> Published:
         self._open = None
         match event:
+            case Again():
+                self._pieces.clear()
+                self._calls, self._since_call = Calls(self.oddities), 0
             case StepStart():
                 self._pieces.append(StepStartPart())
             case Finish():

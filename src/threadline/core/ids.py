@@ -25,8 +25,11 @@ _DIGITS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
-_STATE_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}", re.ASCII)
+ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
+STATE_KEY_PATTERN = r"^[a-zA-Z0-9_-]{1,128}$"
+"""As others may read them, in the dialect of JSON Schema."""
+_ID = re.compile(ID_PATTERN, re.ASCII)
+_STATE_KEY = re.compile(STATE_KEY_PATTERN, re.ASCII)
 
 _REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 

@@ -19,6 +19,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "tenants": ("name", "created_us"),
     "users": ("id", "display_name", "role", "created_us"),
     "agents": ("id", "name", "provider", "model", "settings", "system_prompt", "enabled"),
+    "credentials": ("platform", "key_id", "sealed", "updated_us"),
     "timelines": ("id", "owner_id", "thread_id", "parent_id", "parent_seq", "lineage", "created_us"),
     "threads": (
         "id",
@@ -79,6 +80,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "turn_id",
         "fingerprint",
         "correlation_id",
+        "reply_to",
         "created_us",
         "updated_us",
     ),
@@ -98,6 +100,18 @@ TABLES: dict[str, tuple[str, ...]] = {
         "created_us",
         "sent_us",
     ),
+    "api_tokens": (
+        "id",
+        "owner_id",
+        "token_hash",
+        "name",
+        "role",
+        "created_us",
+        "expires_us",
+        "last_used_us",
+        "revoked_us",
+    ),
+    "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }
 
 

@@ -6,7 +6,7 @@ that never were. What an agent's settings hold is shown masked: keys go in and d
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -15,14 +15,16 @@ from starlette.routing import Route
 
 from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
+from threadline.core import errors
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import NotFound
 from threadline.core.ids import check_id
 from threadline.core.masking import SecretMasker
 from threadline.core.threads import Scope
-from threadline.service.answers import answer, moment, present
+from threadline.service.answers import Done, Moment, Shown, answer
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Body, Id, Link, operation
 from threadline.service.reading import Shape, read_body
 from threadline.usecases.agents import Agents
 
@@ -35,7 +37,7 @@ class Pinning(Shape, frozen=True):
 
 
 class NewAgent(Shape, frozen=True):
-    id: str
+    id: Id
     provider: str
     name: str | None = None
     model: str | None = None
@@ -51,6 +53,42 @@ class AgentChanges(Shape, frozen=True):
     settings: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     system_prompt: str | msgspec.UnsetType | None = msgspec.UNSET
     enabled: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class AgentShown(Shown, frozen=True):
+    """An agent of the tenant. Secrets in its settings are shown masked."""
+
+    id: str
+    name: str
+    provider: str
+    settings: dict[str, Any]
+    enabled: bool
+    model: str | None = None
+    system_prompt: str | None = None
+
+
+class AgentList(Shown, frozen=True):
+    """The tenant's own, the ids of those that every tenant has, and which one answers if none is named."""
+
+    agents: list[AgentShown]
+    shared: list[str]
+    default: str
+
+
+class Applied(Shown, frozen=True):
+    status: Literal["applied"]
+
+
+class SnapshotShown(Shown, frozen=True):
+    """The text a user pinned for an agent."""
+
+    agent_id: str
+    context: str
+    created_at: Moment
+    updated_at: Moment
+
+
+_OWN = {"agent_id": "concierge"}
 
 
 class AgentRoutes:
@@ -70,20 +108,53 @@ class AgentRoutes:
             Route(_AGENT + "/context", self.unpin, methods=["DELETE"]),
         ]
 
+    @operation(
+        "listAgents",
+        "List agents",
+        Answer(200, "The agents that can be asked.", AgentList),
+        tag="agents",
+    )
     async def list_agents(self, request: Request) -> Response:
         """The tenant's own, and the names of those that every tenant has."""
         scope = await self._who_asks(request)
         own = await self._agents(scope).list_agents()
-        shared, default = self._threadline.directory.ids(), self._threadline.settings.agent
-        return answer({"agents": [self._json(row) for row in own], "shared": shared, "default": default})
+        shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
+        return answer(AgentList([self._shown(row) for row in own], shared, default))
 
+    @operation(
+        "createAgent",
+        "Add an agent to the tenant",
+        Answer(
+            201,
+            "The agent.",
+            AgentShown,
+            links=tuple(
+                Link(id, {"agentId": "$response.body#/id"})
+                for id in ("changeAgent", "deleteAgent", "pinContext", "readContext", "askAgent", "streamAgent")
+            ),
+        ),
+        tag="agents",
+        body=Body(NewAgent, {"another rehearsal": {"id": "porter", "provider": "rehearsal", "name": "Porter"}}),
+        errors=(errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        needs="admin",
+    )
     async def create(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("admin")
         asked = await read_body(request, NewAgent)
         fields = {**msgspec.structs.asdict(asked), "name": asked.name or asked.id}
-        return answer(self._json(await self._agents(scope).create(AgentRow(**fields))), 201)
+        return answer(self._shown(await self._agents(scope).create(AgentRow(**fields))), 201)
 
+    @operation(
+        "changeAgent",
+        "Change an agent of the tenant",
+        Answer(200, "The agent as it is now.", AgentShown),
+        tag="agents",
+        body=Body(AgentChanges, {"switch off": {"enabled": False}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        needs="admin",
+        path=_OWN,
+    )
     async def change(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("admin")
@@ -91,43 +162,76 @@ class AgentRoutes:
         changes = msgspec.structs.asdict(await read_body(request, AgentChanges))
         given = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
         row = msgspec.structs.replace(await agents.get(request.path_params["agent_id"]), **given)
-        return answer(self._json(await agents.replace(row)))
+        return answer(self._shown(await agents.replace(row)))
 
+    @operation(
+        "deleteAgent",
+        "Remove an agent from the tenant",
+        Answer(200, "It is gone, or was, with what was pinned for it.", Done),
+        tag="agents",
+        errors=(errors.InvalidName,),
+        needs="admin",
+        path=_OWN,
+    )
     async def delete(self, request: Request) -> Response:
         await self._agents(await self._who_asks(request)).delete(request.path_params["agent_id"])
-        return answer({"ok": True})
+        return answer(Done(True))
 
+    @operation(
+        "pinContext",
+        "Pin a text that the agent is shown first, on every turn of this user",
+        Answer(200, "It is stored; the agent was not asked.", Applied),
+        tag="agents",
+        body=Body(Pinning, {"a preference": {"context": "I travel with two children."}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.GuardRefused),
+        needs="member",
+    )
     async def pin(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("member")
         agent_id = await known_agent(self._threadline, scope, request)
         asked = await read_body(request, Pinning)
         await self._threadline.contexts(scope).set(agent_id, asked.context)
-        return answer({"status": "applied"})
+        return answer(Applied("applied"))
 
+    @operation(
+        "readContext",
+        "Read what the user pinned for an agent",
+        Answer(200, "The text.", SnapshotShown),
+        tag="agents",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def pinned(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         agent_id = await known_agent(self._threadline, scope, request)
-        return answer(_snapshot_json(await self._threadline.contexts(scope).get(agent_id)))
+        return answer(_snapshot_shown(await self._threadline.contexts(scope).get(agent_id)))
 
+    @operation(
+        "clearContext",
+        "Forget what the user pinned for an agent",
+        Answer(200, "There is nothing pinned any more.", Done),
+        tag="agents",
+        errors=(errors.NotFound, errors.InvalidName),
+        needs="member",
+    )
     async def unpin(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("member")
         agent_id = await known_agent(self._threadline, scope, request)
         await self._threadline.contexts(scope).clear(agent_id)
-        return answer({"ok": True})
+        return answer(Done(True))
 
     def _agents(self, scope: Scope) -> Agents:
         return Agents(self._threadline.store, self._threadline.sealer, build_agent, scope)
 
-    def _json(self, row: AgentRow) -> dict[str, Any]:
-        return present(
+    def _shown(self, row: AgentRow) -> AgentShown:
+        return AgentShown(
             id=row.id,
             name=row.name,
             provider=row.provider,
             model=row.model,
             settings=self._masker.mask_json(row.settings),
-            systemPrompt=row.system_prompt,
+            system_prompt=row.system_prompt,
             enabled=row.enabled,
         )
 
@@ -142,10 +246,10 @@ async def known_agent(threadline: Threadline, scope: Scope, request: Request) ->
     return agent_id
 
 
-def _snapshot_json(snapshot: ContextSnapshot) -> dict[str, Any]:
-    return present(
-        agentId=snapshot.agent_id,
+def _snapshot_shown(snapshot: ContextSnapshot) -> SnapshotShown:
+    return SnapshotShown(
+        agent_id=snapshot.agent_id,
         context=snapshot.context,
-        createdAt=moment(snapshot.created_at),
-        updatedAt=moment(snapshot.updated_at),
+        created_at=snapshot.created_at,
+        updated_at=snapshot.updated_at,
     )

@@ -16,14 +16,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
+from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn
 from threadline.replies import DenyAll
-from threadline.service.aisdk.requests import ChatRequest, read_request
-from threadline.service.answers import answer
+from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
+from threadline.service.answers import Shown, answer
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Body, Fault, Link, operation
 from threadline.service.reading import header, idempotency_key
 from threadline.service.streaming import TurnStreams, find_turn, read_seen
 from threadline.settings import ServiceSettings
@@ -32,6 +34,32 @@ from threadline.usecases.turns import TurnRequest
 
 _STATE_KEY = "X-State-Key"
 _STOP_SECONDS = 5.0
+_STREAM = "text/event-stream"
+_HEADER_TOO_LARGE = Fault(431, "header_too_large")
+STREAM_TEXT = """Server-sent events. Each `data:` is one chunk of the AI SDK's UI message stream as JSON: `start` names
+the message, `text-delta` brings text, `finish`, `abort` or `error` says how the turn ended, and `[DONE]` is last. An
+event's `id:` is what `Last-Event-ID` takes. A line that begins with a colon only keeps the connection open."""
+_EXAMPLES = {
+    "a message": {"id": "lisbon", "message": {"role": "user", "parts": [{"type": "text", "text": "Is it far?"}]}},
+    "what useChat sends": {
+        "id": "sintra",
+        "trigger": "submit-message",
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "What is there to see?"}]}],
+    },
+    "the answer again": {"id": "lisbon", "trigger": "regenerate-message"},
+}
+
+
+class Stopped(Shown, frozen=True):
+    """`stopped` counts the turns that were running."""
+
+    ok: bool
+    stopped: int
+
+
+def _going_on(key: str) -> tuple[Link, ...]:
+    ids = ("resumeChat", "stopChat", "readThread", "changeThread", "deleteThread", "branchThread", "listTimelines")
+    return tuple(Link(id, {"stateKey": key}) for id in (*ids, "undo", "exportThread"))
 
 
 class Chat:
@@ -48,6 +76,35 @@ class Chat:
             Route("/api/v1/ai/chat/{state_key}/stop", self.stop, methods=["POST"]),
         ]
 
+    @operation(
+        "chat",
+        "Ask: one turn on a thread, its answer as a stream",
+        Answer(
+            200,
+            STREAM_TEXT,
+            str,
+            media_types=(_STREAM,),
+            headers=(_STATE_KEY,),
+            links=_going_on("$response.header.X-State-Key"),
+        ),
+        tag="chat",
+        description="What AI SDK clients send, or the shorter form with one message. Of `messages` only the user's last"
+        " one is read. A client that goes away stops nothing: the answer is stored, and can be resumed.",
+        body=Body(ChatBody, _EXAMPLES),
+        headers=("Idempotency-Key", _STATE_KEY),
+        errors=(
+            errors.InvalidName,
+            errors.InvalidText,
+            errors.InvalidMessage,
+            errors.NotFound,
+            errors.TurnRunning,
+            errors.DuplicateId,
+            errors.KeyReused,
+            errors.GuardRefused,
+            _HEADER_TOO_LARGE,
+        ),
+        needs="member",
+    )
     async def ask(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         asked = _with_header(read_request(await request.body()), header(request, _STATE_KEY))
@@ -75,6 +132,15 @@ class Chat:
             policy=asked.policy,
         )
 
+    @operation(
+        "resumeChat",
+        "Read the stream of the turn that runs, from its first chunk or from where a reader left off",
+        Answer(200, STREAM_TEXT, str, media_types=(_STREAM,), headers=(_STATE_KEY,)),
+        Answer(204, "No turn runs on this thread."),
+        tag="chat",
+        headers=("Last-Event-ID",),
+        errors=(errors.InvalidName, errors.NotFound, _HEADER_TOO_LARGE),
+    )
     async def resume(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         seen = read_seen(header(request, "Last-Event-ID"))
@@ -84,12 +150,20 @@ class Chat:
             return Response(status_code=204)
         return self._streams.answer(scope, thread, turn, seen)
 
+    @operation(
+        "stopChat",
+        "Stop the turn that runs; what was shown is kept",
+        Answer(200, "Nothing runs on this thread any more.", Stopped),
+        tag="chat",
+        errors=(errors.InvalidName, errors.NotFound),
+        needs="member",
+    )
     async def stop(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("member")
         thread = await self._thread(scope, request.path_params["state_key"])
         active = await self._threadline.store.scoped(scope).active_turns(thread.id)
-        return answer({"ok": True, "stopped": await stop_turns(self._threadline, scope, active)})
+        return answer(Stopped(True, await stop_turns(self._threadline, scope, active)))
 
     async def _thread(self, scope: Scope, state_key: str | None) -> Thread:
         found = None

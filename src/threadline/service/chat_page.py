@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import gzip
 import mimetypes
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from html import escape
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threadline.core.errors import NotFound
+from threadline.service.describing import Answer, operation
 
 BUILT = Path(__file__).parent / "page"
 POLICY = (
@@ -25,6 +29,7 @@ POLICY = (
     "base-uri 'self'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
+_HTML = ("text/html; charset=utf-8",)
 _BASE = '<base href="/" />'
 _FOREVER = "public, max-age=31536000, immutable"
 _WORTH_PACKING = 1024
@@ -54,23 +59,43 @@ class ChatPage:
         assert _BASE in self._index, "the page says where it is mounted"
         self._assets = {path.name: Asset(path) for path in sorted((folder / "assets").iterdir())}
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         return [
             Route("/", self.index, methods=["GET"]),
-            Route("/t/{state_key:path}", self.index, methods=["GET"]),
-            Route("/assets/{name}", self.asset, methods=["GET"]),
+            Mount("/t", _gets(self.index)),
+            Mount("/assets", _gets(self.asset)),
         ]
 
+    @operation(
+        "page",
+        "The page",
+        Answer(200, "The chat page. Its threads have addresses below `/t/`.", str, media_types=_HTML),
+        tag="operations",
+        needs=None,
+    )
     async def index(self, request: Request) -> Response:
-        base = f'<base href="{escape(request.scope.get("root_path", ""))}/" />'
+        root = request.scope.get("app_root_path", request.scope.get("root_path", ""))
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
-        return Response(self._index.replace(_BASE, base), headers=headers, media_type="text/html")
+        shown = self._index.replace(_BASE, f'<base href="{escape(root)}/" />')
+        return Response(shown, headers=headers, media_type="text/html")
 
     async def asset(self, request: Request) -> Response:
-        name = request.path_params["name"]
+        name = request.scope["path"].removeprefix(f"{request.scope['root_path']}/")
         if name not in self._assets:
             raise NotFound("file", name)
         return self._assets[name].answer(request, _FOREVER)
+
+
+def _gets(handler: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    """A handler for whatever lies below a path: names of files and threads, which are no part of the API."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method not in ("GET", "HEAD"):
+            raise HTTPException(405, "Method Not Allowed", {"Allow": "GET, HEAD"})
+        await (await handler(request))(scope, receive, send)
+
+    return app
 
 
 def is_built(folder: Path = BUILT) -> bool:

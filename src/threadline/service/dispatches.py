@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
+from threadline.core import errors
 from threadline.core.dispatch import normalise
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidMessage
 from threadline.core.folding import Fold
@@ -28,12 +29,61 @@ from threadline.ports import Agent
 from threadline.replies import DenyAll
 from threadline.service.agents import known_agent
 from threadline.service.aisdk.chunks import HEADERS, ChunkWriter
-from threadline.service.answers import answer, present
+from threadline.service.answers import Shown, UiPart, answer
 from threadline.service.callers import WhoAsks
+from threadline.service.chat import STREAM_TEXT
+from threadline.service.describing import Answer, Body, Fault, StateKey, operation
 from threadline.service.reading import idempotency_key, read_object
 from threadline.service.streaming import TurnStreams
 from threadline.settings import ServiceSettings
 from threadline.usecases.turns import Accepted, TurnRequest, reply_id
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """A message as the chat API of OpenAI has it."""
+
+    role: Literal["user", "assistant", "system", "developer", "tool"] | None = None
+    content: str | list[Any] | None = None
+
+
+class Dispatch(msgspec.Struct, frozen=True, rename="camel"):
+    """`messages`, or one message as `role` and `content`. With `stateKey` it is a turn on that thread, and only the
+    user's last message is read. Other keys are passed on."""
+
+    messages: list[ChatMessage] | None = None
+    role: Literal["user", "assistant", "system", "developer", "tool"] | None = None
+    content: str | list[Any] | None = None
+    state_key: StateKey | msgspec.UnsetType = msgspec.UNSET
+
+
+class Reply(Shown, frozen=True):
+    """What the agent said. `id` and `stateKey` are there if it was said on a thread."""
+
+    role: Literal["assistant"]
+    content: str
+    parts: list[UiPart]
+    id: str | None = None
+    state_key: str | None = None
+
+
+_BODY = Body(
+    Dispatch,
+    {
+        "a question": {"role": "user", "content": "What is there to see in Lisbon?"},
+        "on a thread": {"content": "And in Porto?", "stateKey": "lisbon"},
+    },
+)
+_ERRORS = (
+    errors.NotFound,
+    errors.InvalidName,
+    errors.InvalidText,
+    errors.InvalidMessage,
+    errors.GuardRefused,
+    errors.TurnRunning,
+    errors.KeyReused,
+    errors.AgentFailed,
+    Fault(431, "header_too_large"),
+)
 
 
 class DispatchRoutes:
@@ -50,6 +100,16 @@ class DispatchRoutes:
             Route("/api/v1/agents/{agent_id}/stream", self.stream, methods=["POST"]),
         ]
 
+    @operation(
+        "askAgent",
+        "Send an agent a message and wait for its answer",
+        Answer(200, "The answer. Nothing was stored, unless `stateKey` named a thread.", Reply),
+        tag="agents",
+        body=_BODY,
+        headers=("Idempotency-Key",),
+        errors=_ERRORS,
+        needs="member",
+    )
     async def message(self, request: Request) -> Response:
         scope, agent_id, body = await self._read(request)
         if "stateKey" in body:
@@ -64,6 +124,16 @@ class DispatchRoutes:
             raise AgentFailed(fold.failure)
         return _reply(plain_text(fold.parts()), encode(fold.parts()))
 
+    @operation(
+        "streamAgent",
+        "Send an agent a message and read its answer as a stream",
+        Answer(200, STREAM_TEXT, str, media_types=("text/event-stream",)),
+        tag="agents",
+        body=_BODY,
+        headers=("Idempotency-Key",),
+        errors=_ERRORS,
+        needs="member",
+    )
     async def stream(self, request: Request) -> Response:
         scope, agent_id, body = await self._read(request)
         if "stateKey" in body:
@@ -127,5 +197,5 @@ def _question(body: dict[str, Any]) -> NewMessage:
 
 
 def _reply(text: str, parts: bytes, message_id: str | None = None, state_key: str | None = None) -> Response:
-    body = present(role="assistant", content=text, id=message_id, stateKey=state_key, parts=msgspec.Raw(parts))
-    return answer(body)
+    body = {"role": "assistant", "content": text, "parts": msgspec.Raw(parts), "id": message_id, "stateKey": state_key}
+    return answer({key: value for key, value in body.items() if value is not None})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
@@ -16,19 +16,32 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
+from threadline.core import errors
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope
-from threadline.service.answers import answer, present
+from threadline.service.answers import Shown, answer
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, operation
 from threadline.service.reading import Shape, read_query
 
 _LOOK_SECONDS = 0.4
-_LONGEST_SECONDS = 25.0
+_LONGEST_SECONDS = 25
 
 
 class Following(Shape, frozen=True):
+    """`seen` is the version that is shown; `wait` how many seconds to wait for another."""
+
     seen: str | None = None
-    wait: Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] = 0.0
+    wait: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] = 0
+
+
+class Head(Shown, frozen=True):
+    """Where a thread stands. `version` changes with everything that a page shows; `turnId` is the turn that runs."""
+
+    version: str
+    message_count: int
+    timeline_id: str | None = None
+    turn_id: str | None = None
 
 
 class FollowingRoutes:
@@ -39,6 +52,15 @@ class FollowingRoutes:
     def routes(self) -> list[Route]:
         return [Route("/api/v1/ai/threads/{state_key}/head", self.head, methods=["GET"])]
 
+    @operation(
+        "readHead",
+        "Wait until a thread went on elsewhere",
+        Answer(200, "Where it stands now, if that is not what was seen.", Head),
+        Answer(204, "It stands where it stood."),
+        tag="threads",
+        query=Following,
+        errors=(errors.InvalidName,),
+    )
     async def head(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         asked = read_query(request, Following)
@@ -47,28 +69,23 @@ class FollowingRoutes:
         until = loop.time() + asked.wait
         while True:
             head = await self._head(scope, state_key)
-            if head["version"] != asked.seen:
+            if head.version != asked.seen:
                 return answer(head)
             if loop.time() >= until or _is_ending(request) or await request.is_disconnected():
                 return Response(status_code=204)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _head(self, scope: Scope, state_key: str) -> dict[str, Any]:
-        """Where the thread stands, as far as a page shows it. One that is not there has a version too: it may come."""
+    async def _head(self, scope: Scope, state_key: str) -> Head:
+        """A thread that is not there has a version too: it may come."""
         tx = self._threadline.store.scoped(scope)
         thread = await tx.thread_by_key(state_key)
         if thread is None:
-            return {"version": "none", "messageCount": 0}
+            return Head("none", 0)
         active = await tx.active_turns(thread.id)
         turn_id = active[0].id if active else None
         shown = (thread.id, thread.timeline_id, thread.message_count, thread.title, turn_id)
         version = hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:24]
-        return present(
-            version=version,
-            timelineId=thread.timeline_id,
-            messageCount=thread.message_count,
-            turnId=turn_id,
-        )
+        return Head(version, thread.message_count, thread.timeline_id, turn_id)
 
 
 def _is_ending(request: Request) -> bool:

@@ -14,14 +14,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
-from threadline.core.channels import Binding
+from threadline.core import errors
 from threadline.core.errors import NotFound
 from threadline.core.ids import check_id
-from threadline.core.messages import Message, to_ui
+from threadline.core.messages import Message, Role, to_ui
 from threadline.core.threads import Thread, Timeline
-from threadline.core.turns import Turn
-from threadline.service.answers import answer, moment, present, saved_point_json, timeline_json
+from threadline.core.turns import Surface, Turn, TurnStatus
+from threadline.service.answers import (
+    Moment,
+    SavedPointShown,
+    Shown,
+    TimelineShown,
+    UiMessage,
+    answer,
+    raw_answer,
+    saved_point_json,
+    timeline_json,
+)
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Id, operation
 from threadline.service.reading import Shape, read_query
 from threadline.service.threads import find_by_key
 from threadline.usecases.threads import Threads
@@ -31,8 +42,72 @@ _SHOWN_TEXT = 200
 _EXPLAINED = 200
 
 
-class Listing(Shape, frozen=True):
+class TurnListing(Shape, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 100
+
+
+class Which(Shape, frozen=True):
+    """Without a turn, the thread's last one."""
+
+    turn_id: Id | None = None
+
+
+class TurnShown(Shown, frozen=True, kw_only=True):
+    """One request and its reply: from where it came, how it ended, what it cost."""
+
+    id: str
+    status: TurnStatus
+    surface: Surface
+    agent_id: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    request_seq: int | None = None
+    reply_seq: int | None = None
+    created_at: Moment
+    finished_at: Moment | None = None
+
+
+class Turns(Shown, frozen=True):
+    turns: list[TurnShown]
+
+
+class Seen(TurnShown, frozen=True, kw_only=True):
+    """What the agent was given: the system texts, then the messages of its window and the request."""
+
+    tokens: int
+    messages_left_out: int
+    system: list[str]
+    messages: list[UiMessage]
+
+
+class FirstMessage(Shown, frozen=True):
+    id: str
+    role: Role
+    text: str
+
+
+class DrawnTimeline(TimelineShown, frozen=True, kw_only=True):
+    """`begins` is its first message of its own. `repeats` says that this is the question that stands in that place on
+    its parent: it is the answers that differ."""
+
+    begins: FirstMessage | None = None
+    repeats: bool = False
+
+
+class Lineage(Shown, frozen=True):
+    timelines: list[DrawnTimeline]
+    saves: list[SavedPointShown]
+
+
+class PlaceShown(Shown, frozen=True):
+    surface: Surface
+    place: str
+    updated_at: Moment
+    label: str | None = None
+
+
+class Places(Shown, frozen=True):
+    places: list[PlaceShown]
 
 
 class LineageRoutes:
@@ -43,34 +118,57 @@ class LineageRoutes:
     def routes(self) -> list[Route]:
         return [
             Route(_THREAD + "/turns", self.turns, methods=["GET"]),
-            Route(_THREAD + "/turns/{turn_id}/seen", self.seen, methods=["GET"]),
+            Route(_THREAD + "/seen", self.seen, methods=["GET"]),
             Route(_THREAD + "/lineage", self.lineage, methods=["GET"]),
             Route(_THREAD + "/places", self.places, methods=["GET"]),
         ]
 
+    @operation(
+        "listTurns",
+        "List a thread's turns",
+        Answer(200, "Newest first, whichever timeline they were on.", Turns),
+        tag="threads",
+        query=TurnListing,
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def turns(self, request: Request) -> Response:
-        """Newest first, whichever timeline they were on."""
         threads, thread = await self._found(request)
-        asked = read_query(request, Listing)
+        asked = read_query(request, TurnListing)
         turns = await self._threadline.store.scoped(threads.scope).turns(thread.id, limit=asked.limit)
-        return answer({"turns": [_turn_json(turn) for turn in turns]})
+        return answer(Turns([TurnShown(**_turn_fields(turn)) for turn in turns]))
 
+    @operation(
+        "readSeen",
+        "See what an agent was shown in a turn",
+        Answer(200, "What the prompt was made of. A turn that still runs has no system texts yet.", Seen),
+        tag="threads",
+        query=Which,
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def seen(self, request: Request) -> Response:
-        """The system texts and the messages that an agent was given. A turn that still runs has not said yet."""
         threads, thread = await self._found(request)
-        turn_id = check_id("turn", request.path_params["turn_id"])
-        turn = await self._threadline.store.scoped(threads.scope).turn(turn_id)
-        if turn is None or turn.thread_id != thread.id:
-            raise NotFound("turn", turn_id)
-        shown = await self._shown(threads, thread, turn)
-        body = {
-            **_turn_json(turn),
-            "system": turn.seen.get("system", []),
-            "messages": [msgspec.Raw(message) for message in shown],
-            "messagesLeftOut": turn.seen.get("messages_left_out", 0),
-            "tokens": turn.seen.get("tokens", 0),
-        }
-        return answer(body)
+        turn = await self._turn(threads, thread, read_query(request, Which).turn_id)
+        shown = Seen(
+            **_turn_fields(turn),
+            tokens=turn.seen.get("tokens", 0),
+            messages_left_out=turn.seen.get("messages_left_out", 0),
+            system=turn.seen.get("system", []),
+            messages=[],
+        )
+        # Around the bytes that are stored: the messages are not decoded to be encoded again.
+        head = msgspec.json.encode(shown).removesuffix(b'"messages":[]}')
+        messages = await self._shown(threads, thread, turn)
+        return raw_answer(head + b'"messages":[' + b",".join(messages) + b"]}")
+
+    async def _turn(self, threads: Threads, thread: Thread, turn_id: str | None) -> Turn:
+        tx = self._threadline.store.scoped(threads.scope)
+        if turn_id is not None:
+            found = await tx.turn(check_id("turn", turn_id))
+        else:
+            found = next(iter(await tx.turns(thread.id, limit=1)), None)
+        if found is None or found.thread_id != thread.id:
+            raise NotFound("turn", turn_id or "")
+        return found
 
     async def _shown(self, threads: Threads, thread: Thread, turn: Turn) -> list[bytes]:
         """The messages of the prompt. The turn may have been on a timeline that the thread has left: the one whose
@@ -79,41 +177,53 @@ class LineageRoutes:
         if last is None:
             return []
         for timeline in reversed(await threads.timelines(thread.id)):
-            if timeline.message_count <= last:
-                continue
-            asked = await threads.messages(thread.id, first=last, last=last, timeline_id=timeline.id)
-            if asked and asked[0].turn_id == turn.id:
+            asked = await _message_at(threads, thread, timeline.id, last)
+            if asked is not None and asked.turn_id == turn.id:
                 start = last if first is None else first
                 found = await threads.messages(thread.id, first=start, last=last, timeline_id=timeline.id)
                 return [to_ui(message) for message in found]
         return []
 
+    @operation(
+        "readLineage",
+        "See a thread's versions",
+        Answer(200, "Every timeline it stood on, oldest first, and the points saved on them.", Lineage),
+        tag="threads",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def lineage(self, request: Request) -> Response:
-        """Every timeline with the first message of its own, and the points that were saved on them. `repeats` says
-        that it begins with the question that stands in that place on its parent: its answer is another one."""
         threads, thread = await self._found(request)
         timelines = await threads.timelines(thread.id)
         ids = {timeline.id for timeline in timelines}
         saved = [saved_point_json(each) for each in await threads.saved_points() if each.point.timeline_id in ids]
         drawn = [await self._drawn(threads, thread, timeline, ids) for timeline in timelines[-_EXPLAINED:]]
-        return answer({"timelines": drawn, "saves": saved})
+        return answer(Lineage(drawn, saved))
 
-    async def _drawn(self, threads: Threads, thread: Thread, timeline: Timeline, ids: set[str]) -> dict[str, Any]:
-        first = 0 if timeline.parent is None else timeline.parent.seq + 1
+    async def _drawn(self, threads: Threads, thread: Thread, timeline: Timeline, ids: set[str]) -> DrawnTimeline:
+        parent = timeline.parent
+        first = 0 if parent is None else parent.seq + 1
         begins = await _message_at(threads, thread, timeline.id, first)
-        drawn = timeline_json(timeline, thread)
-        if begins is None:
-            return drawn
-        drawn["begins"] = {"id": begins.id, "role": begins.role, "text": begins.text[:_SHOWN_TEXT]}
-        if timeline.parent is not None and timeline.parent.timeline_id in ids:
-            replaced = await _message_at(threads, thread, timeline.parent.timeline_id, first)
-            drawn["repeats"] = replaced is not None and replaced.parts_json == begins.parts_json
-        return drawn
+        repeats = False
+        if begins is not None and parent is not None and parent.timeline_id in ids:
+            replaced = await _message_at(threads, thread, parent.timeline_id, first)
+            repeats = replaced is not None and replaced.parts_json == begins.parts_json
+        return DrawnTimeline(
+            **msgspec.structs.asdict(timeline_json(timeline, thread)),
+            begins=None if begins is None else FirstMessage(begins.id, begins.role, begins.text[:_SHOWN_TEXT]),
+            repeats=repeats,
+        )
 
+    @operation(
+        "listPlaces",
+        "List the places where a thread goes on",
+        Answer(200, "Rooms, chats and channels that are bound to it.", Places),
+        tag="threads",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def places(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         bound = await self._threadline.store.scoped(threads.scope).bindings(thread_id=thread.id)
-        return answer({"places": [_place_json(binding) for binding in bound]})
+        return answer(Places([PlaceShown(each.surface, each.place, each.updated_at, each.label) for each in bound]))
 
     async def _found(self, request: Request) -> tuple[Threads, Thread]:
         threads = self._threadline.threads(await self._who_asks(request))
@@ -125,22 +235,16 @@ async def _message_at(threads: Threads, thread: Thread, timeline_id: str, seq: i
     return found[0] if found else None
 
 
-def _turn_json(turn: Turn) -> dict[str, Any]:
-    return present(
-        id=turn.id,
-        status=turn.status,
-        surface=turn.surface,
-        agentId=turn.agent_id,
-        error=turn.error,
-        usage=turn.usage or None,
-        requestSeq=turn.request_seq,
-        replySeq=turn.reply_seq,
-        createdAt=moment(turn.created_at),
-        finishedAt=moment(turn.finished_at),
-    )
-
-
-def _place_json(binding: Binding) -> dict[str, Any]:
-    return present(
-        surface=binding.surface, place=binding.place, label=binding.label, updatedAt=moment(binding.updated_at)
-    )
+def _turn_fields(turn: Turn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "status": turn.status,
+        "surface": turn.surface,
+        "agent_id": turn.agent_id,
+        "error": turn.error,
+        "usage": turn.usage or None,
+        "request_seq": turn.request_seq,
+        "reply_seq": turn.reply_seq,
+        "created_at": turn.created_at,
+        "finished_at": turn.finished_at,
+    }

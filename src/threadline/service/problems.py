@@ -18,6 +18,9 @@ from threadline.core.errors import ThreadlineError
 
 log = logging.getLogger("threadline.service")
 
+REQUEST_ID_KEY = "threadline.request_id"
+"""Where a request's id stands in its ASGI scope."""
+
 STATUSES: dict[type[ThreadlineError], int] = {
     errors.ThreadlineError: 500,
     errors.InvalidInput: 400,
@@ -37,6 +40,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.Refused: 403,
     errors.RoleRefused: 403,
     errors.GuardRefused: 403,
+    errors.SignatureInvalid: 401,
     errors.AgentFailed: 502,
     errors.SettingsInvalid: 500,
     errors.ExtraMissing: 500,
@@ -49,8 +53,9 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.OutcomeUnknown: 503,
 }
 
-_TITLES = {
+TITLES = {
     400: "Bad request",
+    401: "Not signed",
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
@@ -81,7 +86,7 @@ class Problem(Exception):
 
     def answer(self, **more: Any) -> Response:
         body = {
-            "title": _TITLES[self.status],
+            "title": TITLES[self.status],
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
@@ -102,7 +107,7 @@ async def answer_error(request: Request, exc: Exception) -> Response:
     status = STATUSES[type(exc)]
     if status < 500:
         return Problem(status, exc.code, _sayable(str(exc))).answer(**_details(exc))
-    log.error("request failed", extra={"code": exc.code, "path": request.url.path}, exc_info=exc)
+    log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
     detail = _sayable(str(exc)) if isinstance(exc, errors.AgentFailed) else _HOUSE_FAULT
     headers = {"Retry-After": "5"} if status == 503 else None
     return Problem(status, exc.code, detail, headers).answer()
@@ -112,13 +117,18 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     """For what the router raises: no such route, no such method."""
     assert isinstance(exc, HTTPException)
     code = _CODES.get(exc.status_code, "invalid_input")
-    status = exc.status_code if exc.status_code in _TITLES else 400
+    status = exc.status_code if exc.status_code in TITLES else 400
     return Problem(status, code, exc.detail, dict(exc.headers or {})).answer()
 
 
 async def answer_crash(request: Request, exc: Exception) -> Response:
-    log.error("request crashed", extra={"path": request.url.path}, exc_info=exc)
-    return Problem(500, "internal", _HOUSE_FAULT, {"Cache-Control": "no-store"}).answer()
+    log.error("request crashed", extra=_where(request), exc_info=exc)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Problem(500, "internal", _HOUSE_FAULT, headers).answer()
+
+
+def _where(request: Request) -> dict[str, Any]:
+    return {"route": getattr(request.scope.get("route"), "path", None), "request_id": request.scope.get(REQUEST_ID_KEY)}
 
 
 def _sayable(text: str) -> str:

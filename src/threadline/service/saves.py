@@ -7,8 +7,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
-from threadline.service.answers import answer, saved_point_json, thread_json
+from threadline.core import errors
+from threadline.service.answers import (
+    Done,
+    SavedPointShown,
+    Shown,
+    ThreadShown,
+    answer,
+    saved_point_json,
+    thread_json,
+)
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Body, Link, Name, StateKey, operation
 from threadline.service.reading import Shape, read_body
 from threadline.service.threads import Position, find_by_key
 from threadline.usecases.threads import Threads
@@ -17,12 +27,16 @@ _SAVES = "/api/v1/ai/saves"
 
 
 class Saving(Shape, frozen=True):
-    state_key: str
+    state_key: StateKey
     at: Position | None = None
 
 
 class Loading(Shape, frozen=True):
-    name: str
+    name: Name
+
+
+class Saves(Shown, frozen=True):
+    saves: list[SavedPointShown]
 
 
 class SaveRoutes:
@@ -40,21 +54,61 @@ class SaveRoutes:
             Route("/api/v1/ai/threads/{state_key}/load", self.load, methods=["POST"]),
         ]
 
+    @operation(
+        "listSaves",
+        "List saved points",
+        Answer(200, "The user's own, by name.", Saves),
+        tag="saves",
+    )
     async def list_saves(self, request: Request) -> Response:
         saved = await (await self._threads(request)).saved_points()
-        return answer({"saves": [saved_point_json(each) for each in saved]})
+        return answer(Saves([saved_point_json(each) for each in saved]))
 
+    @operation(
+        "savePoint",
+        "Give a point of a thread a name",
+        Answer(
+            200,
+            "The saved point. A name that was used before now stands for this one.",
+            SavedPointShown,
+            links=(
+                Link("forgetPoint", {"name": "$response.body#/name"}),
+                Link("loadPoint", {"stateKey": "$request.body#/stateKey"}, {"name": "$response.body#/name"}),
+            ),
+        ),
+        tag="saves",
+        body=Body(Saving, {"here": {"stateKey": "lisbon"}, "earlier": {"stateKey": "lisbon", "at": 1}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        needs="member",
+    )
     async def save(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = await read_body(request, Saving)
         thread = await find_by_key(threads, asked.state_key)
         return answer(saved_point_json(await threads.save(thread.id, request.path_params["name"], at=asked.at)))
 
+    @operation(
+        "forgetPoint",
+        "Forget a saved point",
+        Answer(200, "The name is free, or was; the messages stay.", Done),
+        tag="saves",
+        errors=(errors.InvalidName, errors.LimitExceeded),
+        needs="member",
+    )
     async def forget(self, request: Request) -> Response:
         threads = await self._threads(request)
         await threads.forget_saved_point(request.path_params["name"])
-        return answer({"ok": True})
+        return answer(Done(True))
 
+    @operation(
+        "loadPoint",
+        "Go on from a saved point",
+        Answer(200, "The thread as it is now, on a new timeline that begins there.", ThreadShown),
+        tag="saves",
+        body=Body(Loading, {"go back": {"name": "before the trip"}}),
+        errors=(errors.NotFound, errors.InvalidName),
+        needs="member",
+    )
     async def load(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = await read_body(request, Loading)

@@ -7,7 +7,7 @@ message.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
@@ -15,35 +15,51 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
+from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.messages import to_ui
 from threadline.core.threads import NewThread, Thread, ThreadChanges
-from threadline.service.answers import answer, hit_json, raw_answer, thread_json, timeline_json
+from threadline.service.answers import (
+    Done,
+    HitShown,
+    Shown,
+    ThreadShown,
+    TimelineShown,
+    UiMessage,
+    answer,
+    hit_json,
+    raw_answer,
+    thread_json,
+    timeline_json,
+)
 from threadline.service.callers import WhoAsks
 from threadline.service.chat import stop_turns
+from threadline.service.describing import Answer, Body, Id, Link, Name, StateKey, operation
 from threadline.service.reading import Shape, read_body, read_query
 from threadline.usecases.threads import Threads
 
-Position: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)] | str
+Position: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)] | Id
 """A message, by its seq or its id."""
+_LARGEST = 2**53
+_LAST_TIMELINE = "$response.body#/timelines/0/id"
 
 _THREADS = "/api/v1/ai/threads"
 _THREAD = _THREADS + "/{state_key}"
 
 
 class Listing(Shape, frozen=True):
-    limit: Annotated[int, msgspec.Meta(le=2**53)] | None = None
-    offset: Annotated[int, msgspec.Meta(le=2**53)] = 0
-    cursor: str | None = None
-    q: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
+    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | None = None
+    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | None = None
     archived: bool = False
 
 
 class Range(Shape, frozen=True):
-    first: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
-    last: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
-    tail: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
+    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | None = None
+    tail: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | None = None
 
     def of(self, message_count: int) -> tuple[int, int | None]:
         """The seqs that are asked for: a range, or so many of the newest."""
@@ -55,19 +71,54 @@ class Range(Shape, frozen=True):
 
 
 class Changes(Shape, frozen=True):
-    title: str | msgspec.UnsetType = msgspec.UNSET
+    title: Name | msgspec.UnsetType = msgspec.UNSET
     archived: bool | msgspec.UnsetType = msgspec.UNSET
-    metadata: dict[str, object] | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Branching(Shape, frozen=True):
     at: Position | None = None
-    title: str | None = None
-    state_key: str | None = None
+    title: Name | None = None
+    state_key: StateKey | None = None
 
 
 class Switching(Shape, frozen=True):
-    timeline_id: str
+    timeline_id: Id
+
+
+class ThreadPage(Shown, frozen=True):
+    threads: list[ThreadShown]
+    next_cursor: str | None = None
+
+
+class Hits(Shown, frozen=True):
+    hits: list[HitShown]
+
+
+class EmptyHistory(Shown, frozen=True):
+    """What was said under a key so far: nothing."""
+
+    state_key: str
+    messages: list[UiMessage]
+
+
+class Timelines(Shown, frozen=True):
+    timelines: list[TimelineShown]
+
+
+class History(ThreadShown, frozen=True, kw_only=True):
+    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq`
+    is the place of the first of them in the history."""
+
+    active: bool
+    first_seq: int
+    messages: list[UiMessage]
+
+
+def _going_on(key: str) -> tuple[Link, ...]:
+    """What can be done with a thread once its key is known."""
+    ids = ("readThread", "changeThread", "deleteThread", "branchThread", "listTimelines", "undo", "exportThread")
+    return tuple(Link(id, {"stateKey": key}) for id in ids)
 
 
 class ThreadRoutes:
@@ -87,6 +138,19 @@ class ThreadRoutes:
             Route(_THREAD + "/undo", self.undo, methods=["POST"]),
         ]
 
+    @operation(
+        "listThreads",
+        "List threads, newest activity first, or search in them",
+        Answer(
+            200,
+            "A page of threads, or with `q` the messages that were found.",
+            (ThreadPage, Hits),
+            links=_going_on("$response.body#/threads/0/stateKey"),
+        ),
+        tag="threads",
+        query=Listing,
+        errors=(errors.InvalidCursor, errors.InvalidText),
+    )
     async def list_threads(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = read_query(request, Listing)
@@ -94,16 +158,23 @@ class ThreadRoutes:
             if asked.cursor is not None:
                 raise InvalidInput("a search is paged by offset, not by cursor")
             hits = await threads.search(asked.q, limit=20 if asked.limit is None else asked.limit, offset=asked.offset)
-            return answer({"hits": [hit_json(hit) for hit in hits]})
+            return answer(Hits([hit_json(hit) for hit in hits]))
         page = await threads.page(
             limit=50 if asked.limit is None else asked.limit,
             cursor=asked.cursor,
             offset=asked.offset,
             archived=asked.archived,
         )
-        listed = {"threads": [thread_json(thread) for thread in page.items]}
-        return answer(listed if page.next_cursor is None else {**listed, "nextCursor": page.next_cursor})
+        return answer(ThreadPage([thread_json(thread) for thread in page.items], page.next_cursor))
 
+    @operation(
+        "readThread",
+        "Read a thread's messages",
+        Answer(200, "The thread; only its key and no messages if nothing was said under it.", (History, EmptyHistory)),
+        tag="threads",
+        query=Range,
+        errors=(errors.InvalidName,),
+    )
     async def read(self, request: Request) -> Response:
         """The history as UI messages, around the bytes that are stored."""
         threads = await self._threads(request)
@@ -111,19 +182,38 @@ class ThreadRoutes:
         key = check_state_key(request.path_params["state_key"])
         thread = await threads.get_by_key(key)
         if thread is None:
-            return answer({"stateKey": key, "messages": []})
+            return answer(EmptyHistory(key, []))
         first, last = asked.of(thread.message_count)
         messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        head = msgspec.json.encode({**thread_json(thread), "active": bool(active), "firstSeq": first})[:-1]
+        standing = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first)
+        head = msgspec.json.encode(thread_json(thread))[:-1] + standing
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
 
+    @operation(
+        "changeThread",
+        "Rename or archive a thread, or set its metadata",
+        Answer(200, "The thread as it is now.", ThreadShown),
+        tag="threads",
+        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        needs="member",
+    )
     async def change(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         asked = await read_body(request, Changes)
         changes = ThreadChanges(title=asked.title, archived=asked.archived, metadata=asked.metadata)
         return answer(thread_json(await threads.update(thread.id, changes)))
 
+    @operation(
+        "deleteThread",
+        "Delete a thread",
+        Answer(200, "It is gone, or was.", Done),
+        tag="threads",
+        description="A turn that runs on it is stopped. The key is free: the next message to it begins a new thread.",
+        errors=(errors.InvalidName,),
+        needs="member",
+    )
     async def delete(self, request: Request) -> Response:
         """Twice is fine. A turn that runs on the thread is stopped: its answer has no place any more."""
         threads = await self._threads(request)
@@ -132,24 +222,65 @@ class ThreadRoutes:
             active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
             await threads.delete(thread.id)
             await stop_turns(self._threadline, threads.scope, active)
-        return answer({"ok": True})
+        return answer(Done(True))
 
+    @operation(
+        "branchThread",
+        "Begin a new thread from a point of this one",
+        Answer(201, "The new thread.", ThreadShown, links=_going_on("$response.body#/stateKey")),
+        tag="threads",
+        description="Nothing is copied, whatever the length. Without `at` it begins at the end.",
+        body=Body(
+            Branching, {"here": {}, "earlier": {"at": 1, "title": "Or Porto", "stateKey": "porto"}}, required=False
+        ),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        needs="member",
+    )
     async def branch(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         asked = await read_body(request, Branching)
         new = NewThread(title=asked.title, state_key=asked.state_key)
         return answer(thread_json(await threads.branch(thread.id, new, at=asked.at)), 201)
 
+    @operation(
+        "listTimelines",
+        "List the versions of a thread",
+        Answer(
+            200,
+            "Every timeline the thread has stood on.",
+            Timelines,
+            links=(Link("switchTimeline", {"stateKey": "$request.path.stateKey"}, {"timelineId": _LAST_TIMELINE}),),
+        ),
+        tag="threads",
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def timelines(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         found = await threads.timelines(thread.id)
-        return answer({"timelines": [timeline_json(timeline, thread) for timeline in found]})
+        return answer(Timelines([timeline_json(timeline, thread) for timeline in found]))
 
+    @operation(
+        "switchTimeline",
+        "Go back to another version of a thread",
+        Answer(200, "The thread as it is now.", ThreadShown),
+        tag="threads",
+        body=Body(Switching, {"back": {"timelineId": "a timeline of this thread"}}),
+        errors=(errors.NotFound, errors.InvalidName),
+        needs="member",
+    )
     async def switch(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         asked = await read_body(request, Switching)
         return answer(thread_json(await threads.switch(thread.id, asked.timeline_id)))
 
+    @operation(
+        "undo",
+        "Take the last question and its answer back",
+        Answer(200, "The thread as it is now, on a new timeline.", ThreadShown),
+        tag="threads",
+        errors=(errors.NotFound, errors.InvalidName),
+        needs="member",
+    )
     async def undo(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         return answer(thread_json(await threads.undo(thread.id)))

@@ -15,8 +15,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
-from threadline.service.answers import answer, thread_json
+from threadline.core import errors
+from threadline.service.answers import Shown, ThreadShown, answer, thread_json
 from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Body, operation
 from threadline.service.reading import Shape, read_query
 from threadline.service.threads import find_by_key
 from threadline.usecases.transfer import Format, Importer, export
@@ -34,6 +36,10 @@ class Exporting(Shape, frozen=True):
     format: Format = "jsonl"
 
 
+class Imported(Shown, frozen=True):
+    threads: list[ThreadShown]
+
+
 class TransferRoutes:
     def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
         self._threadline = threadline
@@ -45,12 +51,30 @@ class TransferRoutes:
             Route(IMPORT_PATH, self.import_threads, methods=["POST"]),
         ]
 
+    @operation(
+        "exportThread",
+        "Let a thread out",
+        Answer(200, "The thread, written page by page.", str, media_types=tuple(_MEDIA_TYPES.values())),
+        tag="threads",
+        query=Exporting,
+        errors=(errors.NotFound, errors.InvalidName),
+    )
     async def export(self, request: Request) -> Response:
         threads = self._threadline.threads(await self._who_asks(request))
         asked = read_query(request, Exporting)
         thread = await find_by_key(threads, request.path_params["state_key"])
         return StreamingResponse(export(threads, thread.id, asked.format), media_type=_MEDIA_TYPES[asked.format])
 
+    @operation(
+        "importThreads",
+        "Take threads in",
+        Answer(201, "The threads that were made.", Imported),
+        tag="threads",
+        description="The lines that an export as `jsonl` gives; all of them are taken, or none.",
+        body=Body(str, media_types=("application/x-ndjson", "application/jsonl", "application/json")),
+        errors=(errors.InvalidImport, errors.DuplicateId),
+        needs="member",
+    )
     async def import_threads(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         scope.require("member")
@@ -59,7 +83,7 @@ class TransferRoutes:
             async for piece in request.stream():
                 await asyncio.to_thread(file.write, piece)
             made = await importer.run(lambda: _lines(file, importer.longest_line))
-        return answer({"threads": [thread_json(thread) for thread in made]}, 201)
+        return answer(Imported([thread_json(thread) for thread in made]), 201)
 
 
 def _lines(file: IO[bytes], longest: int) -> Iterator[bytes]:

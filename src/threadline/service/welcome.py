@@ -1,4 +1,4 @@
-"""The page at `/welcome`: what this is and how to talk to it from a terminal. It stands at `/` where no chat page is.
+"""The page at `/welcome`: what this is and how to talk to it from a terminal. Where no chat page is, `/` leads there.
 
 It is plain, needs no script, and every command on it works as it stands.
 """
@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from threadline.service.chat_page import is_built
+from threadline.service.describing import Answer, operation
 from threadline.version import __version__
 
 COMMANDS = (
@@ -47,10 +48,13 @@ server, so nobody can forge their history, and a stream that is cut off can be r
 terminal:</p>
 {commands}
 {chat_page}
+<p>Every call is described in <a href="docs">the reference</a>, and for programs in
+<a href="openapi.json">openapi.json</a>.</p>
 <p>Without a key and a network the agent <code>rehearsal</code> answers. Say <code>help</code> to it.</p>
 </html>
 """
 
+_HTML = ("text/html; charset=utf-8",)
 _THERE = '<p>To talk in the browser, open <a href="./">the chat page</a>.</p>'
 _MISSING = """<p>The chat page is not part of this copy: it is built by <code>make page</code>, which needs npm's
 registry, and it comes with every wheel.</p>"""
@@ -58,8 +62,17 @@ registry, and it comes with every wheel.</p>"""
 
 class Welcome:
     def routes(self) -> list[Route]:
-        return [Route(path, self.page, methods=["GET"]) for path in ("/welcome", "/")]
+        """Both places; a chat page that stands before it takes `/`."""
+        shown = [Route("/welcome", self.page, methods=["GET"])]
+        return shown if is_built() else [*shown, Route("/", self.front, methods=["GET"])]
 
+    @operation(
+        "welcome",
+        "A page that says what this is",
+        Answer(200, "A page.", str, media_types=_HTML),
+        tag="operations",
+        needs=None,
+    )
     async def page(self, request: Request) -> Response:
         url = str(request.base_url).rstrip("/")
         shown = "\n".join(
@@ -68,3 +81,13 @@ class Welcome:
         )
         chat_page = _THERE if is_built() else _MISSING
         return HTMLResponse(_PAGE.format(version=__version__, url=escape(url), commands=shown, chat_page=chat_page))
+
+    @operation(
+        "page",
+        "The page",
+        Answer(200, "The same as `/welcome`, because the chat page was not built.", str, media_types=_HTML),
+        tag="operations",
+        needs=None,
+    )
+    async def front(self, request: Request) -> Response:
+        return await self.page(request)

@@ -14,7 +14,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from threadline.core import jsontext
-from threadline.core.channels import Agent, Binding, ContextSnapshot, InboxRow, Link, OutboxRow, User
+from threadline.core.access import Act, ApiToken
+from threadline.core.channels import (
+    Agent,
+    Binding,
+    ContextSnapshot,
+    InboxRow,
+    Link,
+    OutboxRow,
+    SealedCredentials,
+    User,
+)
 from threadline.core.messages import from_us, to_us
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
@@ -92,8 +102,20 @@ def link(row: Row) -> Link:
     return Link(*_read(row, times=(4, 5)))
 
 
+def api_token(row: Row) -> ApiToken:
+    return ApiToken(*_read(row, times=(4, 5, 6, 7)))
+
+
+def act(row: Row) -> Act:
+    return Act(*_read(row, times=(5,), objects=(4,)))
+
+
 def inbox_row(row: Row) -> InboxRow:
-    return InboxRow(*_read(row, times=(8, 9)))
+    return InboxRow(*_read(row, times=(9, 10)))
+
+
+def credentials(row: Row) -> SealedCredentials:
+    return SealedCredentials(*_read(row, times=(3,)))
 
 
 def outbox_row(row: Row) -> OutboxRow:

@@ -101,6 +101,11 @@ class Runner:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
+    @property
+    def running(self) -> int:
+        """How many turns run here, those that wait for their thread included."""
+        return len(self._tasks)
+
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
         asked = await self._store.scoped(scope).ask_to_stop(turn_id)
@@ -190,12 +195,23 @@ class Runner:
             if earlier.parts:
                 said = PromptMessage("assistant", earlier.parts)
                 prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, said))
+            elif earlier.chunks:
+                await self._begin_again(scope, turn, run.stream)
         agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
         desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 run.show(event)
         run.close()
+
+    async def _begin_again(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
+        """Stored before the agent is asked: should this process die as well, the next one must know which calls were
+        given up, or it would run their tools."""
+        stream.publish(events.to_json(events.Again()))
+        chunks = stream.unstored()
+        if not await self._store.scoped(scope).put_chunks(turn.id, turn.fence, chunks):
+            raise AgentFailed("another process has taken this turn over")
+        stream.mark_stored(chunks)
 
     async def _finish(self, scope: Scope, turn: Turn, run: _Run, status: TurnStatus, error: str | None) -> Turn | None:
         run.close()

@@ -2,7 +2,8 @@
 
 A model gives its calls new ids each time it is asked. So a turn that had begun to run tools is not begun anew: the
 agent is shown what it had said, with the calls it had made, and goes on from there under the same ids. What a call's
-tool had come to, or that it may have run, the journal knows. A turn without tools is simply answered again.
+tool had come to, or that it may have run, the journal knows. A turn whose tools had not begun is answered again, and
+the stream says so: the calls of an answer given up must never be taken for calls that wait for their tool.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _ENDS = (events.Finish, events.Failure)
 
 
 class Begun(NamedTuple):
-    """The stream so far; the events of it that stand; and the reply so far, with the calls that are still open."""
+    """The stream so far; the events of it that stand; and the reply so far, with the calls that are still open.
+
+    Nothing stands where no tool had begun."""
 
     chunks: list[Chunk]
     standing: list[Event]
@@ -35,7 +38,7 @@ async def begun(tx: Transaction, turn: Turn) -> Begun:
     runs = await tx.tool_runs(turn.id)
     if not runs:
         return Begun(chunks, [], ())
-    shown = [events.from_json(chunk.json) for chunk in chunks]
+    shown = _latest_answer([events.from_json(chunk.json) for chunk in chunks])
     answered = {event.call_id for event in shown if isinstance(event, _ANSWERS) and not _is_preliminary(event)}
     standing = [event for event in shown if _stands(event, answered)]
     fold = Fold()
@@ -52,6 +55,11 @@ async def stored_chunks(tx: Transaction, turn_id: str) -> list[Chunk]:
     while page := await tx.chunks(turn_id, after=found[-1].n if found else 0, limit=_PAGE):
         found += page
     return found
+
+
+def _latest_answer(shown: list[Event]) -> list[Event]:
+    given_up = [n for n, event in enumerate(shown) if isinstance(event, events.Again)]
+    return shown[given_up[-1] + 1 :] if given_up else shown
 
 
 def _is_preliminary(event: Event) -> bool:

@@ -312,3 +312,22 @@ async def test_a_connection_left_in_a_transaction_is_not_lent_again(dsn: str) ->
         assert another is not connection
         assert not another.is_in_transaction()
     await pool.close()
+
+
+async def test_whoever_is_cancelled_as_a_connection_comes_back_is_not_waited_for(dsn: str) -> None:
+    pool = Pool(Address.parse(dsn), max_size=1)
+    await pool.open(min_size=1)
+
+    async def borrow() -> None:
+        async with pool.borrow():
+            pass
+
+    async with pool.borrow():
+        impatient, patient = (asyncio.create_task(borrow()) for _ in range(2))
+        await asyncio.sleep(0)
+        impatient.cancel()
+    # The connection came back between the cancellation and the cancelled one's learning of it.
+    async with asyncio.timeout(30):
+        await asyncio.wait([impatient, patient])
+        assert impatient.cancelled()
+        await pool.close()

@@ -23,6 +23,10 @@ from threadline.testing.postgres import PostgresServer
 ALICE = Scope("a", "alice")
 SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
+WRITTEN_ONCE = frozenset(("messages", "audit"))
+"""Rows that nobody may change."""
+THE_HOUSES = frozenset(("permits", "audit", "credentials"))
+"""Rows that no user sees, whoever they are about."""
 STRANGERS = {
     "another tenant": Scope("b", "alice"),
     "another tenant's house": Scope("b", "system", "system"),
@@ -123,7 +127,7 @@ async def test_a_stranger_sees_and_changes_no_row(
             # The house goes from tenant to tenant, so it may know their names.
             1 if table == "tenants" and scope.role == "system" else 0
         ), table
-        if table != "messages":
+        if table not in WRITTEN_ONCE:
             assert await login.execute(f"UPDATE threadline.{table} SET tenant_id = tenant_id {where}") == "UPDATE 0"
         assert await login.execute(f"DELETE FROM threadline.{table} {where}") == "DELETE 0", table
         await login.execute("ROLLBACK")
@@ -176,7 +180,7 @@ async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
             f"threadline.{table}",
         )
         gifts = ["tenant_id = 'b'", *(["owner_id = 'bob'"] if has_owner else [])]
-        for gift in gifts if table != "messages" else ():
+        for gift in gifts if table not in WRITTEN_ONCE | THE_HOUSES else ():
             await login.execute(entering(ALICE))
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
                 await login.execute(f"UPDATE threadline.{table} SET {gift}")
@@ -185,10 +189,19 @@ async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
 
 @pytest.mark.req("S1-09")
 @pytest.mark.parametrize("role", ["threadline_app", "threadline_worker"])
-async def test_nobody_may_rewrite_a_message(login: asyncpg.Connection, role: str) -> None:
+@pytest.mark.parametrize("change", ["messages SET parts = ''", "audit SET act = ''"])
+async def test_nobody_may_rewrite_a_message_or_a_record(login: asyncpg.Connection, role: str, change: str) -> None:
     await login.execute(f"BEGIN; SET LOCAL ROLE {role}")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
-        await login.execute("UPDATE threadline.messages SET parts = ''")
+        await login.execute(f"UPDATE threadline.{change}")
+    await login.execute("ROLLBACK")
+
+
+async def test_not_even_its_own_user_sees_what_is_the_houses(login: asyncpg.Connection) -> None:
+    await login.execute(entering(ALICE))
+    for table in THE_HOUSES:
+        assert await login.fetchval(f"SELECT count(*) FROM threadline.{table}") == 0
+        assert await login.execute(f"DELETE FROM threadline.{table}") == "DELETE 0"
     await login.execute("ROLLBACK")
 
 

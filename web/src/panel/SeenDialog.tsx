@@ -13,7 +13,7 @@ interface Props {
 export function SeenDialog({ stateKey, turnId, onClose }: Props) {
   const [seen, setSeen] = useState<Seen | string | null>(null);
   useEffect(() => {
-    call<Seen>("GET", `${threadPath(stateKey)}/turns/${encodeURIComponent(turnId)}/seen`).then(
+    call<Seen>("GET", `${threadPath(stateKey)}/seen?turnId=${encodeURIComponent(turnId)}`).then(
       setSeen,
       (error: unknown) => setSeen(told(error)),
     );

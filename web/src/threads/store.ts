@@ -81,7 +81,7 @@ export async function archive(thread: Thread, archived: boolean): Promise<void> 
 export async function remove(thread: Thread): Promise<void> {
   const done = await act(() => call("DELETE", threadPath(thread.stateKey)));
   if (!done || !thread.id) return;
-  const restore = () => void act(() => call("POST", `ai/deleted/${encodeURIComponent(thread.id ?? "")}/restore`));
+  const restore = () => void act(() => call("POST", "ai/threads/restore", { id: thread.id }));
   toast("Deleted.", { action: { label: "Undo", run: restore } });
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from threadline.core import jsontext
 from threadline.core.events import (
+    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -84,6 +85,10 @@ class ChunkWriter:
                 yield from self._end_step()
                 self._in_step = True
                 yield {"type": "start-step"}
+            case Again():
+                # No chunk takes back what a client shows; what is stored is right when it loads the thread.
+                yield from self._close()
+                yield from self._end_step()
             case Finish():
                 self._reason = event.reason
                 yield from self._close()

@@ -7,7 +7,7 @@ all: what was said is what the server stored.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
 from threadline.core.parts import FilePart, Part, TextPart
+from threadline.service.describing import Id, StateKey
 from threadline.usecases.turns import Policy
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
@@ -33,6 +34,60 @@ class ChatRequest(msgspec.Struct, frozen=True):
     replaces: str | None = None
     agent_id: str | None = None
     policy: Policy | None = None
+
+
+class TextGiven(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    text: str
+
+
+class FileGiven(msgspec.Struct, frozen=True, tag="file", tag_field="type", rename="camel"):
+    media_type: str
+    url: Annotated[str, msgspec.Meta(description="A data: URL.", extra_json_schema={"pattern": "^data:"})]
+    filename: str | None = None
+
+
+class UserMessage(msgspec.Struct, frozen=True):
+    """`parts`, or a text as `content`."""
+
+    role: Literal["user"]
+    id: Id | None = None
+    parts: Annotated[list[TextGiven | FileGiven], msgspec.Meta(max_length=_PARTS)] | None = None
+    content: str | None = None
+
+
+class AnyMessage(msgspec.Struct, frozen=True):
+    """A message of the client's history. Only the last one of the user is read."""
+
+    role: str
+    id: str | None = None
+    parts: list[Any] | None = None
+
+
+class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
+    """What a client sends, for those who read the API; `read_request` is what decides. Other keys are not read."""
+
+    id: StateKey | None = None
+    state_key: StateKey | None = None
+    message: UserMessage | None = None
+    messages: list[AnyMessage] | None = None
+    trigger: Trigger | None = None
+    message_id: Id | None = None
+    agent_id: Id | None = None
+    policy: Policy | None = None
+
+
+ChatBody: TypeAlias = Annotated[
+    ChatRequestBody,
+    msgspec.Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"required": ["message"]},
+                {"required": ["messages"]},
+                {"required": ["trigger"], "properties": {"trigger": {"const": "regenerate-message"}}},
+            ]
+        }
+    ),
+]
 
 
 def read_request(body: bytes) -> ChatRequest:

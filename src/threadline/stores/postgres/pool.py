@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from threadline.core.errors import SettingsInvalid, StoreUnavailable
+from threadline.ports import Load
 from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
 CONNECT_SECONDS = 10.0
@@ -87,10 +88,9 @@ class Pool:
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled():
+            # A cancelled one is passed over by whoever gives turns, if that has not happened already.
+            if not turn.cancelled():
                 self._give_turn()
-            else:
-                self._waiting.remove(turn)
             self._count_down()
             raise
 
@@ -121,6 +121,10 @@ class Pool:
         self._lent -= 1
         if self._lent == 0:
             self._all_back.set()
+
+    def load(self) -> Load:
+        in_use = min(self._lent, self._max_size)
+        return Load(open=in_use + len(self._idle), in_use=in_use, waiting=self._lent - in_use)
 
     async def close(self) -> None:
         """Waits for every borrower, those in line included, and for what they borrow next."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
+from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound
 from threadline.core.ids import check_id, new_id
 from threadline.core.sealing import CleanText
@@ -30,12 +30,13 @@ class QueueVerbs:
         *,
         fingerprint: str | None = None,
         correlation_id: str | None = None,
+        reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
         owner = self._owner(owner_id)
         await self.session.introduce(owner or self.session.owner_id)
         row = await self.session.row(
-            _SQL["claim_inbox"], platform, key, fingerprint, correlation_id, owner, self.session.now()
+            _SQL["claim_inbox"], platform, key, fingerprint, correlation_id, reply_to, owner, self.session.now()
         )
         return None if row is None else rows.inbox_row(row)
 
@@ -57,6 +58,12 @@ class QueueVerbs:
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         row = await self.session.row(_SQL["find_inbox"], platform, key)
         return None if row is None else rows.inbox_row(row)
+
+    @within
+    async def drop_settled(self, *, before: dt.datetime) -> int:
+        self.session.scope.require("system")
+        dropped = await self.session.run(_SQL["drop_inbox"], before)
+        return dropped + await self.session.run(_SQL["drop_outbox"], before)
 
     @within
     async def enqueue(
@@ -82,7 +89,8 @@ class QueueVerbs:
     @within
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
         self.session.scope.require("system")
-        claimed = await self.session.rows(_SQL["claim_outbox"], worker, until, self.session.now(), limit)
+        values = (worker, until, self.session.now(), limit, ABANDONED)
+        claimed = await self.session.rows(_SQL["claim_outbox"], *values)
         return [rows.outbox_row(row[:-1]) for row in sorted(claimed, key=lambda row: row["place"])]
 
     @within

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
+from threadline.stores.postgres.access import AccessVerbs
 from threadline.stores.postgres.copying import CopyVerbs
+from threadline.stores.postgres.credentials import CredentialVerbs
 from threadline.stores.postgres.messages import MessageVerbs
 from threadline.stores.postgres.people import PeopleVerbs
 from threadline.stores.postgres.places import PlaceVerbs
@@ -25,8 +27,10 @@ class PostgresTransaction(
     PlaceVerbs,
     PeopleVerbs,
     QueueVerbs,
+    CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):

@@ -71,18 +71,26 @@ class Listeners:
         if self._connection is not None and not self._connection.is_closed():
             return True
         try:
-            connection = await address.connect()
-            connection.add_termination_listener(self._lost)
-            await connection.add_listener(CHANNEL, self._notified)
+            self._connection = await self._subscribed(await address.connect())
         except DRIVER_ERRORS:
             _log.warning("cannot listen for changes of turns; watches look every %s s", POLL_SECONDS)
             return False
-        self._connection = connection
         if self._missed:
             # What was told between the connections nobody heard, so everybody looks once.
             self._missed = False
             self._wake_all()
         return True
+
+    async def _subscribed(self, connection: asyncpg.Connection) -> asyncpg.Connection:
+        try:
+            connection.add_termination_listener(self._lost)
+            await connection.add_listener(CHANNEL, self._notified)
+        except BaseException:
+            # Whoever watched may have been cancelled meanwhile: nobody else knows of this connection.
+            connection.remove_termination_listener(self._lost)
+            connection.terminate()
+            raise
+        return connection
 
     def _notified(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for watch in self._watches.get(str(payload), ()):

@@ -30,20 +30,21 @@ _OF_USER = (
     "remove_link_codes",
     "remove_inbox",
     "remove_outbox",
+    "remove_tokens",
     "remove_user",
 )
-_OF_TENANT = ("remove_ownerless_inbox", "remove_agents", "remove_tenant")
+_OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_acts", "remove_tenant")
 
 
 class PurgeVerbs(Verbs):
     async def purge_thread(self, thread_id: str) -> bool:
-        return await self._engine.write(purge_thread, thread_id)
+        return await self._engine.write_much(purge_thread, thread_id)
 
     async def purge_user(self, user_id: str) -> int:
-        return await self._engine.write(purge_user, user_id)
+        return await self._engine.write_much(purge_user, user_id)
 
     async def purge_tenant(self) -> int:
-        return await self._engine.write(purge_tenant)
+        return await self._engine.write_much(purge_tenant)
 
     async def row_counts(self) -> dict[str, int]:
         return await self._engine.read_much(row_counts)
@@ -65,6 +66,7 @@ def purge_user(s: Session, user_id: str) -> int:
 
 def purge_tenant(s: Session) -> int:
     s.scope.require("system")
+    s.run(_SQL["remove_permits"], (s.tenant_id,))
     removed = _remove_users(s, [user_id for (user_id,) in s.rows(_SQL["list_users"], (s.tenant_id,))])
     return removed + sum(s.run(_SQL[name], (s.tenant_id,)) for name in _OF_TENANT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
+from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound
 from threadline.core.ids import check_id, new_id
 from threadline.core.messages import to_us
@@ -26,9 +26,11 @@ class QueueVerbs(Verbs):
         *,
         fingerprint: str | None = None,
         correlation_id: str | None = None,
+        reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        return await self._engine.write(claim_inbox, platform, key, fingerprint, correlation_id, owner_id)
+        what = (fingerprint, correlation_id, reply_to)
+        return await self._engine.write(claim_inbox, platform, key, what, owner_id)
 
     async def settle_inbox(
         self, platform: Surface, key: str, *, status: str, decision: str | None = None, turn_id: str | None = None
@@ -37,6 +39,9 @@ class QueueVerbs(Verbs):
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         return await self._engine.read(find_inbox, platform, key)
+
+    async def drop_settled(self, *, before: dt.datetime) -> int:
+        return await self._engine.write(drop_settled, before)
 
     async def enqueue(
         self,
@@ -72,19 +77,14 @@ class QueueVerbs(Verbs):
 
 
 def claim_inbox(
-    s: Session,
-    platform: Surface,
-    key: str,
-    fingerprint: str | None,
-    correlation_id: str | None,
-    owner_id: str | None,
+    s: Session, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
 ) -> InboxRow | None:
     owner = _owner(s, owner_id)
     if s.row(_SQL["find_claim"], (s.tenant_id, platform, key)):
         return None
     s.introduce(owner)
     now = s.now_us()
-    s.run(_SQL["add_inbox"], (s.tenant_id, platform, key, fingerprint, correlation_id, owner, now, now))
+    s.run(_SQL["add_inbox"], (s.tenant_id, platform, key, *what, owner, now, now))
     return find_inbox(s, platform, key)
 
 
@@ -105,6 +105,12 @@ def settle_inbox(
 def find_inbox(s: Session, platform: Surface, key: str) -> InboxRow | None:
     row = s.row(_SQL["find_inbox"], (s.tenant_id, platform, key, s.user_id, s.sees_all))
     return None if row is None else rows.inbox_row(row)
+
+
+def drop_settled(s: Session, before: dt.datetime) -> int:
+    s.scope.require("system")
+    which = (s.tenant_id, to_us(before))
+    return s.run(_SQL["drop_inbox"], which) + s.run(_SQL["drop_outbox"], which)
 
 
 def enqueue(
@@ -140,7 +146,7 @@ def claim_outbox(s: Session, worker: str, until: dt.datetime, limit: int) -> lis
     s.scope.require("system")
     due = [id for (id,) in s.rows(_SQL["find_due"], (s.tenant_id, s.now_us(), limit))]
     for outbox_id in due:
-        s.run(_SQL["claim_outbox"], (worker, to_us(until), s.tenant_id, outbox_id))
+        s.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, s.tenant_id, outbox_id))
     return [_outbox_row(s, outbox_id) for outbox_id in due]
 
 

@@ -96,9 +96,12 @@ class Session:
         """Makes the tenant and the owner known, so that rows can refer to them."""
         owner = self.user_id if owner_id is None else owner_id
         if self.row(_SQL["find_user"], (self.tenant_id, owner)) is None:
-            now = self.now_us()
-            self._execute(_SQL["add_tenant"], (self.tenant_id, now))
-            self._execute(_SQL["add_user"], (self.tenant_id, owner, now))
+            self.introduce_tenant()
+            self._execute(_SQL["add_user"], (self.tenant_id, owner, self.now_us()))
+
+    def introduce_tenant(self) -> None:
+        """For rows that refer to no user."""
+        self._execute(_SQL["add_tenant"], (self.tenant_id, self.now_us()))
 
 
 class _Snapshot:

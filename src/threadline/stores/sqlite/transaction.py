@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from threadline.ports import Work
+from threadline.stores.sqlite.access import AccessVerbs
 from threadline.stores.sqlite.copying import CopyVerbs
+from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
 from threadline.stores.sqlite.messages import MessageVerbs
 from threadline.stores.sqlite.people import PeopleVerbs
@@ -30,8 +32,10 @@ class SqliteTransaction(
     PlaceVerbs,
     PeopleVerbs,
     QueueVerbs,
+    CredentialVerbs,
     TurnVerbs,
     RunningVerbs,
+    AccessVerbs,
     PurgeVerbs,
     CopyVerbs,
 ):

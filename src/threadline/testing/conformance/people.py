@@ -2,7 +2,7 @@
 
 The store under test comes from the author's own fixture `store`. Each test works in a tenant nobody else uses, so one
 database may serve the whole run. `bob` shares the tenant with `alice`; `abroad` is another tenant's user of the same
-name; `house` is the system scope of alice's tenant.
+name; `root` is an administrator of alice's tenant and `house` is its system scope.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ def alice(store: Store, tenant_id: str) -> Transaction:
 @pytest.fixture
 def bob(store: Store, tenant_id: str) -> Transaction:
     return store.scoped(Scope(tenant_id, "bob"))
+
+
+@pytest.fixture
+def root(store: Store, tenant_id: str) -> Transaction:
+    return store.scoped(Scope(tenant_id, "root", "admin"))
 
 
 @pytest.fixture

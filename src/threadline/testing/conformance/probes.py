@@ -11,6 +11,7 @@ import datetime as dt
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
@@ -83,7 +84,12 @@ asks("stop_asked", "running_id")
 asks("due_turns")
 asks("chunks", "running_id")
 asks("tool_runs", "running_id")
+asks("credentials", platform="slack")
+asks("all_credentials")
 asks("summary", "thread_id")
+asks("tokens")
+asks("token_by_hash", "token_hash")
+asks("acts")
 
 asks("update_thread", "thread_id", changes=ThreadChanges(title="mine now", archived=True))
 asks("append", "thread_id", messages=[asked("forged", "forged")])
@@ -102,8 +108,14 @@ asks("renew_lease", "running_id", fence=1, until=LATER)
 asks("ask_to_stop", "running_id")
 asks("put_chunks", "running_id", fence=1, chunks=[Chunk(2, b"{}")])
 asks("drop_chunks", finished_before=LATER)
+asks("drop_settled", before=NOW)
+asks("delete_credentials", platform="slack")
+asks("put_credentials", platform="telegram", key_id="forged", sealed=b"forged")
 asks("finish_turn", "running_id", fence=1, end=TurnEnd("executed"))
 asks("put_summary", "thread_id", seq=0, text=clean("forged"))
+asks("revoke_token", "token_id")
+asks("note_use", "token_id", used_at=LATER)
+asks("drop_permits", before=NOW)
 asks("delete_thread", "thread_id")
 asks("restore_thread", "thread_id")
 asks("purge_thread", "thread_id")
@@ -291,6 +303,21 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 @probe("finish_tool_run")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.finish_tool_run(ids.running_id, 1, ids.call_id, clean_json({"forged": True}))
+
+
+@probe("create_token")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.create_token(NewToken(ids.token_id, ids.token_hash, tx.scope.user_id, "Mine", "admin"))).name
+
+
+@probe("take_permits")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.take_permits(ids.token_id, window=NOW, wanted=1, limit=10)
+
+
+@probe("record_act")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return (await tx.record_act("token.forged", "mine", actor_id=_another(tx, ids))).act
 
 
 @probe("read_rows")

@@ -18,7 +18,7 @@ async def waiting(house: Transaction, clock: ManualClock, *ids: str) -> list[Out
     """Rows for alice, a second apart, all due."""
     rows = []
     for id in ids:
-        rows.append(await house.enqueue("slack", "C1", clean(f"to {id}"), turn_id=None, owner_id="alice", id=id))
+        rows.append(await house.enqueue("slack", f"C-{id}", clean(f"to {id}"), turn_id=None, owner_id="alice", id=id))
         clock.advance()
     return rows
 
@@ -29,11 +29,14 @@ def ids(rows: list[OutboxRow]) -> list[str]:
 
 class TestInbox:
     async def test_the_first_claim_gets_the_row(self, house: Transaction, clock: ManualClock) -> None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before."""
-        row = await house.claim_inbox("slack", "Ev1", fingerprint="f", correlation_id="c", owner_id="alice")
+        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before. `reply_to`
+        is the place that the answer goes to."""
+        row = await house.claim_inbox(
+            "slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice"
+        )
         assert row is not None
         assert (row.platform, row.key, row.status, row.decision) == ("slack", "Ev1", "claimed", None)
-        assert (row.fingerprint, row.correlation_id, row.owner_id) == ("f", "c", "alice")
+        assert (row.fingerprint, row.correlation_id, row.reply_to, row.owner_id) == ("f", "c", "C1", "alice")
         assert row.created_at == row.updated_at == clock.now()
         assert await house.inbox_row("slack", "Ev1") == row
         assert await house.claim_inbox("slack", "Ev1", fingerprint="g") is None
@@ -81,6 +84,29 @@ class TestInbox:
             await bob.enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice")
         assert await house.inbox_row("slack", "Ev1") is None
         assert await house.outbox() == []
+
+    @pytest.mark.req("S3-25")
+    async def test_what_is_settled_can_be_dropped(self, house: Transaction, clock: ManualClock) -> None:
+        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        rows. Histories do not depend on them."""
+        await house.claim_inbox("slack", "old", reply_to="C1", owner_id="alice")
+        await house.claim_inbox("slack", "open")
+        await house.settle_inbox("slack", "old", status="done", decision="executed")
+        await waiting(house, clock, "sent", "dead", "kept")
+        await house.claim_outbox("w", until=clock.after(30), limit=2)
+        await house.settle_outbox("sent", "w", status="sent")
+        await house.settle_outbox("dead", "w", status="dead")
+        at = clock.advance(10)
+        await house.claim_inbox("slack", "new")
+        await house.settle_inbox("slack", "new", status="done")
+        assert await house.drop_settled(before=at) == 2
+        assert [await house.inbox_row("slack", key) is None for key in ("old", "open", "new")] == [True, False, False]
+        assert ids(await house.outbox()) == ["kept", "dead"]
+
+    async def test_only_the_house_drops(self, alice: Transaction, clock: ManualClock) -> None:
+        """System scope."""
+        with pytest.raises(RoleRefused):
+            await alice.drop_settled(before=clock.now())
 
 
 class TestEnqueueing:
@@ -183,6 +209,36 @@ class TestDelivering:
             assert await house.claim_outbox("w1", until=clock.after(30)) == []
             clock.advance(1)
         assert ids(await house.claim_outbox("w1", until=clock.after(30))) == ["o1"]
+
+    @pytest.mark.req("S3-22", "S3-24")
+    async def test_one_recipients_rows_are_delivered_in_order(self, house: Transaction, clock: ManualClock) -> None:
+        """What waits for one recipient is delivered in order: a row is due only when no earlier one for its recipient
+        is waiting or claimed."""
+        for id, recipient in (("a1", "A"), ("a2", "A"), ("b1", "B"), ("a3", "A")):
+            await house.enqueue("slack", recipient, clean("x"), turn_id=None, owner_id="alice", id=id)
+        await house.enqueue("telegram", "A", clean("x"), turn_id=None, owner_id="alice", id="t1")
+        assert ids(await house.claim_outbox("w1", until=clock.after(30))) == ["a1", "b1", "t1"]
+        assert await house.claim_outbox("w2", until=clock.after(30)) == []
+        await house.settle_outbox("a1", "w1", status="waiting", next_attempt_at=clock.after(5), error="503")
+        assert await house.claim_outbox("w2", until=clock.after(30)) == []
+        clock.advance(5)
+        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["a1"]
+        await house.settle_outbox("a1", "w2", status="dead", error="410")
+        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["a2"]
+        await house.settle_outbox("a2", "w2", status="sent")
+        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["a3"]
+
+    @pytest.mark.req("S3-22")
+    async def test_a_claim_taken_over_is_marked_and_counted(self, house: Transaction, clock: ManualClock) -> None:
+        """A claim taken over counts as an attempt and says in `last_error` that nobody knows what came of it."""
+        await waiting(house, clock, "o1")
+        (first,) = await house.claim_outbox("w1", until=clock.after(30))
+        assert (first.attempts, first.last_error) == (0, None)
+        clock.advance(30)
+        (second,) = await house.claim_outbox("w2", until=clock.after(30))
+        assert second.attempts == 1
+        assert second.last_error is not None
+        assert second.last_error.startswith("ambiguous")
 
     async def test_only_the_house_claims(self, alice: Transaction, house: Transaction, clock: ManualClock) -> None:
         """System scope."""

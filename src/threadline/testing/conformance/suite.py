@@ -2,12 +2,14 @@
 with, and the limits to open the store with.
 """
 
+from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
+from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
 from threadline.testing.conformance.listing import TestListingThreads
-from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, tenant_id
+from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, root, tenant_id
 from threadline.testing.conformance.places import (
     TestAgents,
     TestBinding,
@@ -46,6 +48,7 @@ from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, 
 
 __all__ = [
     "LIMITS",
+    "TestActs",
     "TestAgents",
     "TestAppending",
     "TestBinding",
@@ -57,6 +60,7 @@ __all__ = [
     "TestCopying",
     "TestCreatingThreads",
     "TestCreatingTurns",
+    "TestCredentials",
     "TestDeletingThreads",
     "TestDelivering",
     "TestEnding",
@@ -72,6 +76,7 @@ __all__ = [
     "TestListingThreads",
     "TestLoading",
     "TestMoving",
+    "TestPermits",
     "TestPurgingTenants",
     "TestPurgingThreads",
     "TestPurgingUsers",
@@ -86,6 +91,7 @@ __all__ = [
     "TestSummaries",
     "TestSwitching",
     "TestTheStore",
+    "TestTokens",
     "TestToolRuns",
     "TestTransacting",
     "TestUndoing",
@@ -97,5 +103,6 @@ __all__ = [
     "furnished",
     "house",
     "replica",
+    "root",
     "tenant_id",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
@@ -39,12 +40,16 @@ class Ids(msgspec.Struct, frozen=True):
     turn_key: str
     running_id: str
     call_id: str
+    token_id: str
+    token_hash: bytes
+    acted_on: str
 
 
 def names_for(user_id: str, world: str | None = None) -> Ids:
     """The ids of a user's world, all but the timeline's, which only the store can give."""
     named: dict[str, Any] = {field: f"{world or user_id}-{field}" for field in Ids.__struct_fields__}
-    return Ids(**named | {"user_id": user_id, "code_hash": named["code_hash"].encode()})
+    hashes = {field: named[field].encode() for field in ("code_hash", "token_hash")}
+    return Ids(**named | hashes | {"user_id": user_id})
 
 
 UNKNOWN = names_for("nobody")
@@ -57,6 +62,7 @@ async def furnish(store: Store, scope: Scope, clock: ManualClock, world: str | N
     timeline_id = await _talk(tx, ids)
     await _settle_in(tx, house, ids, clock)
     await _take_turns(tx, ids, clock)
+    await _administer(house, ids, clock)
     return msgspec.structs.replace(ids, timeline_id=timeline_id)
 
 
@@ -81,6 +87,7 @@ async def _settle_in(tx: Transaction, house: Transaction, ids: Ids, clock: Manua
     await tx.set_context(ids.agent_id, clean(f"{SECRET} context"))
     await tx.put_link("slack", ids.platform_user_id, ids.user_id, "verified")
     await tx.put_link_code(ids.code_hash, "slack", clock.after(600))
+    await house.put_credentials("slack", "key-1", f"{SECRET} sealed".encode())
     await house.claim_inbox("slack", ids.inbox_key, fingerprint=f"{SECRET} print", owner_id=ids.user_id)
     payload = clean(f"{SECRET} payload")
     await house.enqueue("slack", "C1", payload, turn_id=None, owner_id=ids.user_id, id=ids.outbox_id)
@@ -99,6 +106,13 @@ async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
     await tx.put_chunks(ids.running_id, running.fence, [Chunk(1, f'{{"text":"{SECRET}"}}'.encode())])
     tool_input = clean_json({"word": SECRET})
     await tx.start_tool_run(ids.running_id, running.fence, ids.call_id, "tool", tool_input, repeatable=True)
+
+
+async def _administer(house: Transaction, ids: Ids, clock: ManualClock) -> None:
+    await house.create_token(NewToken(ids.token_id, ids.token_hash, ids.user_id, f"{SECRET} token", "member"))
+    await house.note_use(ids.token_id, clock.now())
+    await house.take_permits(ids.token_id, window=clock.now(), wanted=1, limit=10)
+    await house.record_act("token.created", ids.acted_on, clean_json({"name": SECRET}), actor_id=ids.user_id)
 
 
 async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
@@ -125,4 +139,6 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "stop": await tx.stop_asked(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),
+        "token": await house.token_by_hash(ids.token_hash),
+        "acts": [act for act in await house.acts() if act.target == ids.acted_on],
     }

@@ -13,6 +13,10 @@ SELECT id, display_name, role, created_at FROM threadline.users WHERE tenant_id 
 SELECT id, name, provider, model, settings, system_prompt, enabled
 FROM threadline.agents WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
+-- name: read_credentials
+SELECT platform, key_id, sealed, updated_at
+FROM threadline.credentials WHERE tenant_id = $1 ORDER BY platform OFFSET $2 LIMIT $3;
+
 -- name: read_timelines
 SELECT id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at
 FROM threadline.timelines WHERE tenant_id = $1 ORDER BY cardinality(ancestors), created_at, id OFFSET $2 LIMIT $3;
@@ -54,6 +58,14 @@ FROM threadline.links WHERE tenant_id = $1 ORDER BY platform, platform_user_id O
 SELECT code_hash, owner_id, platform, expires_at
 FROM threadline.link_codes WHERE tenant_id = $1 ORDER BY code_hash OFFSET $2 LIMIT $3;
 
+-- name: read_api_tokens
+SELECT id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at
+FROM threadline.api_tokens WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
+-- name: read_audit
+SELECT id, actor_id, act, target, details, created_at
+FROM threadline.audit WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
+
 -- name: read_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at
@@ -68,7 +80,7 @@ SELECT turn_id, call_id, owner_id, name, input, repeatable, output, finished_at
 FROM threadline.tool_runs WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
 
 -- name: read_inbox
-SELECT platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at, updated_at
+SELECT platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_at, updated_at
 FROM threadline.inbox WHERE tenant_id = $1 ORDER BY platform, key OFFSET $2 LIMIT $3;
 
 -- name: read_outbox
@@ -86,6 +98,10 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 -- name: write_agents
 INSERT INTO threadline.agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING;
+
+-- name: write_credentials
+INSERT INTO threadline.credentials (tenant_id, platform, key_id, sealed, updated_at)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 
 -- name: write_timelines
 INSERT INTO threadline.timelines
@@ -140,6 +156,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 INSERT INTO threadline.link_codes (tenant_id, code_hash, owner_id, platform, expires_at)
 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 
+-- name: write_api_tokens
+INSERT INTO threadline.api_tokens
+    (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING;
+
+-- name: write_audit
+INSERT INTO threadline.audit (tenant_id, id, actor_id, act, target, details, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
+
 -- name: write_turns
 INSERT INTO threadline.turns
     (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq,
@@ -158,9 +183,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING;
 
 -- name: write_inbox
 INSERT INTO threadline.inbox
-    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_at,
+    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_at,
     updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING;
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
 
 -- name: write_outbox
 INSERT INTO threadline.outbox

@@ -16,7 +16,8 @@ FROM unnest(ARRAY[
     'threadline.saved_points', 'threadline.append_keys', 'threadline.context_snapshots', 'threadline.bindings',
     'threadline.links', 'threadline.link_codes', 'threadline.inbox', 'threadline.outbox', 'threadline.turns',
     'threadline.turn_chunks', 'threadline.tool_runs', 'threadline.summaries', 'threadline.message_search',
-    'threadline.search_backlog'
+    'threadline.search_backlog', 'threadline.api_tokens', 'threadline.permits', 'threadline.audit',
+    'threadline.credentials'
 ]::regclass[]) AS spread (tablename)
 
 -- name: distribute_function

@@ -1,16 +1,24 @@
 -- name: claim_inbox
 INSERT INTO threadline.inbox
-    (tenant_id, platform, key, status, fingerprint, correlation_id, owner_id, created_at, updated_at)
-VALUES ($1, $2, $3, 'claimed', $4, $5, $6, $7, $7) ON CONFLICT DO NOTHING
-RETURNING platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_at, updated_at
+    (tenant_id, platform, key, status, fingerprint, correlation_id, reply_to, owner_id, created_at, updated_at)
+VALUES ($1, $2, $3, 'claimed', $4, $5, $6, $7, $8, $8) ON CONFLICT DO NOTHING
+RETURNING platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
+    updated_at
 
 -- name: settle_inbox
 UPDATE threadline.inbox SET status = $4, decision = $5, turn_id = $6, updated_at = $7
 WHERE tenant_id = $1 AND platform = $2 AND key = $3
 
 -- name: find_inbox
-SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_at, updated_at
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
+    updated_at
 FROM threadline.inbox WHERE tenant_id = $1 AND platform = $2 AND key = $3
+
+-- name: drop_inbox
+DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status <> 'claimed'
+
+-- name: drop_outbox
+DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status = 'sent'
 
 -- name: enqueue
 INSERT INTO threadline.outbox
@@ -23,12 +31,19 @@ SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, ne
 FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
 
 -- name: claim_outbox
-UPDATE threadline.outbox SET status = 'claimed', claimed_by = $2, claimed_until = $3
+UPDATE threadline.outbox SET status = 'claimed', claimed_by = $2, claimed_until = $3,
+    attempts = attempts + (status = 'claimed')::integer,
+    last_error = CASE status WHEN 'claimed' THEN $6 ELSE last_error END
 WHERE tenant_id = $1 AND id = ANY (ARRAY(
-    SELECT id FROM threadline.outbox
-    WHERE tenant_id = $1 AND status IN ('waiting', 'claimed')
-        AND ((status = 'waiting' AND next_attempt_at <= $4) OR (status = 'claimed' AND claimed_until <= $4))
-    ORDER BY place LIMIT $5 FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM threadline.outbox o
+    WHERE o.tenant_id = $1 AND o.status IN ('waiting', 'claimed')
+        AND ((o.status = 'waiting' AND o.next_attempt_at <= $4) OR (o.status = 'claimed' AND o.claimed_until <= $4))
+        AND NOT EXISTS (
+            SELECT FROM threadline.outbox e
+            WHERE e.tenant_id = $1 AND e.platform = o.platform AND e.recipient = o.recipient AND e.place < o.place
+                AND e.status IN ('waiting', 'claimed')
+        )
+    ORDER BY o.place LIMIT $5 FOR UPDATE OF o SKIP LOCKED
 ))
 RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
     claimed_until, last_error, created_at, sent_at, place

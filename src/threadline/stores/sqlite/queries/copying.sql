@@ -20,6 +20,10 @@ SELECT 0, id, display_name, role, created_us FROM users WHERE tenant_id = ?1 ORD
 SELECT 0, id, name, provider, model, settings, system_prompt, enabled
 FROM agents WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
+-- name: read_credentials
+SELECT 0, platform, key_id, sealed, updated_us
+FROM credentials WHERE tenant_id = ?1 ORDER BY platform LIMIT ?3 OFFSET ?2;
+
 -- name: read_timelines
 SELECT l.no, l.id, l.owner_id, t.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
 FROM timelines l LEFT JOIN threads t ON t.no = l.thread_no
@@ -68,6 +72,14 @@ FROM links WHERE tenant_id = ?1 ORDER BY platform, platform_user_id LIMIT ?3 OFF
 SELECT 0, code_hash, owner_id, platform, expires_us
 FROM link_codes WHERE tenant_id = ?1 ORDER BY code_hash LIMIT ?3 OFFSET ?2;
 
+-- name: read_api_tokens
+SELECT 0, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us
+FROM api_tokens WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
+-- name: read_audit
+SELECT 0, id, actor_id, act, target, details, created_us
+FROM audit WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
+
 -- name: read_turns
 SELECT u.no, u.id, u.owner_id, t.id, u.surface, u.agent_id, u.status, u.idempotency_key, u.request_hash, u.request_seq,
     u.reply_seq, u.error, u.usage, u.seen, u.lease_owner, u.lease_until_us, u.fence, u.stop_asked, u.created_us,
@@ -85,7 +97,8 @@ FROM tool_runs r JOIN turns u ON u.no = r.turn_no
 WHERE u.tenant_id = ?1 AND r.no > ?2 ORDER BY r.no LIMIT ?3;
 
 -- name: read_inbox
-SELECT 0, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_us, updated_us
+SELECT 0, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_us,
+    updated_us
 FROM inbox WHERE tenant_id = ?1 ORDER BY platform, key LIMIT ?3 OFFSET ?2;
 
 -- name: read_outbox
@@ -102,6 +115,9 @@ INSERT INTO users (tenant_id, id, display_name, role, created_us) VALUES (?, ?, 
 -- name: write_agents
 INSERT INTO agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_credentials
+INSERT INTO credentials (tenant_id, platform, key_id, sealed, updated_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_timelines
 INSERT INTO timelines
@@ -149,6 +165,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 -- name: write_link_codes
 INSERT INTO link_codes (tenant_id, code_hash, owner_id, platform, expires_us) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
+-- name: write_api_tokens
+INSERT INTO api_tokens
+    (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_audit
+INSERT INTO audit (tenant_id, id, actor_id, act, target, details, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
 -- name: write_turns
 INSERT INTO turns
     (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash, request_seq,
@@ -164,8 +189,9 @@ VALUES (?2, ?3, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING;
 
 -- name: write_inbox
 INSERT INTO inbox
-    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, created_us, updated_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint, correlation_id, reply_to, created_us,
+    updated_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_outbox
 INSERT INTO outbox

@@ -1,6 +1,7 @@
 -- name: count_rows
 SELECT 'tenants', count(*) FROM tenants WHERE id = ?1
 UNION ALL SELECT 'agents', count(*) FROM agents WHERE tenant_id = ?1
+UNION ALL SELECT 'credentials', count(*) FROM credentials WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'users', count(*) FROM users WHERE tenant_id = ?1 AND (id = ?2 OR ?3)
 UNION ALL SELECT 'threads', count(*) FROM threads WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'timelines', count(*) FROM timelines WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
@@ -17,6 +18,8 @@ UNION ALL SELECT 'links', count(*) FROM links WHERE tenant_id = ?1 AND (owner_id
 UNION ALL SELECT 'link_codes', count(*) FROM link_codes WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'audit', count(*) FROM audit WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'turns', count(*) FROM turns WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'turn_chunks', count(*)
     FROM turns t JOIN turn_chunks c ON c.turn_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3)
@@ -97,14 +100,26 @@ DELETE FROM inbox WHERE tenant_id = ? AND owner_id = ?;
 -- name: remove_outbox
 DELETE FROM outbox WHERE tenant_id = ? AND owner_id = ?;
 
+-- name: remove_tokens
+DELETE FROM api_tokens WHERE tenant_id = ? AND owner_id = ?;
+
 -- name: remove_user
 DELETE FROM users WHERE tenant_id = ? AND id = ?;
 
 -- name: remove_ownerless_inbox
 DELETE FROM inbox WHERE tenant_id = ?;
 
+-- name: remove_credentials
+DELETE FROM credentials WHERE tenant_id = ?;
+
 -- name: remove_agents
 DELETE FROM agents WHERE tenant_id = ?;
+
+-- name: remove_acts
+DELETE FROM audit WHERE tenant_id = ?;
+
+-- name: remove_permits
+DELETE FROM permits WHERE tenant_id = ?;
 
 -- name: remove_tenant
 DELETE FROM tenants WHERE id = ?;

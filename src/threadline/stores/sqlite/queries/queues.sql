@@ -2,16 +2,24 @@
 SELECT 1 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ?;
 
 -- name: add_inbox
-INSERT INTO inbox (tenant_id, platform, key, status, fingerprint, correlation_id, owner_id, created_us, updated_us)
-VALUES (?, ?, ?, 'claimed', ?, ?, ?, ?, ?);
+INSERT INTO inbox (tenant_id, platform, key, status, fingerprint, correlation_id, reply_to, owner_id, created_us,
+    updated_us)
+VALUES (?, ?, ?, 'claimed', ?, ?, ?, ?, ?, ?);
 
 -- name: settle_inbox
 UPDATE inbox SET status = ?, decision = ?, turn_id = ?, updated_us = ?
 WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
 
 -- name: find_inbox
-SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, owner_id, created_us, updated_us
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_us,
+    updated_us
 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
+
+-- name: drop_inbox
+DELETE FROM inbox WHERE tenant_id = ? AND created_us < ? AND status <> 'claimed';
+
+-- name: drop_outbox
+DELETE FROM outbox WHERE tenant_id = ? AND sent_us < ? AND status = 'sent';
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
@@ -27,13 +35,20 @@ INSERT INTO outbox (tenant_id, id, owner_id, turn_id, platform, recipient, paylo
 VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?, ?);
 
 -- name: find_due
-SELECT id FROM outbox INDEXED BY outbox_pending
-WHERE tenant_id = ?1 AND status IN ('waiting', 'claimed')
-    AND ((status = 'waiting' AND next_attempt_us <= ?2) OR (status = 'claimed' AND claimed_until_us <= ?2))
-ORDER BY no LIMIT ?3;
+SELECT o.id FROM outbox o INDEXED BY outbox_pending
+WHERE o.tenant_id = ?1 AND o.status IN ('waiting', 'claimed')
+    AND ((o.status = 'waiting' AND o.next_attempt_us <= ?2) OR (o.status = 'claimed' AND o.claimed_until_us <= ?2))
+    AND NOT EXISTS (
+        SELECT 1 FROM outbox e INDEXED BY outbox_by_recipient
+        WHERE e.tenant_id = ?1 AND e.platform = o.platform AND e.recipient = o.recipient AND e.no < o.no
+            AND e.status IN ('waiting', 'claimed')
+    )
+ORDER BY o.no LIMIT ?3;
 
 -- name: claim_outbox
-UPDATE outbox SET status = 'claimed', claimed_by = ?, claimed_until_us = ? WHERE tenant_id = ? AND id = ?;
+UPDATE outbox SET status = 'claimed', claimed_by = ?1, claimed_until_us = ?2,
+    attempts = attempts + (status = 'claimed'), last_error = CASE status WHEN 'claimed' THEN ?3 ELSE last_error END
+WHERE tenant_id = ?4 AND id = ?5;
 
 -- name: settle_outbox
 UPDATE outbox SET status = ?1, attempts = attempts + 1, next_attempt_us = coalesce(?2, next_attempt_us),

@@ -4,6 +4,7 @@ SELECT id FROM tenants ORDER BY id;
 -- name: count_all_rows
 SELECT 'tenants', count(*) FROM tenants
 UNION ALL SELECT 'agents', count(*) FROM agents
+UNION ALL SELECT 'credentials', count(*) FROM credentials
 UNION ALL SELECT 'users', count(*) FROM users
 UNION ALL SELECT 'threads', count(*) FROM threads
 UNION ALL SELECT 'timelines', count(*) FROM timelines
@@ -17,6 +18,8 @@ UNION ALL SELECT 'links', count(*) FROM links
 UNION ALL SELECT 'link_codes', count(*) FROM link_codes
 UNION ALL SELECT 'inbox', count(*) FROM inbox
 UNION ALL SELECT 'outbox', count(*) FROM outbox
+UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens
+UNION ALL SELECT 'audit', count(*) FROM audit
 UNION ALL SELECT 'turns', count(*) FROM turns
 UNION ALL SELECT 'turn_chunks', count(*) FROM turn_chunks
 UNION ALL SELECT 'tool_runs', count(*) FROM tool_runs;

@@ -1,0 +1,65 @@
+"""Sealed credentials: the house's alone, one set for each platform of a tenant."""
+
+from __future__ import annotations
+
+import pytest
+
+from threadline.core.errors import RoleRefused
+from threadline.core.threads import Scope, system_scope
+from threadline.ports import Store, Transaction
+from threadline.testing.clock import ManualClock
+
+SEALED = b"\x00\xff sealed"
+
+
+class TestCredentials:
+    @pytest.mark.req("S3-27")
+    async def test_credentials_are_stored_and_replaced(self, house: Transaction, clock: ManualClock) -> None:
+        """A platform's secrets for the tenant, sealed before they come here. Stores or replaces them. By platform."""
+        first = await house.put_credentials("slack", "key-1", SEALED)
+        assert (first.platform, first.key_id, first.sealed, first.updated_at) == (
+            "slack",
+            "key-1",
+            SEALED,
+            clock.now(),
+        )
+        at = clock.advance()
+        second = await house.put_credentials("slack", "key-2", b"other")
+        assert (second.key_id, second.sealed, second.updated_at) == ("key-2", b"other", at)
+        telegram = await house.put_credentials("telegram", "key-1", SEALED)
+        assert await house.credentials("slack") == second
+        assert await house.credentials("whatsapp") is None
+        assert await house.all_credentials() == [second, telegram]
+
+    async def test_credentials_are_deleted(self, house: Transaction) -> None:
+        """False if there were none."""
+        await house.put_credentials("slack", "key-1", SEALED)
+        assert await house.delete_credentials("slack") is True
+        assert await house.delete_credentials("slack") is False
+        assert await house.credentials("slack") is None
+
+    @pytest.mark.req("S3-05", "S3-27")
+    async def test_another_tenant_has_its_own(self, store: Store, house: Transaction, tenant_id: str) -> None:
+        await house.put_credentials("slack", "key-1", SEALED)
+        assert await store.scoped(system_scope(f"{tenant_id}-abroad")).all_credentials() == []
+
+    @pytest.mark.req("S3-27")
+    @pytest.mark.parametrize("role", ["member", "admin"])
+    async def test_nobody_but_the_house_sees_them(
+        self, store: Store, house: Transaction, tenant_id: str, role: str
+    ) -> None:
+        """System scope only (RoleRefused)."""
+        await house.put_credentials("slack", "key-1", SEALED)
+        user = store.scoped(Scope(tenant_id, "alice", "admin" if role == "admin" else "member"))
+        with pytest.raises(RoleRefused):
+            await user.credentials("slack")
+        with pytest.raises(RoleRefused):
+            await user.all_credentials()
+        with pytest.raises(RoleRefused):
+            await user.put_credentials("slack", "mine", b"mine")
+        with pytest.raises(RoleRefused):
+            await user.delete_credentials("slack")
+        assert (await user.row_counts())["credentials"] == 0
+        found = await house.credentials("slack")
+        assert found is not None
+        assert found.key_id == "key-1"

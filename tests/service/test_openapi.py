@@ -1,0 +1,151 @@
+"""The OpenAPI document is right: it names every route, its examples work, and what it says of an answer is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from starlette.routing import Route
+
+from tests.service.serving import THREADS, Client
+from threadline.bootstrap import Threadline
+from threadline.service import app as app_
+from threadline.service.app import build_app
+from threadline.service.openapi import document, spelt
+from threadline.service.reference import render
+
+SOURCE = Path(app_.__file__).parent
+RAISED = re.compile(r"\b(?:Problem|Fault)\(\s*(\d{3}), \"(\w+)\"")
+
+
+@pytest.fixture
+def made(threadline: Threadline) -> dict[str, Any]:
+    return document(build_app(threadline).routes)
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(path, method, each) for path, methods in document["paths"].items() for method, each in methods.items()]
+
+
+def test_every_route_is_described_and_nothing_else(threadline: Threadline, made: dict[str, Any]) -> None:
+    """A route without a description: put `@operation(…)` of `service/describing.py` above its handler."""
+    served = {
+        (spelt(route.path), method)
+        for route in build_app(threadline).routes
+        if isinstance(route, Route)
+        for method in route.methods or {"GET"}
+    }
+    assert {(path, method.upper()) for path, method, _ in operations(made)} == {
+        (path, method) for path, method in served if method != "HEAD"
+    }
+
+
+async def test_the_document_and_the_page_are_served(client: Client) -> None:
+    answer = await client.http.get("/openapi.json")
+    assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
+    page = await client.http.get("/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    for path, method, each in operations(answer.json()):
+        assert f"<b>{method.upper()}</b> <code>{path}</code>" in page.text
+        assert f'id="{each["operationId"]}"' in page.text
+
+
+async def test_the_page_loads_nothing_and_runs_nothing(client: Client) -> None:
+    page = (await client.http.get("/docs")).text
+    assert not re.search(r"<script|<link|<img|<iframe|https?://|\bon\w+=|javascript:", page)
+
+
+def test_the_links_of_the_page_lead_somewhere(made: dict[str, Any]) -> None:
+    page = render(made)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_every_error_that_the_service_raises_is_in_the_document(made: dict[str, Any]) -> None:
+    raised = {found for file in SOURCE.rglob("*.py") for found in RAISED.findall(file.read_text(encoding="utf-8"))}
+    told = {
+        (status, code)
+        for _, _, each in operations(made)
+        for status, answer in each["responses"].items()
+        for code in re.findall(r"\w+", answer["description"].partition(": ")[2])
+    }
+    assert raised - told == set()
+
+
+def test_an_operation_has_one_id_and_links_lead_to_operations(made: dict[str, Any]) -> None:
+    ids = [each["operationId"] for _, _, each in operations(made)]
+    assert len(ids) == len(set(ids))
+    by_id = {
+        each["operationId"]: {parameter["name"] for parameter in each["parameters"]} for _, _, each in operations(made)
+    }
+    for _, _, each in operations(made):
+        for answer in each["responses"].values():
+            for link in answer.get("links", {}).values():
+                assert link["parameters"].keys() <= by_id[link["operationId"]]
+
+
+async def set_the_scene(client: Client) -> dict[str, Any]:
+    """What the examples speak of: a thread with two turns, a saved point, an agent, a pinned text."""
+    await client.ask("What is there to see?", "lisbon")
+    await client.ask("And on Sunday?", "lisbon")
+    for path, body in (
+        ("/api/v1/ai/saves/before the trip", {"stateKey": "lisbon", "at": 1}),
+        ("/api/v1/agents", {"id": "concierge", "provider": "rehearsal"}),
+        ("/api/v1/agents/rehearsal/context", {"context": "I walk a lot."}),
+    ):
+        answer = await client.http.request("PUT" if "saves" in path else "POST", path, json=body)
+        assert answer.is_success, answer.text
+    gone = await client.http.post(f"{THREADS}/lisbon/branch", json={"stateKey": "gone"})
+    await client.http.delete(f"{THREADS}/gone")
+    timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
+    return {"a timeline of this thread": timelines[0]["id"], "a deleted thread": gone.json()["id"]}
+
+
+async def test_every_example_is_taken_and_answered_as_described(threadline: Threadline, client: Client) -> None:
+    standing = await set_the_scene(client)
+    made = (await client.http.get("/openapi.json")).json()
+    lines = (await client.http.get(f"{THREADS}/lisbon/export")).content
+    # What deletes comes last, so that the rest has something to speak of.
+    for path, method, each in sorted(operations(made), key=lambda found: found[1] == "delete"):
+        for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
+            url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
+            sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+            headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else {}
+            answer = await client.http.request(method, url, headers=headers, **({} if body is None else sent))
+            assert answer.status_code < 300, (each["operationId"], body, answer.text)
+            check(made, each, answer.status_code, answer.headers.get("content-type"), answer.content)
+
+
+def bodies(operation: dict[str, Any], standing: dict[str, Any]) -> list[Any]:
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        shown = json.dumps([example["value"] for example in content.get("examples", {}).values()])
+        for name, value in standing.items():
+            shown = shown.replace(name, value)
+        return list(json.loads(shown))
+    return []
+
+
+def check(document: dict[str, Any], operation: dict[str, Any], status: int, media: str | None, body: bytes) -> None:
+    """An answer is one of those that its operation names, in type and in shape."""
+    named = operation["responses"][str(status)]
+    if not body:
+        assert "content" not in named
+        return
+    schema = named["content"][media]["schema"]
+    value = json.loads(body) if media and media.endswith("json") and schema != {"type": "string"} else body.decode()
+    jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+
+
+async def test_errors_are_answered_as_described(client: Client) -> None:
+    made = (await client.http.get("/openapi.json")).json()
+    for method, url, path in (
+        ("get", f"{THREADS}?limit=0", THREADS),
+        ("post", f"{THREADS}/nothing/undo", THREADS + "/{stateKey}/undo"),
+        ("get", "/api/v1/agents/nobody/context", "/api/v1/agents/{agentId}/context"),
+    ):
+        answer = await client.http.request(method, url)
+        assert answer.headers["content-type"] == "application/problem+json"
+        check(made, made["paths"][path][method], answer.status_code, answer.headers["content-type"], answer.content)
