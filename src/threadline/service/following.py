@@ -11,6 +11,8 @@ import hashlib
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET
+from msgspec import UnsetType as Unset
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -31,7 +33,7 @@ _LONGEST_SECONDS = 25
 class Following(Shape, frozen=True):
     """`seen` is the version that is shown; `wait` how many seconds to wait for another."""
 
-    seen: str | None = None
+    seen: str | Unset = UNSET
     wait: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] = 0
 
 

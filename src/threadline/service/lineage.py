@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET
+from msgspec import UnsetType as Unset
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -49,7 +51,7 @@ class TurnListing(Shape, frozen=True):
 class Which(Shape, frozen=True):
     """Without a turn, the thread's last one."""
 
-    turn_id: Id | None = None
+    turn_id: Id | Unset = UNSET
 
 
 class TurnShown(Shown, frozen=True, kw_only=True):
@@ -160,14 +162,14 @@ class LineageRoutes:
         messages = await self._shown(threads, thread, turn)
         return raw_answer(head + b'"messages":[' + b",".join(messages) + b"]}")
 
-    async def _turn(self, threads: Threads, thread: Thread, turn_id: str | None) -> Turn:
+    async def _turn(self, threads: Threads, thread: Thread, turn_id: str | Unset) -> Turn:
         tx = self._threadline.store.scoped(threads.scope)
-        if turn_id is not None:
+        if turn_id is not UNSET:
             found = await tx.turn(check_id("turn", turn_id))
         else:
             found = next(iter(await tx.turns(thread.id, limit=1)), None)
         if found is None or found.thread_id != thread.id:
-            raise NotFound("turn", turn_id or "")
+            raise NotFound("turn", "" if turn_id is UNSET else turn_id)
         return found
 
     async def _shown(self, threads: Threads, thread: Thread, turn: Turn) -> list[bytes]:
