@@ -23,10 +23,15 @@ from threadline.service.agents import AgentRoutes
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
 from threadline.service.chat import Chat
+from threadline.service.chat_page import ChatPage, is_built
 from threadline.service.dispatches import DispatchRoutes
+from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.lineage import LineageRoutes
+from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
 from threadline.service.reference import Reference
+from threadline.service.restoring import RestoreRoutes
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
@@ -41,7 +46,7 @@ def build_app(
 ) -> Starlette:
     """Without `who_asks` there is one user, and the app answers only to names of this machine."""
     settings = settings or threadline.settings.service
-    caller = who_asks or only_local(threadline.settings)
+    caller = noting(who_asks or only_local(threadline.settings))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -51,6 +56,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
+            Middleware(Observer, metrics=threadline.metrics),
             Middleware(SafeHeaders),
             Middleware(
                 OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
@@ -94,13 +100,17 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
+        *(ChatPage().routes() if is_built() else []),
         *Welcome().routes(),
-        *Operations(threadline).routes(),
+        *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
         *AgentRoutes(threadline, caller).routes(),
         *DispatchRoutes(threadline, settings, caller).routes(),
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
+        *LineageRoutes(threadline, caller).routes(),
+        *FollowingRoutes(threadline, caller).routes(),
+        *RestoreRoutes(threadline, caller).routes(),
     ]
     return [*routes, *Reference(routes, signed_in=signed_in).routes()]

@@ -102,6 +102,10 @@ class Writer:
         self._queue.put(Job(work, future, may_fail_late))
         return future
 
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
     def stop(self) -> None:
         """Lets what was submitted finish, then ends the thread. Safe to call twice, from anywhere."""
         if not self._stopping:
