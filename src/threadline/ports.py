@@ -407,6 +407,11 @@ class TurnVerbs(Protocol):
         """Newest first."""
         ...
 
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
+        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        ...
+
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
         """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is
         still active: status `running`, the fence one higher. None if it cannot be taken now."""
