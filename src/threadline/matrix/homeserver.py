@@ -21,7 +21,7 @@ from threadline.matrix.events import Content, RawEvent
 from threadline.settings import MatrixSettings
 
 _PAGE = 100
-_TIMELINE = {"room": {"timeline": {"limit": 50}, "state": {"lazy_load_members": False}}}
+_TIMELINE = {"room": {"timeline": {"limit": 20}, "state": {"lazy_load_members": False}}}
 _TYPING_MS = 30_000
 
 
