@@ -65,6 +65,29 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace_seconds: float = 20.0
 
 
+class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One messaging platform. `agent` answers there if not the default one; `api` is the address of a local stand-in
+    for the platform, for trying things out."""
+
+    enabled: bool = True
+    agent: str | None = None
+    api: str | None = None
+
+
+class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messaging platforms. `keys` seal their credentials; `key` names the one that new ones are sealed under."""
+
+    keys: dict[str, str] = {}
+    key: str = ""
+    replay_seconds: float = 86_400.0
+    link_minutes: float = 10.0
+    sweep_seconds: float = 2.0
+    keep_days: float = 30.0
+    slack: ChannelSettings = ChannelSettings()
+    telegram: ChannelSettings = ChannelSettings()
+    whatsapp: ChannelSettings = ChannelSettings()
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
     tenant: str = "local"
@@ -76,6 +99,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     windows: Windows = Windows()
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
+    channels: ChannelsSettings = ChannelsSettings()
 
 
 def load(
