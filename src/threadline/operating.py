@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import getpass
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
 from threadline.bootstrap import is_postgres, needs_postgres, open_store, sqlite_path
 from threadline.clock import SystemClock
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import check_tenant_id, check_user_id
+from threadline.core.ids import check_tenant_id
+from threadline.core.masking import SecretMasker
+from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.ports import Finding
 from threadline.settings import Settings
 from threadline.stores.migrations import Migration, Plan
 from threadline.stores.sqlite import migrate as sqlite_migrate
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.usecases.administration import Administration
 from threadline.usecases.copying import copy_database
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]
@@ -90,19 +96,33 @@ async def copy(source: str, target: str, *, progress: Callable[[int], None] | No
 
 async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:
     """Removes everything of one user. How many rows. NotFound."""
+    async with administering(settings, tenant_id) as administration:
+        return await administration.purge_user(user_id)
+
+
+@asynccontextmanager
+async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Administration]:
+    """What administrators do, done by the operator: whoever can open the database. The record names their login."""
     scope = system_scope(check_tenant_id(tenant_id))
-    store = await open_store(settings, SystemClock())
+    clock = SystemClock()
+    store = await open_store(settings, clock)
     try:
-        tx = store.scoped(scope)
-        if await tx.user(check_user_id(user_id)) is None:
-            raise NotFound("user", user_id)
-        return await tx.purge_user(user_id)
+        sealer = Sealer(settings.limits, SecretMasker() if settings.masking.enabled else None)
+        yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}")
     finally:
         await store.close()
 
 
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        return str(os.getuid())
+
+
 async def purge_tenant(settings: Settings, tenant_id: str) -> int:
-    """Removes everything of one tenant. How many rows. NotFound."""
+    """Removes everything of one tenant, its record as well. How many rows. NotFound."""
     scope = system_scope(check_tenant_id(tenant_id))
     store = await open_store(settings, SystemClock())
     try:

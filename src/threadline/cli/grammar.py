@@ -29,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     common = _common_options()
     _add_chat(_adder(commands, common))
     _add_serve(_adder(commands, common))
+    _group(commands, "matrix", "the Matrix bot", common)("run", "talk on Matrix, until told to end", "matrix:run_bot")
     threads = _group(commands, "threads", "list, read, branch, save, export … threads", common)
     _add_reading(threads)
     _add_moving(threads)
@@ -36,6 +37,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_removal(threads)
     _add_context(_group(commands, "context", "the text pinned for an agent", common))
     _add_admin(_adder(commands, common))
+    _add_token(_group(commands, "token", "who may use the service", common))
+    _add_audit(_group(commands, "audit", "what administrators did", common))
     _add_purge(_group(commands, "purge", "remove a user or a tenant for good", common))
     return parser
 
@@ -174,6 +177,22 @@ def _add_admin(add: AddVerb) -> None:
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")
     bridge.add_argument("--port", type=int, default=8787)
+
+
+def _add_token(add: AddVerb) -> None:
+    create = add("create", "a new token for --user in --tenant, shown once", "access:create_token")
+    create.add_argument("--name", default="unnamed", help="what it is for, for the list")
+    create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help="(default: member)")
+    create.add_argument("--expires", metavar="TIME", help="works for so long, e.g. 30d or 12h (default: until revoked)")
+    add("list", "the tenant's tokens, newest first", "access:list_tokens")
+    revoke = add("revoke", "end a token, from the next request on", "access:revoke_token")
+    revoke.add_argument("id", help="its id, as the list shows it")
+
+
+def _add_audit(add: AddVerb) -> None:
+    listing = add("list", "administrative acts of the tenant, newest first", "access:list_acts")
+    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 100)")
+    listing.add_argument("--before", metavar="ID", help="go on before the last one of an earlier page")
 
 
 def _add_purge(add: AddVerb) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from threadline.core.turns import Surface
 
 IgnoredReason: TypeAlias = Literal[
-    "own", "bot", "edit", "deletion", "membership", "status", "handshake", "unknown", "broken"
+    "own", "bot", "unaddressed", "empty", "edit", "deletion", "membership", "status", "unknown", "broken"
 ]
 
 
@@ -50,24 +50,6 @@ class Ignored(NamedTuple):
     reason: IgnoredReason
     detail: str = ""
     """For the operator: which type or field. Never the text of a message."""
-
-
-class Delivery(NamedTuple):
-    """What the body of one webhook holds."""
-
-    arrivals: tuple[Arrival, ...] = ()
-    ignored: tuple[Ignored, ...] = ()
-    challenge: str | None = None
-    """To be answered as plain text: the platform asks whether somebody is there."""
-
-
-class Polled(NamedTuple):
-    """What a platform had for somebody who asked."""
-
-    deliveries: tuple[Delivery, ...] = ()
-    """Oldest first."""
-    last: int | None = None
-    """The number to go on after; None if nothing came."""
 
 
 class HttpRequest(NamedTuple):
@@ -123,3 +105,29 @@ class WindowClosed(NamedTuple):
 
 
 Outcome: TypeAlias = Sent | Transient | Permanent | Ambiguous | WindowClosed
+
+
+class Report(NamedTuple):
+    """What a platform says later about a message that it took: `key` is the one its request was made with."""
+
+    key: str
+    outcome: Sent | Permanent | WindowClosed
+
+
+class Delivery(NamedTuple):
+    """What the body of one webhook holds."""
+
+    arrivals: tuple[Arrival, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    reports: tuple[Report, ...] = ()
+    challenge: str | None = None
+    """To be answered as plain text: the platform asks whether somebody is there."""
+
+
+class Polled(NamedTuple):
+    """What a platform had for somebody who asked."""
+
+    deliveries: tuple[Delivery, ...] = ()
+    """Oldest first."""
+    last: int | None = None
+    """The number to go on after; None if nothing came."""

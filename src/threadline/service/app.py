@@ -25,6 +25,7 @@ from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
 from threadline.service.chat import Chat
 from threadline.service.dispatches import DispatchRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
 from threadline.service.reference import Reference
 from threadline.service.saves import SaveRoutes
@@ -41,7 +42,7 @@ def build_app(
 ) -> Starlette:
     """Without `who_asks` there is one user, and the app answers only to names of this machine."""
     settings = settings or threadline.settings.service
-    caller = who_asks or only_local(threadline.settings)
+    caller = noting(who_asks or only_local(threadline.settings))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -51,6 +52,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
+            Middleware(Observer, metrics=threadline.metrics),
             Middleware(SafeHeaders),
             Middleware(
                 OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
@@ -95,7 +97,7 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
         *Welcome().routes(),
-        *Operations(threadline).routes(),
+        *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
         *AgentRoutes(threadline, caller).routes(),
         *DispatchRoutes(threadline, settings, caller).routes(),

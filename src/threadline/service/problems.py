@@ -18,6 +18,9 @@ from threadline.core.errors import ThreadlineError
 
 log = logging.getLogger("threadline.service")
 
+REQUEST_ID_KEY = "threadline.request_id"
+"""Where a request's id stands in its ASGI scope."""
+
 STATUSES: dict[type[ThreadlineError], int] = {
     errors.ThreadlineError: 500,
     errors.InvalidInput: 400,
@@ -104,7 +107,7 @@ async def answer_error(request: Request, exc: Exception) -> Response:
     status = STATUSES[type(exc)]
     if status < 500:
         return Problem(status, exc.code, _sayable(str(exc))).answer(**_details(exc))
-    log.error("request failed", extra={"code": exc.code, "path": request.url.path}, exc_info=exc)
+    log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
     detail = _sayable(str(exc)) if isinstance(exc, errors.AgentFailed) else _HOUSE_FAULT
     headers = {"Retry-After": "5"} if status == 503 else None
     return Problem(status, exc.code, detail, headers).answer()
@@ -119,8 +122,13 @@ async def answer_http(request: Request, exc: Exception) -> Response:
 
 
 async def answer_crash(request: Request, exc: Exception) -> Response:
-    log.error("request crashed", extra={"path": request.url.path}, exc_info=exc)
-    return Problem(500, "internal", _HOUSE_FAULT, {"Cache-Control": "no-store"}).answer()
+    log.error("request crashed", extra=_where(request), exc_info=exc)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Problem(500, "internal", _HOUSE_FAULT, headers).answer()
+
+
+def _where(request: Request) -> dict[str, Any]:
+    return {"route": getattr(request.scope.get("route"), "path", None), "request_id": request.scope.get(REQUEST_ID_KEY)}
 
 
 def _sayable(text: str) -> str:

@@ -21,7 +21,7 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Surface, Turn
 from threadline.core.windows import Window
 from threadline.ports import Store, Transaction
-from threadline.usecases.counters import Counters
+from threadline.usecases.metrics import Metrics
 
 log = logging.getLogger("threadline.prompting")
 
@@ -40,13 +40,15 @@ class Prompting:
         agents: AgentRows,
         windows: Mapping[Surface, Window],
         default_agent: str,
-        counters: Counters,
+        metrics: Metrics,
     ) -> None:
         self._store = store
         self._agents = agents
         self._windows = windows
         self._default_agent = default_agent
-        self._counters = counters
+        self._not_read = metrics.counter(
+            "threadline_snapshot_read_failures_total", "Pinned contexts that could not be read; the turn went on."
+        )
 
     async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
         """The prompt of a turn, and what is kept about it."""
@@ -73,7 +75,7 @@ class Prompting:
             found = await self._store.scoped(scope).context(agent_id)
         except StoreFailed:
             log.warning("snapshot not read", extra={"agent_id": agent_id})
-            self._counters.add("snapshot_not_read")
+            self._not_read.add()
             return None
         return None if found is None else found.context
 

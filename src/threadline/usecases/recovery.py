@@ -15,6 +15,7 @@ from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import CHANNELS, Turn, TurnEnd
 from threadline.ports import Approver, Clock, Store
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
 from threadline.usecases.turns import Ending, Turns, reply_id
@@ -30,12 +31,16 @@ class Recovery:
         approver: Approver,
         *,
         timing: Timing | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._turns = turns
         self._runner = runner
         self._clock = clock
         self._approver = approver
+        self._taken = (metrics or Metrics()).counter(
+            "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
+        )
         self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
 
     async def sweep(self) -> int:
@@ -52,7 +57,9 @@ class Recovery:
             if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
                 # Whoever accepted it is about to lease it.
                 continue
-            taken += await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn)
+            if await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn):
+                self._taken.add(turn.surface)
+                taken += 1
         return taken
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:

@@ -101,6 +101,11 @@ class Runner:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
+    @property
+    def running(self) -> int:
+        """How many turns run here, those that wait for their thread included."""
+        return len(self._tasks)
+
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
         asked = await self._store.scoped(scope).ask_to_stop(turn_id)

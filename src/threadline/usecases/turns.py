@@ -22,6 +22,7 @@ from threadline.core.threads import NewThread, Scope, Thread
 from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.ports import Guard, Store, Transaction
 from threadline.usecases.admission import admit_thread
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.threads import first_title
 
 _REPLY = "-reply"
@@ -94,11 +95,19 @@ class Turns:
         sealer: Sealer,
         guard: Guard | None = None,
         deliveries: Mapping[Surface, Delivery] | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._sealer = sealer
         self._guard = guard
         self._deliveries = deliveries or {}
+        metrics = metrics or Metrics()
+        self._ended = metrics.counter("threadline_turns_total", "Turns that ended.", ("status", "surface"))
+        self._lasted = metrics.histogram(
+            "threadline_turn_duration_seconds", "From a request's acceptance to its turn's end.", ("surface",)
+        )
+        self._tokens = metrics.counter("threadline_tokens_total", "Tokens that agents say they used.", ("direction",))
 
     async def accept(self, scope: Scope, request: TurnRequest) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
@@ -241,9 +250,18 @@ class Turns:
             return ended
 
         try:
-            return await self._store.transact(scope, work)
+            ended = await self._store.transact(scope, work)
         except _Fenced:
             return None
+        self._count(ended)
+        return ended
+
+    def _count(self, turn: Turn) -> None:
+        self._ended.add(turn.status, turn.surface)
+        if turn.finished_at is not None:
+            self._lasted.observe((turn.finished_at - turn.created_at).total_seconds(), turn.surface)
+        for direction in ("input", "output"):
+            self._tokens.add(direction, by=turn.usage.get(f"{direction}_tokens", 0))
 
 
 async def _go_back(tx: Transaction, thread: Thread, message_id: str) -> None:

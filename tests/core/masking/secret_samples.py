@@ -45,6 +45,7 @@ SECRETS: list[tuple[str, str, str, str]] = [
     ("github-token", "https://", f"gho_{BODY[:36]}", "@github.com/x/y.git"),
     ("github-token", "", f"ghs_{BODY[:36]}", " "),
     ("github-token", "", f"github_pat_11ABCDEFG0{BODY}_{BODY}", " "),
+    ("threadline-token", "", f"tl_acme-2_{HEX[:32]}{HEX[:32]}", " "),
     ("gitlab-token", "", "glpat-" + "a1B2c3D4e5F6g7H8i9J0", " "),
     ("slack-token", "", f"xoxb-123456789012-123456789012-{BODY[:24]}", " "),
     ("slack-token", "", f"xoxp-123456789012-{BODY[:24]}", " "),

@@ -153,6 +153,13 @@ RULES: tuple[Rule, ...] = (
     _URL_PASSWORD,
     _prefix("github-token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", least=16),
     _prefix("github-token", "github_pat_", chars="[A-Za-z0-9_]", least=20),
+    # Threadline's own: tl_<tenant>_<secret>.
+    Rule(
+        "threadline-token",
+        ("tl_",),
+        (Secret((Run("[a-z0-9-]", 1, 63), "_", Run("[0-9a-f]", 32, 32)), WORD_TAIL),),
+        behind=UNBROKEN,
+    ),
     _prefix("gitlab-token", "glpat-", chars=WORD, least=16),
     _prefix("slack-token", "xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxo-", chars=WORD, least=16),
     _prefix("slack-token", "xapp-", chars=WORD, least=20),

@@ -1,0 +1,245 @@
+"""Slack: the Events API in, `chat.postMessage` out.
+
+A message is known by its channel and its `ts`, which are the same in the `message` and the `app_mention` event that
+Slack sends for one text. In a channel the bot answers those who mention it, in the thread they wrote in; in a direct
+conversation it answers everything.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from threadline.channels import markdown
+from threadline.channels.marking import write
+from threadline.channels.reading import (
+    answered,
+    header,
+    known,
+    load,
+    moment,
+    placeholder,
+    refused,
+    require_equal,
+    retry_after,
+    sendable,
+    shaped,
+    with_placeholders,
+)
+from threadline.channels.slack_text import MARKS, unescape
+from threadline.channels.splitting import Size, split
+from threadline.core import jsontext
+from threadline.core.arrivals import (
+    Ambiguous,
+    Arrival,
+    Delivery,
+    HttpRequest,
+    HttpResponse,
+    Ignored,
+    IgnoredReason,
+    Outcome,
+    Permanent,
+    Sent,
+    Transient,
+)
+from threadline.core.errors import NotFound, SignatureInvalid
+from threadline.core.turns import Surface
+
+API = "https://slack.com/api"
+SKEW_SECONDS = 300
+TEXT_LIMIT = 4000
+
+_STAMP = re.compile(r"[0-9]{1,12}")
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+_SAID = frozenset((None, "file_share", "thread_broadcast", "me_message"))
+_SUBTYPES: dict[str, IgnoredReason] = {
+    "bot_message": "bot",
+    "message_changed": "edit",
+    "message_deleted": "deletion",
+}
+_MEMBERSHIP = re.compile(
+    r"(channel|group)_(join|leave|topic|purpose|name|archive|unarchive|convert_to_private)|bot_(add|remove)"
+)
+# Slack says of these that something may have happened before they were raised.
+_UNCLEAR = frozenset(("fatal_error", "internal_error"))
+_PASSING = frozenset(("ratelimited", "rate_limited", "request_timeout", "service_unavailable", "team_added_to_org"))
+
+
+class _File(msgspec.Struct):
+    name: str | None = None
+    mimetype: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    channel: str
+    ts: str
+    user: str | None = None
+    text: str | None = None
+    subtype: str | None = None
+    bot_id: str | None = None
+    channel_type: str | None = None
+    thread_ts: str | None = None
+    files: list[_File] | None = None
+
+    @property
+    def direct(self) -> bool:
+        return self.channel_type == "im" or self.channel.startswith("D")
+
+
+class _Kind(msgspec.Struct):
+    """What an event that is no message has in common with one that is."""
+
+    type: str
+    subtype: str | None = None
+
+
+class _Authorization(msgspec.Struct):
+    user_id: str | None = None
+    is_bot: bool | None = None
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    challenge: str | None = None
+    event: Any = None
+    authorizations: list[_Authorization] | None = None
+
+
+class _Answer(msgspec.Struct):
+    ok: bool
+    error: str = "unknown_error"
+    ts: str | None = None
+
+
+class Slack:
+    platform: Surface = "slack"
+    secret_names: Mapping[str, str] = {
+        "signing_secret": "the app's Basic Information, under App Credentials",
+        "bot_token": "the app's OAuth & Permissions, once it is installed: it begins with xoxb-",
+    }
+
+    def __init__(self, api: str = API) -> None:
+        self._api = api.rstrip("/")
+
+    def verify(
+        self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
+    ) -> None:
+        secret = known(secrets, "signing_secret")
+        stamp = header(headers, "x-slack-request-timestamp")
+        if not _STAMP.fullmatch(stamp) or abs(now.timestamp() - int(stamp)) > SKEW_SECONDS:
+            raise SignatureInvalid("the timestamp is not of the last five minutes")
+        require_equal(header(headers, "x-slack-signature"), signature(secret, stamp, body))
+
+    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+        raise NotFound("handshake", self.platform)
+
+    def read(self, body: bytes) -> Delivery:
+        envelope = shaped(load(body), _Envelope)
+        if envelope is None:
+            return Delivery(ignored=(Ignored("broken", "envelope"),))
+        if envelope.type == "url_verification" and envelope.challenge is not None:
+            return Delivery(challenge=envelope.challenge)
+        if envelope.type != "event_callback":
+            return Delivery(ignored=(Ignored("unknown", envelope.type[:64]),))
+        found = _read_event(envelope)
+        return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
+
+    def render(self, text: str) -> list[str]:
+        pieces = split(markdown.read(text), _measure, Size(TEXT_LIMIT))
+        # Without previews: they would make Slack fetch whatever address an agent was talked into writing.
+        shown = {"mrkdwn": True, "unfurl_links": False, "unfurl_media": False}
+        return [jsontext.dump({"text": write(piece, MARKS), **shown}).decode() for piece in pieces]
+
+    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+        channel, _, thread_ts = recipient.partition(":")
+        message = {"channel": channel, **jsontext.parse(payload, "payload")}
+        if thread_ts:
+            message["thread_ts"] = thread_ts
+        # Slack posts one message for one such id, which must be a UUID.
+        message["client_msg_id"] = str(uuid.uuid5(uuid.NAMESPACE_URL, f"threadline:{key}"))
+        headers = {
+            "authorization": f"Bearer {sendable(secrets, 'bot_token')}",
+            "content-type": "application/json; charset=utf-8",
+        }
+        url = f"{self._api}/chat.postMessage"
+        return HttpRequest("POST", url, headers, jsontext.dump(message, "payload"), repeatable=True)
+
+    def judge(self, response: HttpResponse) -> Outcome:
+        answer = answered(response, _Answer)
+        if response.status != 200:
+            return refused(response, answer.error if answer else f"http_{response.status}")
+        if answer is None:
+            return Ambiguous("the answer could not be read")
+        if answer.ok:
+            return Sent(answer.ts)
+        if answer.error in _UNCLEAR:
+            return Ambiguous(answer.error)
+        if answer.error in _PASSING:
+            return Transient(answer.error, retry_after(response))
+        # The key is taken by a message that is gone again: it was sent.
+        return Sent() if answer.error == "duplicate_message_not_found" else Permanent(answer.error)
+
+
+def signature(secret: str, stamp: str, body: bytes) -> str:
+    signed = b"v0:" + stamp.encode() + b":" + body
+    return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def _read_event(envelope: _Envelope) -> Arrival | Ignored:
+    kind = shaped(envelope.event, _Kind)
+    if kind is None:
+        return Ignored("broken", "event")
+    if kind.type not in ("message", "app_mention"):
+        return Ignored("unknown", kind.type[:64])
+    if kind.subtype not in _SAID:
+        return _ignored_subtype(kind.subtype or "")
+    event = shaped(envelope.event, _Event)
+    sent_at = moment(float(event.ts)) if event and _TS.fullmatch(event.ts) else None
+    if event is None or sent_at is None or not event.channel:
+        return Ignored("broken", kind.type)
+    bots = {bot.user_id for bot in envelope.authorizations or () if bot.is_bot and bot.user_id}
+    if event.user in bots:
+        return Ignored("own")
+    if event.bot_id is not None:
+        return Ignored("bot")
+    if not event.user:
+        return Ignored("broken", "user")
+    if not (event.direct or event.type == "app_mention" or any(f"<@{bot}" in (event.text or "") for bot in bots)):
+        return Ignored("unaddressed")
+    return _arrival(event, event.user, sent_at, bots)
+
+
+def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> Arrival | Ignored:
+    files = [placeholder("file", file.name, file.mimetype) for file in event.files or ()]
+    text = with_placeholders(unescape(event.text or "", bots, any_mention=event.type == "app_mention"), files)
+    if not text:
+        return Ignored("empty")
+    thread_ts = event.thread_ts or (None if event.direct else event.ts)
+    return Arrival(
+        platform="slack",
+        key=f"{event.channel}:{event.ts}",
+        sender=user,
+        place=event.channel,
+        recipient=f"{event.channel}:{thread_ts}" if thread_ts else event.channel,
+        text=text,
+        sent_at=sent_at,
+        shared=not event.direct,
+        reply_to=f"{event.channel}:{event.thread_ts}" if event.thread_ts not in (None, event.ts) else None,
+    )
+
+
+def _ignored_subtype(subtype: str) -> Ignored:
+    reason: IgnoredReason = "membership" if _MEMBERSHIP.fullmatch(subtype) else _SUBTYPES.get(subtype, "unknown")
+    return Ignored(reason, subtype[:64])
+
+
+def _measure(block: markdown.Block) -> Size:
+    return Size(len(write([block], MARKS)))

@@ -1,0 +1,53 @@
+"""Slack's own way of writing text, in both directions.
+
+Coming in, `<@U1>`, `<#C1|general>`, `<!channel>`, `<https://a.example|label>` and the three escaped characters become
+what a person would have seen. Going out, those three characters are escaped, so that nothing an agent says can mention
+anybody: `<!channel>` in a reply is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from threadline.channels.marking import Marks
+
+_REFERENCE = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_FIRST_MENTION = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^<>]*)?>[\s,:]*")
+
+
+def unescape(text: str, bots: Collection[str], *, any_mention: bool) -> str:
+    """Without a mention of one of the bots at the beginning; `any_mention` takes whoever is mentioned there for one,
+    because Slack does not always say who the bot is."""
+    first = _FIRST_MENTION.match(text)
+    if first is not None and (first[1] in bots or (any_mention and not bots)):
+        text = text[first.end() :]
+    plain = _REFERENCE.sub(_in_words, text)
+    # Last of all &amp;, or an escaped "&lt;" would be read twice.
+    return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _in_words(reference: re.Match[str]) -> str:
+    what, label = reference[1], reference[2]
+    match what[:1]:
+        case "@":
+            return f"@{label or what[1:]}"
+        case "#":
+            return f"#{label or what[1:]}"
+        case "!":
+            return label or f"@{what[1:].partition('^')[0]}"
+    if not label or label == what.removeprefix("mailto:"):
+        return what.removeprefix("mailto:")
+    return f"{label} ({what})"
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _link(text: str, href: str) -> str:
+    where = _escape(href).replace("|", "%7C")
+    return f"<{where}>" if text in (href, href.removeprefix("mailto:")) else f"<{where}|{_escape(text)}>"
+
+
+MARKS = Marks(styles={"code": "`", "strike": "~", "italic": "_", "bold": "*"}, escape=_escape, link=_link)

@@ -1,0 +1,268 @@
+"""WhatsApp: the Cloud API's webhooks in, `/messages` out.
+
+One body may hold many messages and many statuses; each is read by itself. A status is no turn, but a failed one says
+what became of a message we sent, and names it by the key we gave. Replies leave by the number the message came to.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from threadline.channels import markdown
+from threadline.channels.marking import Marks, write
+from threadline.channels.reading import (
+    answered,
+    header,
+    known,
+    load,
+    moment,
+    refused,
+    require_equal,
+    retry_after,
+    sendable,
+    shaped,
+)
+from threadline.channels.splitting import Size, split
+from threadline.channels.whatsapp_messages import Message, in_words
+from threadline.core import jsontext
+from threadline.core.arrivals import (
+    Ambiguous,
+    Arrival,
+    Delivery,
+    HttpRequest,
+    HttpResponse,
+    Ignored,
+    Outcome,
+    Permanent,
+    Report,
+    Sent,
+    Transient,
+    WindowClosed,
+)
+from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.turns import Surface
+
+API = "https://graph.facebook.com/v23.0"
+TEXT_LIMIT = 4096
+
+_STAMP = re.compile(r"[0-9]{1,12}")
+_NUMBER = re.compile(r"[0-9]{1,32}")
+_PERSON = re.compile(r"[0-9]{1,32}|[A-Z]{2}(?:\.ENT)?\.[A-Za-z0-9]{1,128}")
+"""A phone number, or the id that Meta gives to those who show a business no number."""
+_CHALLENGE = re.compile(r"[!-~]{1,256}")
+_REENGAGE = 131047
+_PASSING = frozenset((1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004, 135000))
+_MARKS = Marks(
+    styles={"code": "`", "strike": "~", "italic": "_", "bold": "*"},
+    escape=str,
+    link=lambda text, href: text if text in (href, href.partition(":")[2]) else f"{text} ({href})",
+)
+
+
+class _Metadata(msgspec.Struct):
+    phone_number_id: str
+    display_phone_number: str = ""
+
+
+class _Value(msgspec.Struct):
+    metadata: _Metadata
+    messages: list[Any] = []
+    statuses: list[Any] = []
+
+
+class _Change(msgspec.Struct):
+    field: str
+    value: Any = None
+
+
+class _Entry(msgspec.Struct):
+    changes: list[Any]
+
+
+class _Body(msgspec.Struct):
+    object: str
+    entry: list[Any]
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    title: str | None = None
+    message: str | None = None
+
+    @property
+    def reason(self) -> str:
+        return f"{self.code} {self.title or self.message or ''}".strip()[:300]
+
+
+class _Status(msgspec.Struct):
+    status: str
+    biz_opaque_callback_data: str | None = None
+    errors: list[_Error] | None = None
+
+
+class _SentMessage(msgspec.Struct):
+    id: str
+
+
+class _Answer(msgspec.Struct):
+    messages: list[_SentMessage] | None = None
+    error: _Error | None = None
+
+
+class WhatsApp:
+    platform: Surface = "whatsapp"
+    secret_names: Mapping[str, str] = {
+        "app_secret": "the app's settings, under Basic",
+        "access_token": "the token of a system user in the business settings, with whatsapp_business_messaging",
+        "verify_token": "a word of your own, the same that you give where the webhook is configured",
+    }
+
+    def __init__(self, api: str = API) -> None:
+        self._api = api.rstrip("/")
+
+    def verify(
+        self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
+    ) -> None:
+        secret = known(secrets, "app_secret")
+        require_equal(header(headers, "x-hub-signature-256"), signature(secret, body))
+
+    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+        if "hub.mode" not in query:
+            raise NotFound("handshake", self.platform)
+        require_equal(query.get("hub.verify_token", ""), known(secrets, "verify_token"))
+        challenge = query.get("hub.challenge", "")
+        if query["hub.mode"] != "subscribe" or not _CHALLENGE.fullmatch(challenge):
+            raise SignatureInvalid("this is no subscription")
+        return challenge
+
+    def read(self, body: bytes) -> Delivery:
+        found = list(_read(load(body)))
+        return Delivery(
+            arrivals=tuple(item for item in found if isinstance(item, Arrival)),
+            ignored=tuple(item for item in found if isinstance(item, Ignored)),
+            reports=tuple(item for item in found if isinstance(item, Report)),
+        )
+
+    def render(self, text: str) -> list[str]:
+        pieces = split(markdown.read(text), _measure, Size(TEXT_LIMIT))
+        return [
+            jsontext.dump({"type": "text", "text": {"preview_url": False, "body": write(piece, _MARKS)}}).decode()
+            for piece in pieces
+        ]
+
+    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+        number_id, _, person = recipient.partition(":")
+        if not _NUMBER.fullmatch(number_id) or not _PERSON.fullmatch(person):
+            raise SettingsInvalid(f"{recipient!r} is no WhatsApp number")
+        message = {
+            "messaging_product": "whatsapp",
+            "recipient_type": "individual",
+            "to" if person.isdigit() else "recipient": person,
+            "biz_opaque_callback_data": key,
+            **jsontext.parse(payload, "payload"),
+        }
+        headers = {
+            "authorization": f"Bearer {sendable(secrets, 'access_token')}",
+            "content-type": "application/json",
+        }
+        return HttpRequest("POST", f"{self._api}/{number_id}/messages", headers, jsontext.dump(message, "payload"))
+
+    def judge(self, response: HttpResponse) -> Outcome:
+        answer = answered(response, _Answer)
+        if answer is not None and answer.error is not None:
+            return _judge_error(answer.error, response)
+        if response.status != 200:
+            return refused(response, f"http_{response.status}")
+        if answer is None or not answer.messages:
+            return Ambiguous("the answer could not be read")
+        return Sent(answer.messages[0].id)
+
+
+def signature(secret: str, body: bytes) -> str:
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _judge_error(error: _Error, response: HttpResponse) -> Outcome:
+    if error.code == _REENGAGE:
+        return WindowClosed(error.reason)
+    if error.code in _PASSING:
+        return Transient(error.reason, retry_after(response))
+    return refused(response, error.reason)
+
+
+def _read(value: Any) -> Iterator[Arrival | Ignored | Report]:
+    body = shaped(value, _Body)
+    if body is None:
+        yield Ignored("broken", "body")
+        return
+    for entry in body.entry:
+        changes = shaped(entry, _Entry)
+        if changes is None:
+            yield Ignored("broken", "entry")
+            continue
+        for change in changes.changes:
+            yield from _read_change(shaped(change, _Change))
+
+
+def _read_change(change: _Change | None) -> Iterator[Arrival | Ignored | Report]:
+    if change is None:
+        yield Ignored("broken", "change")
+    elif change.field != "messages":
+        yield Ignored("unknown", change.field[:64])
+    elif (value := shaped(change.value, _Value)) is None:
+        yield Ignored("broken", "value")
+    else:
+        yield from (_read_message(message, value.metadata) for message in value.messages)
+        for status in value.statuses:
+            yield from _read_status(shaped(status, _Status))
+
+
+def _read_message(value: Any, metadata: _Metadata) -> Arrival | Ignored:
+    message = shaped(value, Message)
+    if message is None or not _STAMP.fullmatch(message.timestamp) or not message.id:
+        return Ignored("broken", "message")
+    sender, sent_at = message.sender or message.from_user_id or "", moment(int(message.timestamp))
+    if sent_at is None or not _PERSON.fullmatch(sender) or not _NUMBER.fullmatch(metadata.phone_number_id):
+        return Ignored("broken", "message")
+    if sender == metadata.display_phone_number.lstrip("+"):
+        return Ignored("own")
+    text = in_words(message)
+    if isinstance(text, Ignored):
+        return text
+    place = f"{metadata.phone_number_id}:{sender}"
+    return Arrival(
+        platform="whatsapp",
+        key=message.id,
+        sender=sender,
+        place=place,
+        recipient=place,
+        text=text,
+        sent_at=sent_at,
+        reply_to=message.context.id if message.context else None,
+    )
+
+
+def _read_status(status: _Status | None) -> Iterator[Ignored | Report]:
+    if status is None:
+        yield Ignored("broken", "status")
+        return
+    yield Ignored("status", status.status[:64])
+    key = status.biz_opaque_callback_data
+    if key is None:
+        return
+    if status.status == "failed":
+        error = status.errors[0] if status.errors else _Error()
+        yield Report(key, WindowClosed(error.reason) if error.code == _REENGAGE else Permanent(error.reason))
+    elif status.status in ("sent", "delivered", "read"):
+        yield Report(key, Sent())
+
+
+def _measure(block: markdown.Block) -> Size:
+    return Size(len(write([block], _MARKS)))

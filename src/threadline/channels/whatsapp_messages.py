@@ -1,0 +1,106 @@
+"""The kinds of WhatsApp messages, and each as a text: media by name and caption, buttons by what was pressed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from threadline.channels.reading import placeholder, with_placeholders
+from threadline.core.arrivals import Ignored
+
+
+class _Text(msgspec.Struct):
+    body: str = ""
+
+
+class _Media(msgspec.Struct):
+    caption: str | None = None
+    filename: str | None = None
+    mime_type: str | None = None
+
+
+class _Location(msgspec.Struct):
+    latitude: float
+    longitude: float
+    name: str | None = None
+
+
+class _Name(msgspec.Struct, frozen=True):
+    formatted_name: str | None = None
+
+
+class _Contact(msgspec.Struct):
+    name: _Name = _Name()
+
+
+class _Button(msgspec.Struct):
+    text: str = ""
+
+
+class _Choice(msgspec.Struct):
+    title: str = ""
+
+
+class _Interactive(msgspec.Struct):
+    button_reply: _Choice | None = None
+    list_reply: _Choice | None = None
+
+
+class _Context(msgspec.Struct):
+    id: str | None = None
+
+
+class Message(msgspec.Struct, rename={"sender": "from"}):
+    id: str
+    timestamp: str
+    type: str
+    sender: str | None = None
+    from_user_id: str | None = None
+    group_id: str | None = None
+    context: _Context | None = None
+    text: _Text | None = None
+    image: _Media | None = None
+    video: _Media | None = None
+    audio: _Media | None = None
+    document: _Media | None = None
+    sticker: _Media | None = None
+    location: _Location | None = None
+    contacts: list[_Contact] | None = None
+    button: _Button | None = None
+    interactive: _Interactive | None = None
+
+
+def in_words(message: Message) -> str | Ignored:
+    if message.group_id is not None:
+        return Ignored("unknown", "group")
+    match message.type:
+        case "edit":
+            return Ignored("edit")
+        case "revoke":
+            return Ignored("deletion")
+        case "system":
+            return Ignored("membership", "system")
+    text = _said(message)
+    if text is None:
+        return Ignored("unknown", message.type[:64])
+    return text or Ignored("empty")
+
+
+def _said(message: Message) -> str | None:
+    """None for a kind that nobody here can put into words."""
+    if message.text is not None:
+        return with_placeholders(message.text.body, ())
+    if message.button is not None:
+        return with_placeholders(message.button.text, ())
+    if message.interactive is not None:
+        chosen = message.interactive.button_reply or message.interactive.list_reply
+        return with_placeholders(chosen.title, ()) if chosen else None
+    if message.location is not None:
+        where = f"{message.location.latitude}, {message.location.longitude}"
+        return placeholder("location", message.location.name or where, where if message.location.name else None)
+    if message.contacts is not None:
+        names = [placeholder("contact", contact.name.formatted_name) for contact in message.contacts]
+        return with_placeholders(None, names)
+    media = message.image or message.video or message.audio or message.document or message.sticker
+    if media is None:
+        return None
+    return with_placeholders(media.caption, [placeholder(message.type[:32], media.filename, media.mime_type)])
