@@ -26,7 +26,8 @@ from threadline.core.threads import Scope, UserRole
 from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.ports import Agent, Clock, Guard, Platform, Store
+from threadline.messaging import Messaging
+from threadline.ports import Agent, Channel, Clock, Guard, Http, Platform, Store
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -34,6 +35,7 @@ from threadline.usecases.administration import Administration
 from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
+from threadline.usecases.delivering import Retrying
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
 from threadline.usecases.gauges import watch
@@ -60,6 +62,9 @@ class Threadline:
         *,
         agents: Mapping[str, Agent] | None = None,
         timing: Timing | None = None,
+        channels: Mapping[Surface, Channel] | None = None,
+        http: Http | None = None,
+        retrying: Retrying | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -69,7 +74,11 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
+        self.messaging = Messaging(
+            store, self.sealer, clock, self.metrics, settings.channels, channels=channels, http=http, retrying=retrying
+        )
+        deliveries = self.messaging.deliveries
+        self.turns = Turns(store, self.sealer, self.guard, deliveries, metrics=self.metrics)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
@@ -85,6 +94,7 @@ class Threadline:
             timing=timing,
         )
         self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
+        self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         watch(self.metrics, store, self.runner, self.streams)

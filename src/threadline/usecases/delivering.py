@@ -24,8 +24,8 @@ from threadline.core.ids import new_id
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Channel, Clock, Http, Store, Transaction
-from threadline.usecases.counters import Counters
 from threadline.usecases.credentials import Credentials
+from threadline.usecases.metrics import Metrics
 
 log = logging.getLogger("threadline.outbox")
 
@@ -57,7 +57,7 @@ class Delivering:
         credentials: Credentials,
         http: Http,
         clock: Clock,
-        counters: Counters,
+        metrics: Metrics,
         *,
         retrying: Retrying | None = None,
         chance: Callable[[], float] = random.random,
@@ -68,10 +68,16 @@ class Delivering:
         self._credentials = credentials
         self._http = http
         self._clock = clock
-        self._counters = counters
+        self._deliveries = metrics.counter(
+            "threadline_outbox_deliveries_total", "Attempts to deliver, by what came of them.", ("platform", "outcome")
+        )
+        self._waits = metrics.histogram(
+            "threadline_outbox_wait_seconds", "How long a reply waited until it was sent.", ("platform",)
+        )
         self._retrying = retrying or Retrying()
         self._chance = chance
         self._nudged: set[str] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
 
     def nudge(self, tenant_id: str) -> None:
@@ -129,15 +135,31 @@ class Delivering:
         tx = self._store.scoped(system_scope(tenant_id))
         sending: set[asyncio.Task[None]] = set()
         tried = 0
-        async with asyncio.TaskGroup() as group:
-            while True:
-                until = self._clock.now() + dt.timedelta(seconds=self._retrying.claim_seconds)
-                rows = await tx.claim_outbox(self.worker, until=until, limit=_AT_ONCE - len(sending))
-                tried += len(rows)
-                sending |= {group.create_task(self._deliver(tx, tenant_id, row)) for row in rows}
-                if not sending:
-                    return tried
-                _, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+        while True:
+            until = self._clock.now() + dt.timedelta(seconds=self._retrying.claim_seconds)
+            rows = await tx.claim_outbox(self.worker, until=until, limit=_AT_ONCE - len(sending))
+            tried += len(rows)
+            sending |= {self._start(tx, tenant_id, row) for row in rows}
+            if not sending:
+                return tried
+            _, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+
+    def _start(self, tx: Transaction, tenant_id: str, row: OutboxRow) -> asyncio.Task[None]:
+        """A send goes on when whoever waits for it is cancelled: cut off, nobody would know what came of it."""
+        task = asyncio.create_task(self._deliver(tx, tenant_id, row), name=f"delivery {row.id}")
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+        return task
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("delivery failed: %s", type(error).__name__)
+
+    async def close(self) -> None:
+        """Waits for what is being sent; nothing is claimed any more once `run` is cancelled."""
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=self._retrying.claim_seconds)
 
     async def _deliver(self, tx: Transaction, tenant_id: str, row: OutboxRow) -> None:
         outcome = await self._send(tenant_id, row)
@@ -168,10 +190,11 @@ class Delivering:
         doubtful = row.last_error if (row.last_error or "").startswith(AMBIGUOUS) else None
         match outcome:
             case Sent():
-                self._counters.add("outbox_sent")
+                self._deliveries.add(row.platform, "sent")
+                self._waits.observe((self._clock.now() - row.created_at).total_seconds(), row.platform)
                 return await tx.settle_outbox(row.id, self.worker, status="sent", error=doubtful)
             case WindowClosed(reason):
-                self._counters.add("outbox_window_closed")
+                self._deliveries.add(row.platform, "window_closed")
                 return await tx.settle_outbox(row.id, self.worker, status="window_closed", error=_short(reason))
             case Permanent(reason):
                 return await self._bury(tx, row, _short(reason))
@@ -184,7 +207,7 @@ class Delivering:
         failed = row.attempts + 1
         if failed >= self._retrying.attempts:
             return await self._bury(tx, row, error)
-        self._counters.add("outbox_retried")
+        self._deliveries.add(row.platform, "put_off")
         wait = self._retrying.wait(failed, asked, self._chance())
         next_attempt_at = self._clock.now() + dt.timedelta(seconds=wait)
         return await tx.settle_outbox(
@@ -192,7 +215,7 @@ class Delivering:
         )
 
     async def _bury(self, tx: Transaction, row: OutboxRow, error: str) -> bool:
-        self._counters.add("outbox_dead")
+        self._deliveries.add(row.platform, "dead")
         log.error("delivery given up", extra={"outbox_id": row.id, "platform": row.platform})
         return await tx.settle_outbox(row.id, self.worker, status="dead", error=error)
 

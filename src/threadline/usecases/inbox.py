@@ -25,7 +25,7 @@ from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Store, Transaction
 from threadline.usecases.commanding import Asker, Commanding, Say, understood
-from threadline.usecases.counters import Counters
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.outbox import Outbox
 from threadline.usecases.places import bound_place, stand
 from threadline.usecases.running import Runner
@@ -82,7 +82,7 @@ class Inbox:
         strangers: Strangers,
         approver: Approver,
         clock: Clock,
-        counters: Counters,
+        metrics: Metrics,
         *,
         agents: Mapping[Surface, str],
         default_agent: str,
@@ -98,7 +98,16 @@ class Inbox:
         self._strangers = strangers
         self._approver = approver
         self._clock = clock
-        self._counters = counters
+        self._received = metrics.counter(
+            "threadline_inbox_messages_total",
+            "Messages from platforms, by what became of them.",
+            ("platform", "decision"),
+        )
+        self._ages = metrics.histogram(
+            "threadline_inbox_age_seconds",
+            "How old messages are when they arrive, by the platform's clock.",
+            ("platform",),
+        )
         self._agents = agents
         self._default_agent = default_agent
         self._replay_window = replay_window
@@ -108,13 +117,24 @@ class Inbox:
         """Stores what a verified message brings about and says what that was; the answer follows. Only StoreFailed
         is raised: then nothing is known to be stored, and the platform will deliver again."""
         receipt = await self._receive(tenant_id, arrival, correlation_id)
-        self._counters.add(f"inbox_{receipt.decision}")
+        self._received.add(arrival.platform, receipt.decision)
+        self._ages.observe(max(0.0, (self._clock.now() - arrival.sent_at).total_seconds()), arrival.platform)
         log.info(
             "message received",
             extra={"decision": receipt.decision, "platform": arrival.platform, "correlation_id": correlation_id},
         )
         self._nudge(tenant_id)
         return receipt
+
+    async def bury(self, tenant_id: str, platform: Surface, key: str, detail: str, correlation_id: str) -> None:
+        """Keeps a trace of what a platform signed and nobody can read: where it broke, never what it held."""
+
+        async def work(tx: Transaction) -> None:
+            if await tx.claim_inbox(platform, key, fingerprint=detail[:200], correlation_id=correlation_id) is not None:
+                await tx.settle_inbox(platform, key, status="dead", decision="broken")
+
+        await self._store.transact(system_scope(tenant_id), work)
+        self._received.add(platform, "broken")
 
     async def _receive(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> Receipt:
         command = parse(arrival.text)
