@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -62,7 +63,7 @@ class HookRoutes:
         Answer(403, "Every message of it came from somebody who is not linked.", Received),
         tag="channels",
         description="Signed by the platform, in the platform's own form.",
-        body=Body(dict[str, object]),
+        body=Body(dict[str, Any]),
         errors=(errors.NotFound, errors.SignatureInvalid, errors.InvalidText),
         needs=None,
     )
