@@ -32,6 +32,7 @@ from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.administration import Administration
+from threadline.usecases.approvals import Approvals
 from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
@@ -79,6 +80,7 @@ class Threadline:
         )
         deliveries = self.messaging.deliveries
         self.turns = Turns(store, self.sealer, self.guard, deliveries, metrics=self.metrics)
+        self.approvals = Approvals(store, self.sealer, self.guard)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
@@ -117,7 +119,7 @@ class Threadline:
     def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
         """Everything one user may reach. There is no way to any data without saying who asks."""
         scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams)
+        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams, self.approvals)
         return UserView(answering, self.contexts(scope))
 
     async def close(self) -> None:

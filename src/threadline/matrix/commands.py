@@ -14,6 +14,7 @@ from threadline.core import pending as pending_
 from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, Misused, Unknown, choices_text, help_text, parse
 from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused
+from threadline.core.ids import check_title
 from threadline.core.pending import Agreed, Declined, Pending, pending_in, with_pending
 from threadline.core.threads import Thread, ThreadChanges
 from threadline.matrix.events import Said, key_of
@@ -71,6 +72,7 @@ class Commands:
             "clear": self._ask_to_clear,
             "undo": self._undo,
             "link": self._linked_already,
+            "unlink": self._unlink,
             "yes": self._nothing_asked,
             "no": self._nothing_asked,
             "cancel": self._nothing_asked,
@@ -122,12 +124,16 @@ class Commands:
         await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_pending(noted, question))
 
     async def _new(self, asked: Asked, name: str | None) -> str:
+        name = None if name is None else check_title(name)
+
         async def context(chat_id: str | None) -> Thread:
             return await asked.platform.create_chat_context(chat_id=chat_id, title=name)
 
         return _invited(await self._maker.make(asked.person, name, asked.key, context), name)
 
     async def _branch(self, asked: Asked, name: str | None) -> str:
+        name = None if name is None else check_title(name)
+
         async def context(chat_id: str | None) -> Thread:
             return await asked.platform.branch_chat_context(asked.chat_id, new_chat_id=chat_id, title=name)
 
@@ -223,6 +229,10 @@ class Commands:
 
     async def _linked_already(self, asked: Asked, _: str | None) -> str:
         return f"You are linked already, as `{asked.person.scope.user_id}`."
+
+    async def _unlink(self, asked: Asked, _: str | None) -> str:
+        await self._rooms.unlink(asked.person)
+        return "You are no longer linked. Your chats are kept."
 
     async def _nothing_asked(self, asked: Asked, _: str | None) -> str:
         return "There is nothing here that waits for your answer."

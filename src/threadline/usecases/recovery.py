@@ -18,7 +18,7 @@ from threadline.ports import Approver, Clock, Store
 from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
-from threadline.usecases.turns import Ending, Turns, reply_id
+from threadline.usecases.turns import Ending, Turns, reply_id, standing_request
 
 
 class Recovery:
@@ -80,7 +80,9 @@ class Recovery:
         return await self._turns.finish(scope, turn, Ending(end, reply, [])) is not None
 
     async def _shown(self, scope: Scope, turn: Turn) -> Fold:
-        fold = Fold()
-        for chunk in await stored_chunks(self._store.scoped(scope), turn.id):
+        tx = self._store.scoped(scope)
+        asked = await standing_request(tx, turn)
+        fold = Fold(asked.parts if asked is not None and asked.role == "assistant" else ())
+        for chunk in await stored_chunks(tx, turn.id):
             fold.add(events.from_json(chunk.json))
         return fold
