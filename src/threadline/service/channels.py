@@ -65,7 +65,7 @@ class CodeShown(Shown, frozen=True):
 
 
 class OutboxQuery(Shape, frozen=True):
-    status: OutboxStatus | None = None
+    status: OutboxStatus | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
 
 
@@ -140,7 +140,7 @@ class ChannelRoutes:
         tag="channels",
         description="Without a code, so for administrators only; users link themselves with a code.",
         body=Body(NewLink, {"a new account": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
-        errors=(errors.InvalidName,),
+        errors=(errors.InvalidName, errors.InvalidText),
         needs="admin",
     )
     async def put_link(self, request: Request) -> Response:
@@ -171,6 +171,7 @@ class ChannelRoutes:
         Answer(201, "The code: it works once, and until it expires. It is not shown again.", CodeShown),
         tag="channels",
         body=Body(Coding, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
+        errors=(errors.InvalidText,),
     )
     async def make_code(self, request: Request) -> Response:
         scope = await self._who_asks(request)
@@ -189,7 +190,7 @@ class ChannelRoutes:
     async def list_outbox(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         asked = read_query(request, OutboxQuery)
-        found = await self._messaging.outbox.listed(scope, status=asked.status, limit=asked.limit)
+        found = await self._messaging.outbox.listed(scope, status=asked.status or None, limit=asked.limit)
         return answer(OutboxShown([_outbox_row(row) for row in found]))
 
     @operation(
@@ -223,7 +224,7 @@ class ChannelRoutes:
         Answer(200, "They are kept, sealed.", CredentialsShown),
         tag="channels",
         body=Body(CredentialsGiven),
-        errors=(errors.NotFound, errors.SettingsInvalid, errors.ExtraMissing),
+        errors=(errors.NotFound, errors.InvalidText, errors.SettingsInvalid, errors.ExtraMissing),
         needs="admin",
     )
     async def put_credentials(self, request: Request) -> Response:
