@@ -105,13 +105,11 @@ class Messaging:
         metrics: Metrics,
         settings: ChannelsSettings,
         *,
-        channels: Mapping[Surface, Channel] | None = None,
-        http: Http | None = None,
         retrying: Retrying | None = None,
     ) -> None:
         self.settings = settings
-        self.http = http or Door(settings)
-        self.codecs = Codecs(settings) if channels is None else channels
+        self.http = Door(settings)
+        self.codecs = Codecs(settings)
         self.credentials = Credentials(store, Vault(settings.keys, settings.key), self.codecs)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         self.delivering = Delivering(store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying)

@@ -116,6 +116,13 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whatsapp: ChannelSettings = ChannelSettings()
 
 
+class Tracing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Traces by OpenTelemetry. `content` puts what was said into them as well."""
+
+    enabled: bool = False
+    content: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
     tenant: str = "local"
@@ -129,6 +136,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     service: ServiceSettings = ServiceSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
+    tracing: Tracing = Tracing()
 
 
 def load(
