@@ -56,7 +56,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
-            Middleware(Observer, metrics=threadline.metrics),
+            Middleware(Observer, metrics=threadline.metrics, tracer=threadline.tracer),
             Middleware(SafeHeaders),
             Middleware(
                 OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
