@@ -7,9 +7,7 @@ takes a database that goes with it, or a named one; credentials of a real platfo
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import secrets
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +21,7 @@ from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import Conflict, ExtraMissing, InvalidInput, ThreadlineError
 from threadline.core.threads import Scope
 from threadline.settings import Settings
+from threadline.vault import new_key
 
 try:
     from threadline.service.app import build_app
@@ -101,12 +100,11 @@ def _opened(platforms: Mapping[str, FakePlatform], url: str, tenant: str, link_c
 
 
 def _pointed_at(platforms: Mapping[str, FakePlatform], settings: Settings) -> Settings:
-    key = base64.b64encode(secrets.token_bytes(32)).decode()
     given = {
         name: msgspec.structs.replace(getattr(settings.channels, name), api=platform.api, enabled=True)
         for name, platform in platforms.items()
     }
-    keys = {**settings.channels.keys, _KEY: key}
+    keys = {**settings.channels.keys, _KEY: new_key()}
     channels = msgspec.structs.replace(settings.channels, keys=keys, key=_KEY, **given)
     return msgspec.structs.replace(settings, channels=channels)
 
