@@ -30,6 +30,7 @@ HOMES = {
     "markdown_it": "threadline.channels",
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
+    "jwt": "threadline.service",
     "openai": "threadline.agents",
     "prompt_toolkit": "threadline.cli",
     "re2": "threadline.core",
