@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from threadline.core.parts import Part, TextPart, ToolPart, tool
     from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
     from threadline.library import ThreadHandle, UserView
-    from threadline.replies import Reply
+    from threadline.replies import Defer, Reply
 
 __all__ = [
     "AgentFailed",
     "Conflict",
+    "Defer",
     "DuplicateId",
     "HeadMoved",
     "Hit",
@@ -125,7 +126,10 @@ _HOMES = {
         "ThreadHandle",
         "UserView",
     ),
-    "threadline.replies": ("Reply",),
+    "threadline.replies": (
+        "Defer",
+        "Reply",
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -23,21 +23,25 @@ from threadline.core.guarding import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
+from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.ports import Agent, Clock, Guard, Store
+from threadline.ports import Agent, Clock, Guard, Platform, Store
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.administration import Administration
+from threadline.usecases.approvals import Approvals
+from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
-from threadline.usecases.counters import Counters
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
+from threadline.usecases.gauges import watch
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.prompting import Prompting
 from threadline.usecases.recovery import Recovery
-from threadline.usecases.running import Runner
+from threadline.usecases.running import Runner, Timing
 from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
 from threadline.usecases.turns import Turns
@@ -56,6 +60,7 @@ class Threadline:
         clock: Clock,
         *,
         agents: Mapping[str, Agent] | None = None,
+        timing: Timing | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -63,12 +68,13 @@ class Threadline:
         self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
+        self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard)
+        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
+        self.approvals = Approvals(store, self.sealer, self.guard)
         self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
-        self.counters = Counters()
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.counters)
+        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
         self.runner = Runner(
             store,
             self.turns,
@@ -78,10 +84,12 @@ class Threadline:
             settings.agent,
             clock,
             masker=self.masker,
+            timing=timing,
         )
-        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll())
+        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
+        watch(self.metrics, store, self.runner, self.streams)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
@@ -92,10 +100,16 @@ class Threadline:
     def contexts(self, scope: Scope) -> Contexts:
         return Contexts(self.store, self.sealer, self.guard, scope)
 
+    def platform(self, scope: Scope, surface: Surface) -> Platform:
+        """What a chat surface needs for one user, in this process."""
+        return ChatContexts(
+            self.store, self.threads(scope), self.turns, self.runner, self.streams, surface=surface, approver=DenyAll()
+        )
+
     def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
         """Everything one user may reach. There is no way to any data without saying who asks."""
         scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams)
+        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams, self.approvals)
         return UserView(answering, self.contexts(scope))
 
     async def close(self) -> None:

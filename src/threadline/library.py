@@ -7,9 +7,11 @@ thread as the last call left it. Nothing here decides anything: each method is o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 
+from threadline.core.approvals import Answer, Pending
 from threadline.core.messages import Message, NewMessage, user
 from threadline.core.threads import (
     Appended,
@@ -25,6 +27,7 @@ from threadline.core.threads import (
 from threadline.core.turns import Surface
 from threadline.ports import Approver
 from threadline.replies import Answering, DenyAll, Reply
+from threadline.usecases.approvals import AnswerRequest
 from threadline.usecases.contexts import Contexts
 from threadline.usecases.turns import Policy, TurnRequest
 
@@ -65,7 +68,8 @@ class ThreadHandle:
         approver: Approver | None = None,
     ) -> Reply:
         """A turn: await the reply, or iterate over its events while it is written. With the same `key`, a repeat
-        stores nothing and gives the same reply. `approver` decides about tools that need approval (default: no)."""
+        stores nothing and gives the same reply. `approver` decides about tools that need approval (default: no); with
+        `Defer()` the turn ends with the request, for `respond`."""
         request = TurnRequest(
             message=user(question) if isinstance(question, str) else question,
             surface=surface,
@@ -74,7 +78,26 @@ class ThreadHandle:
             key=key,
             policy=policy,
         )
-        return Reply(self._answering, request, approver or DenyAll())
+        accept = partial(self._answering.turns.accept, self._answering.scope, request)
+        return Reply(self._answering, accept, approver or DenyAll())
+
+    async def pending(self) -> list[Pending]:
+        """The approvals that the last reply waits for."""
+        return await self._answering.approvals.pending(self._answering.scope, self.id)
+
+    def respond(
+        self,
+        answers: Mapping[str, Answer | bool],
+        *,
+        surface: Surface = "api",
+        approver: Approver | None = None,
+    ) -> Reply:
+        """Answers every pending approval, by its id, in a turn that goes on with the same reply. A repeat of the same
+        answers gives the same reply; other ones are a Conflict. `approver` decides about what is asked from here on."""
+        given = {key: Answer(said) if isinstance(said, bool) else said for key, said in answers.items()}
+        request = AnswerRequest(self.id, given, surface)
+        accept = partial(self._answering.approvals.accept, self._answering.scope, request)
+        return Reply(self._answering, accept, approver or DenyAll())
 
     async def refresh(self) -> Thread:
         """Reads the thread again; `info` is the thread as it is now."""

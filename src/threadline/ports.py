@@ -54,7 +54,9 @@ __all__ = [
     "Desk",
     "Finding",
     "Guard",
+    "Load",
     "Masker",
+    "Platform",
     "PolledChannel",
     "Store",
     "ToolJournal",
@@ -591,6 +593,14 @@ class Watch(Protocol):
         ...
 
 
+class Load(NamedTuple):
+    """What a store is busy with at this moment: connections that are open, those in use, and who waits for one."""
+
+    open: int
+    in_use: int
+    waiting: int
+
+
 class Store(Protocol):
     def scoped(self, scope: Scope) -> Transaction:
         """Verbs of which each call is a transaction of its own, done when it returns."""
@@ -611,6 +621,10 @@ class Store(Protocol):
 
     async def statistics(self) -> dict[str, int]:
         """Rows by table, bytes on disk, schema version: for the operator."""
+        ...
+
+    def load(self) -> Load:
+        """How busy it is now. Costs nothing."""
         ...
 
     async def index_pending(self) -> int:
@@ -727,4 +741,66 @@ class PolledChannel(Channel, Protocol):
 
     def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
         """What the answer holds, or why there is none."""
+        ...
+
+
+class Answered(NamedTuple):
+    """A turn once it has ended, and the reply that was stored, if anything was said."""
+
+    turn: Turn
+    message: Message | None
+
+
+class Platform(Protocol):
+    """What a chat surface asks of the house for one user: contexts for its rooms, and replies to what is said there.
+
+    A chat context is a thread, named by its id. Every verb that creates takes the id of what it creates, and every
+    verb that moves a history takes a key, so that whoever was cut off may ask again: nothing is done twice."""
+
+    async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
+        """A new, empty context; the one that is there if this user has a living one under the id."""
+        ...
+
+    async def branch_chat_context(
+        self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
+    ) -> Thread:
+        """A new context that begins as the other is now. No message is copied; neither sees what the other is told
+        from then on. NotFound."""
+        ...
+
+    async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
+        """Gives the context as it is now a name; a name used before moves. NotFound, InvalidName."""
+        ...
+
+    async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
+        """The context goes on from the saved point. NotFound."""
+        ...
+
+    async def undo(self, chat_id: str, *, key: str) -> Thread:
+        """Takes back the last message and its answer. NotFound; InvalidInput if there is none."""
+        ...
+
+    async def chat_context(self, chat_id: str) -> Thread | None: ...
+
+    async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
+        """Latest activity first, without the archived ones."""
+        ...
+
+    async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
+        """Renames, archives … NotFound."""
+        ...
+
+    async def saved_points(self) -> list[SavedPoint]: ...
+
+    async def send_message(self, chat_id: str, text: str, *, key: str) -> Turn:
+        """Stores the message and lets the agent answer. Returns as soon as the message is safe; asked again with the
+        same key, it stores nothing and gives the same turn as it is now. NotFound, Refused, InvalidInput."""
+        ...
+
+    def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
+        """The answer as it is written, from its beginning, until the turn has ended, wherever it runs."""
+        ...
+
+    async def answered(self, turn_id: str) -> Answered:
+        """What has come of a turn."""
         ...

@@ -7,7 +7,7 @@ stop it; `stop` does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
 
 from threadline.core import events
@@ -16,10 +16,11 @@ from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.turns import Turn
 from threadline.ports import Approver, Verdict
+from threadline.usecases.approvals import Approvals
 from threadline.usecases.running import Runner
 from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
-from threadline.usecases.turns import Accepted, TurnRequest, Turns, reply_id
+from threadline.usecases.turns import Accepted, Turns, reply_id
 
 
 class DenyAll:
@@ -29,12 +30,20 @@ class DenyAll:
         return Verdict("deny", "nobody was there to approve it")
 
 
+class Defer:
+    """Where a person can be asked later: the turn ends with the request, and another one answers it."""
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        return Verdict("defer")
+
+
 class Answering:
     """What asking needs, for one scope."""
 
-    def __init__(self, threads: Threads, turns: Turns, runner: Runner, streams: Streams) -> None:
+    def __init__(self, threads: Threads, turns: Turns, runner: Runner, streams: Streams, approvals: Approvals) -> None:
         self.threads = threads
         self.turns = turns
+        self.approvals = approvals
         self.runner = runner
         self.streams = streams
         self.scope = threads.scope
@@ -43,9 +52,9 @@ class Answering:
 class Reply:
     """`await reply` for the stored message; `async for event in reply` for every event; `reply.text()` for words."""
 
-    def __init__(self, answering: Answering, request: TurnRequest, approver: Approver) -> None:
+    def __init__(self, answering: Answering, accept: Callable[[], Awaitable[Accepted]], approver: Approver) -> None:
         self._answering = answering
-        self._request = request
+        self._accept = accept
         self._approver = approver
         self._accepted: Accepted | None = None
         self._running: asyncio.Task[Turn | None] | None = None
@@ -66,7 +75,7 @@ class Reply:
     async def accept(self) -> Accepted:
         """Stores the request and starts the turn, once; returns as soon as the request is safe."""
         if self._accepted is None:
-            self._accepted = await self._answering.turns.accept(self._answering.scope, self._request)
+            self._accepted = await self._accept()
             if self._accepted.turn.is_active:
                 self._running = self._answering.runner.start(self._answering.scope, self._accepted.turn, self._approver)
         return self._accepted

@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -70,6 +70,9 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str | None = None
     role: TokenRole | None = None
 
+    def __repr__(self) -> str:
+        return f"<JWT of {self.issuer or 'any issuer'}>"
+
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requests per minute, over all workers; 0 is no limit. Without authentication there is none."""
@@ -85,7 +88,6 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = 8300
-    workers: int = 1
     authentication: bool = False
     jwt: JwtSettings | None = None
     rates: Rates = Rates()
@@ -96,10 +98,38 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeat_seconds: float = 15.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
+    log_format: Literal["human", "json"] = "human"
 
     @property
     def asks_who(self) -> bool:
         return self.authentication or self.jwt is not None
+
+
+class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The Matrix bot. Its password or its access token belongs in the environment: `THREADLINE_MATRIX__PASSWORD` or
+    `THREADLINE_MATRIX__TOKEN`. Without allow lists it talks to the people of its own server."""
+
+    homeserver: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    folder: str = ""
+    """Where the device is kept: its token, its keys, its place in the sync. Default: beside the database's default."""
+    device_name: str = "Threadline"
+    users: tuple[str, ...] = ()
+    """Who may talk to it, by full id, wherever they are."""
+    servers: tuple[str, ...] = ()
+    """Whose people may talk to it; `*` is every server."""
+    auto_link: bool = False
+    """Whether someone without a link becomes a user of their own, under their Matrix id."""
+    encrypt: bool = False
+    """Whether rooms that the bot makes are encrypted."""
+    edit_seconds: float = 1.0
+    sync_seconds: float = 30.0
+    recovery_seconds: float = 5.0
+
+    def __repr__(self) -> str:
+        return f"<the Matrix bot {self.user} on {self.homeserver}>"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     windows: Windows = Windows()
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
+    matrix: MatrixSettings = MatrixSettings()
 
 
 def load(
@@ -129,6 +160,10 @@ def load(
     except msgspec.ValidationError as exc:
         raise SettingsInvalid(f"{found or 'the settings'}: {exc}") from exc
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
+
+
+def default_matrix_folder(environ: Mapping[str, str]) -> Path:
+    return _home(environ, "XDG_DATA_HOME", ".local/share") / "matrix"
 
 
 def default_database(environ: Mapping[str, str]) -> Path:

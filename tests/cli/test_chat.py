@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
+
+import threadline
+from threadline.settings import Settings
 
 TIMEOUT = 20
 
@@ -189,3 +193,23 @@ def test_a_database_that_fails_does_not_stop_the_chat(person: Person) -> None:
     person.says("what did I say first?")
     person.sees("calculate 7*7")
     person.leaves()
+
+
+def test_an_approval_that_waits_is_asked_for_on_coming_back(person: Person, tmp_path: Path) -> None:
+    database = str(tmp_path / "chats.sqlite3")
+    thread_id = asyncio.run(leave_waiting(database))
+    person.starts("--database", database, "--resume", thread_id)
+    person.sees("The agent wants to run stamp")
+    person.types("y")
+    person.sees("Here it is, stamped: hello [2cf24dba].")
+    person.says("what did I say first?")
+    person.sees("stamp hello")
+    person.leaves()
+
+
+async def leave_waiting(database: str) -> str:
+    """A thread that was left, on the web, with an approval still to be given."""
+    async with threadline.open(settings=Settings(database=database)) as tl:
+        thread = await tl.as_user().create_thread()
+        await thread.ask("stamp hello", surface="web", approver=threadline.Defer())
+        return thread.id

@@ -27,10 +27,11 @@ CORE_MAY_IMPORT_TOO = frozenset(("msgspec", "re2", "threadline.core", "os.urando
 
 HOMES = {
     "apsw": "threadline.stores.sqlite",
-    "markdown_it": "threadline.channels",
+    "markdown_it": "threadline.channels threadline.matrix",
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
     "jwt": "threadline.service",
+    "nio": "threadline.matrix",
     "openai": "threadline.agents",
     "prompt_toolkit": "threadline.cli",
     "re2": "threadline.core",
@@ -146,7 +147,8 @@ def keeps_libraries_at_home(source: Source) -> Iterator[str]:
     """Each library that one adapter is built on is imported by that adapter alone."""
     for line, module in imports(source):
         home = HOMES.get(module.split(".")[0])
-        if home and not _is_in(source.module, home) and not _is_in(source.module, "threadline.testing"):
+        homes = (*home.split(), "threadline.testing") if home else ()
+        if homes and not any(_is_in(source.module, each) for each in homes):
             yield f"{source.path}:{line} imports {module}, which belongs to {home}"
 
 

@@ -78,6 +78,18 @@ async def drive(packages: Path, release: str, rehearsing: Threadline) -> AsyncIt
         yield Drive(packages, release, client)
 
 
+@pytest.fixture
+def approving(drive: Drive, release: str) -> Drive:
+    """A client of a version that knows approvals."""
+    if release == "ai-5":
+        pytest.skip("version 5 knows no approvals")
+    return drive
+
+
+def tools(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for part in message["parts"] if part["type"].startswith("tool-")]
+
+
 def texts(shown: dict[str, Any]) -> list[str]:
     return [words(message) for message in shown["messages"]]
 
@@ -104,10 +116,32 @@ async def test_it_shows_tools_and_what_it_shows_is_what_is_stored(drive: Drive) 
 
 
 @pytest.mark.req("S1-32")
-async def test_a_tool_that_nobody_may_approve_breaks_no_client(drive: Drive) -> None:
-    (shown,) = await drive(["send", "stamp hello"])
-    assert (shown["status"], shown["error"]) == ("ready", None)
-    assert "did not allow" in texts(shown)[1]
+async def test_a_tool_that_waits_for_approval_breaks_no_client(drive: Drive) -> None:
+    waiting, _, after = await drive(["send", "stamp hello"], ["validate"], ["send", "What did I say first?"])
+    assert (waiting["status"], waiting["error"]) == ("ready", None)
+    assert texts(after)[3] == "The first thing you said was “stamp hello”."
+
+
+@pytest.mark.req("S1-11", "S1-32")
+@pytest.mark.parametrize("answer", ["answer", "answerAlone"])
+async def test_it_approves_and_its_own_message_goes_on(approving: Drive, answer: str) -> None:
+    waiting, done, _ = await approving(["send", "stamp hello"], [answer, True], ["validate"])
+    assert (done["status"], done["error"], len(done["messages"])) == ("ready", None, 2)
+    assert done["messages"][1]["id"] == waiting["messages"][1]["id"]
+    assert texts(done)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
+    stored = (await approving.stored())[1]
+    assert stored["id"] == done["messages"][1]["id"]
+    assert tools(stored) == tools(done["messages"][1])
+
+
+@pytest.mark.req("S1-32")
+async def test_it_denies_and_is_told_so(approving: Drive) -> None:
+    *_, done, _ = await approving(["send", "stamp hello"], ["reload"], ["answer", False, "not today"], ["validate"])
+    assert (done["status"], done["error"], len(done["messages"])) == ("ready", None, 2)
+    (call,) = tools(done["messages"][1])
+    assert (call["state"], call["approval"]["approved"]) == ("output-denied", False)
+    assert tools((await approving.stored())[1]) == [call]
+    assert "did not allow" in texts(done)[1]
 
 
 @pytest.mark.req("S1-14", "S1-26", "S1-27", "S1-32")

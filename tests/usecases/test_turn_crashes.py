@@ -45,11 +45,34 @@ async def test_no_kill_loses_or_doubles_a_message_or_repeats_an_effect(
     check_replies(messages)
 
 
-async def lives(database: str, effects: str, thread_id: str, kills: int) -> list[int]:
+@pytest.mark.req("S1-13", "S1-16")
+@pytest.mark.parametrize("database", ["file"], indirect=True)
+async def test_no_kill_between_an_approval_and_its_effect_repeats_the_effect(
+    database: str, tmp_path: Path, slow: bool
+) -> None:
+    effects = tmp_path / "effects"
+    effects.touch()
+    store = await open_store(Settings(database=database), SystemClock())
+    tl = house(database, store, str(effects), approving=True)
+    thread = await tl.as_user().create_thread()
+    accepted = await lives(database, str(effects), thread.id, KILLS * 10 if slow else KILLS // 2, "approving")
+    while await store.scoped(tl.as_user().scope).active_turns(thread.id):
+        await tl.recovery.recover(tl.as_user().scope)
+        await asyncio.sleep(0.02)
+    messages = await thread.messages()
+    await tl.runner.close()
+    await store.close()
+    check_requests(messages, accepted)
+    check_effects(effects.read_text().splitlines())
+    states = {part.state for message in messages for part in message.parts if isinstance(part, ToolPart)}
+    assert "output-available" in states
+
+
+async def lives(database: str, effects: str, thread_id: str, kills: int, mode: str = "plain") -> list[int]:
     """So many children, one after the other; the requests they were told are safe."""
     chance = random.Random(7)
     nursery = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.usecases.turning", database, effects, thread_id,
+        sys.executable, "-m", "tests.usecases.turning", database, effects, thread_id, mode,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert nursery.stdin is not None

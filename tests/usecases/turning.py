@@ -2,7 +2,8 @@
 
 Run as a program, this imports everything once and then forks a child for each line of its input: a first number and
 how long the child has to live. A child says which requests were accepted. Every effect of the unrepeatable tool is a
-line in a file, written before the tool returns, so that running it twice for one call shows.
+line in a file, written before the tool returns, so that running it twice for one call shows. Started with `approving`,
+that tool waits for an approval, and the child gives it in a turn of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from threadline.core.events import Event, Finish, TextDelta, ToolCall
 from threadline.core.ids import new_id
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
-from threadline.replies import DenyAll
+from threadline.core.turns import Surface
+from threadline.replies import Defer, DenyAll
 from threadline.settings import Settings
 from threadline.usecases.recovery import Recovery
 from threadline.usecases.running import Runner, Timing
@@ -55,8 +57,8 @@ class Spender:
         return None
 
 
-def spender(effects: str) -> LoopAgent:
-    @tool(repeatable=False)
+def spender(effects: str, approving: bool = False) -> LoopAgent:
+    @tool(repeatable=False, needs_approval=approving)
     def pay(order: str) -> str:
         """Pays."""
         with Path(effects).open("a", encoding="utf-8") as file:
@@ -71,10 +73,10 @@ def spender(effects: str) -> LoopAgent:
     return LoopAgent(Spender(), [pay, look])
 
 
-def house(database: str, store: Any, effects: str) -> Threadline:
+def house(database: str, store: Any, effects: str, approving: bool = False) -> Threadline:
     """A Threadline whose leases run out quickly, so that whoever comes next can take over at once."""
     settings = Settings(database=database, agent="spender")
-    made = Threadline(store, settings, SystemClock(), agents={"spender": spender(effects)})
+    made = Threadline(store, settings, SystemClock(), agents={"spender": spender(effects, approving)})
     made.runner = Runner(
         store, made.turns, made.streams, made.prompting, made.directory, "spender", made.clock, timing=TIMING
     )
@@ -82,17 +84,20 @@ def house(database: str, store: Any, effects: str) -> Threadline:
     return made
 
 
-async def talk(database: str, effects: str, thread_id: str, first: int, ready: int) -> None:
+async def talk(database: str, effects: str, thread_id: str, first: int, ready: int, approving: bool) -> None:
     store = await open_store(Settings(database=database), SystemClock())
-    tl = house(database, store, effects)
+    tl = house(database, store, effects, approving)
     sweeping = asyncio.create_task(sweep(tl))
     thread = await tl.as_user().thread(thread_id)
     os.write(ready, b"!")
     for n in count(first):
-        reply = thread.ask(f"order{n}", key=f"key{n}", surface="slack" if n % 2 else "web", policy="queue")
+        surface: Surface = "slack" if n % 2 else "web"
+        reply = thread.ask(f"order{n}", key=f"key{n}", surface=surface, policy="queue", approver=Defer())
         await reply.accept()
         say(f"accepted {n}")
         await reply.ended()
+        if answers := {each.approval_id: True for each in await thread.pending()}:
+            await thread.respond(answers, surface=surface).ended()
     sweeping.cancel()
 
 
@@ -107,12 +112,14 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def live_and_die(database: str, effects: str, thread_id: str, first: int, seconds: float) -> None:
+def live_and_die(
+    database: str, effects: str, thread_id: str, first: int, seconds: float, approving: bool = False
+) -> None:
     """A child that is killed so long after it began to talk; a negative time counts from its birth."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        asyncio.run(talk(database, effects, thread_id, first, writing))
+        asyncio.run(talk(database, effects, thread_id, first, writing, approving))
         os._exit(1)
     os.close(writing)
     if seconds >= 0:
@@ -127,4 +134,4 @@ def live_and_die(database: str, effects: str, thread_id: str, first: int, second
 if __name__ == "__main__":
     for line in sys.stdin:
         began, lifetime = line.split()
-        live_and_die(sys.argv[1], sys.argv[2], sys.argv[3], int(began), float(lifetime))
+        live_and_die(sys.argv[1], sys.argv[2], sys.argv[3], int(began), float(lifetime), sys.argv[4] == "approving")

@@ -29,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     common = _common_options()
     _add_chat(_adder(commands, common))
     _add_serve(_adder(commands, common))
+    _group(commands, "matrix", "the Matrix bot", common)("run", "talk on Matrix, until told to end", "matrix:run_bot")
     threads = _group(commands, "threads", "list, read, branch, save, export … threads", common)
     _add_reading(threads)
     _add_moving(threads)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 
 import msgspec
 
@@ -14,6 +13,7 @@ from threadline.core.errors import ExtraMissing
 try:
     from threadline.service.app import build_app
     from threadline.service.callers import check_address
+    from threadline.service.logs import configure
     from threadline.service.serving import Server, address_of, listen, serve
 except ModuleNotFoundError as exc:
     raise ExtraMissing("service", "the service") from exc
@@ -25,7 +25,7 @@ async def serve_http(args: argparse.Namespace) -> None:
         name: getattr(args, name) for name in ("host", "port", "authentication") if getattr(args, name) is not None
     }
     service = msgspec.structs.replace(settings.service, **given)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(service.log_format)
     async with open_threadline(settings=settings) as threadline:
         listening = listen(check_address(service.host, asks_who=service.asks_who), service.port)
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)

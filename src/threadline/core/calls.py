@@ -77,6 +77,15 @@ class Calls:
         self._by_id: dict[str, list[Call]] = {}
         self._ids: set[str] = set()
 
+    def restore(self, part: ToolPart) -> Call:
+        """A call of a reply that is gone on with, as far as it had come."""
+        call = Call(part.call_id, part.name)
+        call.state, call.input, call.output = part.state, part.input, part.output
+        call.error, call.approval = part.error, part.approval
+        self._by_id.setdefault(call.id, []).append(call)
+        self._ids.add(call.id)
+        return call
+
     def take(self, event: InputEvent) -> Taken:
         newest = self._by_id.get(event.call_id, [None])[-1]
         coming = newest if newest is not None and newest.state == "input-streaming" else None
@@ -97,6 +106,9 @@ class Calls:
     def _complete(self, event: ToolCall, newest: Call | None, coming: Call | None) -> Taken:
         given = self._oddities.mend_json(event.input, "tool input")
         name = self._oddities.mend_text(event.name)
+        if newest is not None and newest.state == "approval-responded":
+            # Said again by the agent that goes on with it: everyone who reads along has it.
+            return Taken()
         if newest is not None and not newest.is_answered and (newest.name, newest.input) == (name, given.json):
             return self._pass_over("repeated-call", event.call_id)
         call = coming or self._begin(event.call_id, name)
@@ -131,8 +143,10 @@ class Calls:
                     call.approval = _decided(call.approval, approved=True)
                 return ToolResult(call.id, output.value, event.preliminary)
             case ToolError():
-                # Whether it had been approved by then is not known, and the AI SDK takes only a yes here.
-                call.state, call.error, call.approval = "output-error", self._oddities.mend_text(event.error), None
+                # The AI SDK takes only a yes here: where nobody has said one, the request is dropped.
+                if call.approval is not None and not call.approval.approved:
+                    call.approval = None
+                call.state, call.error = "output-error", self._oddities.mend_text(event.error)
                 return ToolError(call.id, call.error)
             case ToolDenied():
                 reason = None if event.reason is None else self._oddities.mend_text(event.reason)

@@ -8,6 +8,7 @@ and is what was shown up to then. Nothing an agent emits makes it raise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from threadline.core.calls import Call, Calls, Taken
@@ -34,7 +35,7 @@ from threadline.core.events import (
     Usage,
 )
 from threadline.core.oddities import Oddities
-from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart
+from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
 
 Published: TypeAlias = tuple[Event, ...]
 
@@ -59,17 +60,25 @@ class _Reasoning(_Text):
 
 
 class Fold:
-    """One turn's reply in the making. `usage`, `finish` and `failure` are for the turn, never for the message."""
+    """One turn's reply in the making. `usage`, `finish` and `failure` are for the turn, never for the message.
 
-    def __init__(self) -> None:
+    `begun` is what the reply held before this turn: its parts come first, its open calls are still to be answered."""
+
+    def __init__(self, begun: Sequence[Part] = ()) -> None:
         self.usage = Usage()
         self.finish: FinishReason | None = None
         self.failure: str | None = None
         self.oddities = Oddities()
-        self._pieces: list[_Text | Call | Part] = []
+        self._begun = begun
         self._open: _Text | None = None
+        self._restart()
+
+    def _restart(self) -> None:
         self._calls = Calls(self.oddities)
-        self._since_call = 0
+        self._pieces: list[_Text | Call | Part] = [
+            self._calls.restore(part) if isinstance(part, ToolPart) else part for part in self._begun
+        ]
+        self._since_call = len(self._pieces)
 
     def parts(self) -> tuple[Part, ...]:
         """The reply as it stands: what was shown, in the order in which it was."""
@@ -111,8 +120,7 @@ class Fold:
         self._open = None
         match event:
             case Again():
-                self._pieces.clear()
-                self._calls, self._since_call = Calls(self.oddities), 0
+                self._restart()
             case StepStart():
                 self._pieces.append(StepStartPart())
             case Finish():

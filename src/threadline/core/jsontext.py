@@ -28,6 +28,8 @@ _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SCALARS = frozenset((str, bool, type(None)))
+_SPELLED_ALIKE_FROM, _SPELLED_ALIKE_BELOW = 1e-4, 1e15
+"""Between these, every writer of the shortest digits that mean a float writes the same ones, without an exponent."""
 
 
 class Json(bytes):
@@ -123,10 +125,12 @@ def _escapes_nul(raw: bytes) -> bool:
 
 def _check_value(value: Any, what: str, depth: int) -> bool:
     """Refuses what JSON cannot hold. True if msgspec would write the value as `json` does, to the byte: both spell
-    floats in their own way, and msgspec knows types that JSON does not."""
+    very large and very small floats in their own way, and msgspec knows types that JSON does not."""
     kind = type(value)
     if kind in _SCALARS:
         return True
+    if isinstance(value, float):
+        return kind is float and _is_spelled_alike(value)
     if isinstance(value, dict):
         _check_nesting(what, depth)
         is_plain = kind is dict
@@ -144,6 +148,10 @@ def _check_value(value: Any, what: str, depth: int) -> bool:
     if isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
         raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
     return kind is int
+
+
+def _is_spelled_alike(number: float) -> bool:
+    return _SPELLED_ALIKE_FROM <= abs(number) < _SPELLED_ALIKE_BELOW or number == 0
 
 
 def _check_nesting(what: str, depth: int) -> None:

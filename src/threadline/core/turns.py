@@ -7,6 +7,7 @@ number that grows with every lease; whoever holds an old one can no longer write
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -96,6 +97,17 @@ class TurnEnd(msgspec.Struct, frozen=True):
     seen: dict[str, Any] = {}
     """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
     reply_seq: int | None = None
+
+
+def root_turn_id(turn_id: str) -> str:
+    """The turn that began the reply. A turn that answers approvals goes on with the reply of another."""
+    return turn_id.partition(".")[0]
+
+
+def answering_turn_id(root_id: str, approval_id: str) -> str:
+    """The id of the one turn that may answer a request: who answers twice, in whatever place, finds the first."""
+    digest = hashlib.sha256(approval_id.encode(errors="surrogatepass"))
+    return f"{root_id}.{digest.hexdigest()[:16]}"
 
 
 class ToolRun(msgspec.Struct, frozen=True):

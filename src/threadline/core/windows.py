@@ -19,7 +19,7 @@ from threadline.core.parts import FilePart, TextPart
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import repair
 from threadline.core.tokens import CountTokens, total_tokens
-from threadline.core.turns import CHANNELS, SURFACES, Surface
+from threadline.core.turns import CHANNELS, SURFACES, Surface, root_turn_id
 
 REFUSED_TEXT = "[This message was refused and is not shown.]"
 
@@ -101,15 +101,16 @@ def past_turns(
     is_whole = bool(history) and history[0].seq == 0
     for message in history:
         came_after = request is not None and message.seq >= request.seq
-        owner = by_id.get(message.turn_id)
+        turn_id = None if message.turn_id is None else root_turn_id(message.turn_id)
+        owner = by_id.get(turn_id)
         if message.role != "user" and owner is not None:
             owner.add(message)
         elif came_after:
             continue
         elif message.role == "user" or (is_whole and not turns):
             turns.append(PastTurn(message, refused))
-            if message.turn_id is not None:
-                by_id[message.turn_id] = turns[-1]
+            if turn_id is not None:
+                by_id[turn_id] = turns[-1]
         elif turns and (is_whole or message.turn_id is None):
             turns[-1].add(message)
     return turns

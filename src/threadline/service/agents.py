@@ -147,7 +147,7 @@ class AgentRoutes:
         "Change an agent of the tenant",
         Answer(200, "The agent as it is now.", AgentShown),
         tag="agents",
-        body=Body(AgentChanges, {"switch off": {"enabled": False}}),
+        body=Body(AgentChanges, {"switch off": {"enabled": False}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
         needs="admin",
         path=_OWN,

@@ -29,6 +29,7 @@ from threadline.service.dispatches import DispatchRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.jwts import jwt_reader
 from threadline.service.limits import AddressLimit, RateLimit
+from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
 from threadline.service.proxies import ClientAddress, networks
 from threadline.service.reference import Reference
@@ -50,7 +51,7 @@ def build_app(
     authentication: Authentication | None = None
     if who_asks is None and settings.asks_who:
         who_asks = authentication = _authentication(threadline, settings)
-    caller = by_role(who_asks or only_local(threadline.settings))
+    caller = by_role(noting(who_asks or only_local(threadline.settings)))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -62,6 +63,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
+            Middleware(Observer, metrics=threadline.metrics),
             Middleware(SafeHeaders),
             Middleware(ClientAddress, proxies=networks(settings.proxies)),
             Middleware(
@@ -124,7 +126,7 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
         *Welcome().routes(),
-        *Operations(threadline).routes(),
+        *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
         *AgentRoutes(threadline, caller).routes(),
         *DispatchRoutes(threadline, settings, caller).routes(),

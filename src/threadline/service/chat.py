@@ -17,20 +17,22 @@ from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
 from threadline.core import errors
+from threadline.core.approvals import claimed_answers
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn
-from threadline.replies import DenyAll
+from threadline.replies import Defer
 from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
 from threadline.service.answers import Shown, answer
 from threadline.service.callers import WhoAsks
 from threadline.service.describing import Answer, Body, Fault, Link, operation
 from threadline.service.reading import header, idempotency_key
-from threadline.service.streaming import TurnStreams, find_turn, read_seen
+from threadline.service.streaming import MAJOR, TurnStreams, find_turn, read_major, read_seen
 from threadline.settings import ServiceSettings
+from threadline.usecases.approvals import AnswerRequest
 from threadline.usecases.revisions import asked_again, question_to_repeat
-from threadline.usecases.turns import TurnRequest
+from threadline.usecases.turns import Accepted, TurnRequest
 
 _STATE_KEY = "X-State-Key"
 _STOP_SECONDS = 5.0
@@ -50,6 +52,13 @@ _EXAMPLES = {
 }
 
 
+class StreamEvent(Shown, frozen=True):
+    """One server-sent event. `data` is a chunk of the AI SDK's UI message stream as JSON, and `[DONE]` at last."""
+
+    data: str
+    id: str | None = None
+
+
 class Stopped(Shown, frozen=True):
     """`stopped` counts the turns that were running."""
 
@@ -67,7 +76,7 @@ class Chat:
         self._threadline = threadline
         self._who_asks = who_asks
         self._streams = TurnStreams(threadline, settings.heartbeat_seconds)
-        self._approver = DenyAll()
+        self._approver = Defer()
 
     def routes(self) -> list[Route]:
         return [
@@ -82,21 +91,23 @@ class Chat:
         Answer(
             200,
             STREAM_TEXT,
-            str,
+            StreamEvent,
             media_types=(_STREAM,),
             headers=(_STATE_KEY,),
             links=_going_on("$response.header.X-State-Key"),
         ),
         tag="chat",
         description="What AI SDK clients send, or the shorter form with one message. Of `messages` only the user's last"
-        " one is read. A client that goes away stops nothing: the answer is stored, and can be resumed.",
+        " one is read; or, where the last is a reply that comes back with its approvals answered, those answers."
+        " A client that goes away stops nothing: the answer is stored, and can be resumed.",
         body=Body(ChatBody, _EXAMPLES),
-        headers=("Idempotency-Key", _STATE_KEY),
+        headers=("Idempotency-Key", _STATE_KEY, MAJOR),
         errors=(
             errors.InvalidName,
             errors.InvalidText,
             errors.InvalidMessage,
             errors.NotFound,
+            errors.Conflict,
             errors.TurnRunning,
             errors.DuplicateId,
             errors.KeyReused,
@@ -110,11 +121,25 @@ class Chat:
         asked = _with_header(read_request(await request.body()), header(request, _STATE_KEY))
         if asked.agent_id is not None:
             await self._threadline.directory.find(scope, asked.agent_id)
-        turn_request = await self._turn_request(scope, asked, idempotency_key(request))
-        accepted = await self._threadline.turns.accept(scope, turn_request)
+        major = read_major(request)
+        accepted = await self._accept(scope, asked, idempotency_key(request))
         if accepted.turn.is_active:
             self._threadline.runner.start(scope, accepted.turn, self._approver)
-        return self._streams.answer(scope, accepted.thread, accepted.turn)
+        return self._streams.answer(scope, accepted.thread, accepted.turn, major=major)
+
+    async def _accept(self, scope: Scope, asked: ChatRequest, key: str | None) -> Accepted:
+        if asked.claim is None:
+            return await self._threadline.turns.accept(scope, await self._turn_request(scope, asked, key))
+        thread = await self._thread(scope, asked.state_key)
+        request = AnswerRequest(
+            thread_id=thread.id,
+            answers=claimed_answers(asked.claim.calls),
+            surface="web",
+            message_id=asked.claim.message_id,
+            claimed=asked.claim.calls,
+            key=key,
+        )
+        return await self._threadline.approvals.accept(scope, request)
 
     async def _turn_request(self, scope: Scope, asked: ChatRequest, key: str | None) -> TurnRequest:
         message, replaces = asked.message, asked.replaces
@@ -135,20 +160,20 @@ class Chat:
     @operation(
         "resumeChat",
         "Read the stream of the turn that runs, from its first chunk or from where a reader left off",
-        Answer(200, STREAM_TEXT, str, media_types=(_STREAM,), headers=(_STATE_KEY,)),
+        Answer(200, STREAM_TEXT, StreamEvent, media_types=(_STREAM,), headers=(_STATE_KEY,)),
         Answer(204, "No turn runs on this thread."),
         tag="chat",
-        headers=("Last-Event-ID",),
+        headers=("Last-Event-ID", MAJOR),
         errors=(errors.InvalidName, errors.NotFound, _HEADER_TOO_LARGE),
     )
     async def resume(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        seen = read_seen(header(request, "Last-Event-ID"))
+        seen, major = read_seen(header(request, "Last-Event-ID")), read_major(request)
         thread = await self._thread(scope, request.path_params["state_key"])
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
-        return self._streams.answer(scope, thread, turn, seen)
+        return self._streams.answer(scope, thread, turn, seen, major=major)
 
     @operation(
         "stopChat",

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from threadline.core import errors
 from threadline.service.answers import Shown
-from threadline.service.describing import Answer, Body, Fault, Id, Link, Name, Operation, StateKey, operation_of
+from threadline.service.describing import Answer, Body, Fault, Id, Link, Major, Name, Operation, StateKey, operation_of
 from threadline.service.problems import STATUSES, TITLES
 from threadline.version import __version__
 
@@ -44,6 +44,7 @@ PATH = {
 HEADERS = {
     "Idempotency-Key": Value(Id, "01jcq8", "The same key with the same body is the same turn, however often it comes."),
     "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if the body does not name it; answers carry it."),
+    "X-AI-SDK": Value(Major, "6", "The AI SDK's major version, 6 if not given. 5 is told nothing of approvals."),
     "Last-Event-ID": Value(str, "01jcq8zx:3", "The last event that was seen: only later ones are sent."),
 }
 
@@ -180,6 +181,8 @@ class _Schemas:
 def _alternatives(type_: Any) -> list[Any]:
     if type_ is None:
         return []
+    if isinstance(type_, dict):
+        return list(type_.values())
     return list(type_) if isinstance(type_, tuple) else [type_]
 
 
@@ -257,7 +260,8 @@ def _body(body: Body, schemas: _Schemas) -> dict[str, Any]:
 def _answer(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {"description": answer.description}
     if answer.type is not None:
-        made["content"] = {media: {"schema": schemas.of(answer.type)} for media in answer.media_types}
+        types = answer.type if isinstance(answer.type, dict) else dict.fromkeys(answer.media_types, answer.type)
+        made["content"] = {media: {"schema": schemas.of(type_)} for media, type_ in types.items()}
     if answer.headers:
         made["headers"] = {
             name: {"description": HEADERS[name].description, "schema": schemas.of(HEADERS[name].type)}

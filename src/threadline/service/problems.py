@@ -12,11 +12,15 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from threadline.core import errors, jsontext
 from threadline.core.errors import ThreadlineError
 
 log = logging.getLogger("threadline.service")
+
+REQUEST_ID_KEY = "threadline.request_id"
+"""Where a request's id stands in its ASGI scope."""
 
 STATUSES: dict[type[ThreadlineError], int] = {
     errors.ThreadlineError: 500,
@@ -105,7 +109,7 @@ async def answer_error(request: Request, exc: Exception) -> Response:
     status = STATUSES[type(exc)]
     if status < 500:
         return Problem(status, exc.code, _sayable(str(exc))).answer(**_details(exc))
-    log.error("request failed", extra={"code": exc.code, "path": request.url.path}, exc_info=exc)
+    log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
     detail = _sayable(str(exc)) if isinstance(exc, errors.AgentFailed) else _HOUSE_FAULT
     headers = {"Retry-After": "5"} if status == 503 else None
     return Problem(status, exc.code, detail, headers).answer()
@@ -116,12 +120,25 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     code = _CODES.get(exc.status_code, "invalid_input")
     status = exc.status_code if exc.status_code in TITLES else 400
-    return Problem(status, code, exc.detail, dict(exc.headers or {})).answer()
+    headers = {"Allow": ", ".join(_allowed(request))} if status == 405 else dict(exc.headers or {})
+    return Problem(status, code, exc.detail, headers).answer()
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method of this path; the router tells only those of the first route that has it."""
+    path = getattr(request.scope.get("route"), "path", None)
+    same = (each for each in request.app.routes if isinstance(each, Route) and each.path == path)
+    return sorted({method for route in same for method in route.methods or ()})
 
 
 async def answer_crash(request: Request, exc: Exception) -> Response:
-    log.error("request crashed", extra={"path": request.url.path}, exc_info=exc)
-    return Problem(500, "internal", _HOUSE_FAULT, {"Cache-Control": "no-store"}).answer()
+    log.error("request crashed", extra=_where(request), exc_info=exc)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Problem(500, "internal", _HOUSE_FAULT, headers).answer()
+
+
+def _where(request: Request) -> dict[str, Any]:
+    return {"route": getattr(request.scope.get("route"), "path", None), "request_id": request.scope.get(REQUEST_ID_KEY)}
 
 
 def _sayable(text: str) -> str:

@@ -40,11 +40,9 @@ class ClientAddress:
             headers = Headers(scope=scope)
             hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",")]
             scheme = headers.get("x-forwarded-proto", "").strip().lower()
-            scope = {
-                **scope,
-                "client": (self._client(hops) or scope["client"][0], 0),
-                "scheme": scheme if scheme in _SCHEMES else scope["scheme"],
-            }
+            # In place: those who stand before look at the same scope afterwards.
+            scope["client"] = (self._client(hops) or scope["client"][0], 0)
+            scope["scheme"] = scheme if scheme in _SCHEMES else scope["scheme"]
         await self._app(scope, receive, send)
 
     def _client(self, hops: list[str]) -> str | None:

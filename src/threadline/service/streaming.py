@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from threadline.bootstrap import Threadline
@@ -18,10 +19,12 @@ from threadline.core import events
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Chunk, Turn
-from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, ChunkWriter
+from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
+from threadline.service.reading import header
 from threadline.usecases.turns import reply_id
 
 _SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
+MAJOR = "X-AI-SDK"
 _DELETED = "the thread was deleted"
 
 
@@ -41,6 +44,16 @@ def read_seen(last_event_id: str | None) -> Seen | None:
     return Seen(found["turn"], int(found["number"]))
 
 
+def read_major(request: Request) -> int:
+    """Which major of the AI SDK reads the stream, where the client says so."""
+    given = header(request, MAJOR)
+    if given is None:
+        return LATEST
+    if not given.isdecimal() or not OLDEST <= int(given) <= 99:
+        raise InvalidInput(f"{MAJOR} is a major version of the AI SDK, {OLDEST} or later")
+    return int(given)
+
+
 class TurnStreams:
     """Streams of turns for AI SDK clients."""
 
@@ -49,12 +62,13 @@ class TurnStreams:
         self._store = threadline.store
         self._heartbeat = heartbeat_seconds
 
-    def answer(self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None) -> StreamingResponse:
-        body = self._body(scope, turn, -1 if seen is None else seen.number)
+    def answer(
+        self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None, *, major: int = LATEST
+    ) -> StreamingResponse:
+        body = self._body(scope, turn, -1 if seen is None else seen.number, ChunkWriter(reply_id(turn.id), major))
         return StreamingResponse(body, headers={**HEADERS, "X-State-Key": thread.state_key})
 
-    async def _body(self, scope: Scope, turn: Turn, seen: int) -> AsyncIterator[bytes]:
-        writer = ChunkWriter(reply_id(turn.id))
+    async def _body(self, scope: Scope, turn: Turn, seen: int, writer: ChunkWriter) -> AsyncIterator[bytes]:
         if seen < 0:
             yield writer.start(f"{turn.id}:0")
         after = 0

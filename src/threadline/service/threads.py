@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
+from msgspec import UnsetType as Unset
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -49,22 +51,22 @@ _THREAD = _THREADS + "/{state_key}"
 
 
 class Listing(Shape, frozen=True):
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | Unset = UNSET
     offset: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | None = None
-    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | None = None
+    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | Unset = UNSET
+    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | Unset = UNSET
     archived: bool = False
 
 
 class Range(Shape, frozen=True):
     first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | None = None
+    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | Unset = UNSET
 
 
 class Changes(Shape, frozen=True):
-    title: Name | msgspec.UnsetType = msgspec.UNSET
-    archived: bool | msgspec.UnsetType = msgspec.UNSET
-    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    title: Name | Unset = UNSET
+    archived: bool | Unset = UNSET
+    metadata: dict[str, Any] | Unset = UNSET
 
 
 class Branching(Shape, frozen=True):
@@ -143,14 +145,14 @@ class ThreadRoutes:
     async def list_threads(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = read_query(request, Listing)
-        if asked.q is not None:
-            if asked.cursor is not None:
+        if asked.q is not UNSET:
+            if asked.cursor is not UNSET:
                 raise InvalidInput("a search is paged by offset, not by cursor")
-            hits = await threads.search(asked.q, limit=20 if asked.limit is None else asked.limit, offset=asked.offset)
+            hits = await threads.search(asked.q, limit=20 if asked.limit is UNSET else asked.limit, offset=asked.offset)
             return answer(Hits([hit_json(hit) for hit in hits]))
         page = await threads.page(
-            limit=50 if asked.limit is None else asked.limit,
-            cursor=asked.cursor,
+            limit=50 if asked.limit is UNSET else asked.limit,
+            cursor=None if asked.cursor is UNSET else asked.cursor,
             offset=asked.offset,
             archived=asked.archived,
         )
@@ -172,7 +174,8 @@ class ThreadRoutes:
         thread = await threads.get_by_key(key)
         if thread is None:
             return answer(EmptyHistory(key, []))
-        messages = await threads.messages(thread.id, first=asked.first, last=asked.last)
+        last = None if asked.last is UNSET else asked.last
+        messages = await threads.messages(thread.id, first=asked.first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
         head = msgspec.json.encode(thread_json(thread))[:-1] + (b',"active":true' if active else b',"active":false')
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
@@ -182,7 +185,7 @@ class ThreadRoutes:
         "Rename or archive a thread, or set its metadata",
         Answer(200, "The thread as it is now.", ThreadShown),
         tag="threads",
-        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}),
+        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
         needs="member",
     )

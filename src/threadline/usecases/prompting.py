@@ -16,12 +16,13 @@ from threadline.core.channels import Agent as AgentRow
 from threadline.core.context import assemble, seen
 from threadline.core.errors import AgentFailed, StoreFailed
 from threadline.core.messages import Message
-from threadline.core.prompts import Prompt
+from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import CHANNELS, Surface, Turn
+from threadline.core.turns import CHANNELS, Surface, Turn, root_turn_id
 from threadline.core.windows import Window
 from threadline.ports import Store, Transaction
-from threadline.usecases.counters import Counters
+from threadline.usecases.metrics import Metrics
+from threadline.usecases.turns import standing_request
 
 log = logging.getLogger("threadline.prompting")
 
@@ -40,18 +41,23 @@ class Prompting:
         agents: AgentRows,
         windows: Mapping[Surface, Window],
         default_agent: str,
-        counters: Counters,
+        metrics: Metrics,
     ) -> None:
         self._store = store
         self._agents = agents
         self._windows = windows
         self._default_agent = default_agent
-        self._counters = counters
+        self._not_read = metrics.counter(
+            "threadline_snapshot_read_failures_total", "Pinned contexts that could not be read; the turn went on."
+        )
 
     async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
         """The prompt of a turn, and what is kept about it."""
         tx = self._store.scoped(scope)
-        request = await self._request(tx, turn)
+        asked = await standing_request(tx, turn)
+        if asked is None:
+            raise AgentFailed("the question is no longer part of this thread")
+        request = asked if asked.role == "user" else await _question_before(tx, asked)
         agent_id = turn.agent_id or self._default_agent
         row = await self._agents.row(scope, agent_id)
         prompt = await self._assembled(
@@ -61,6 +67,9 @@ class Prompting:
             snapshot=await self.snapshot(scope, agent_id),
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
         )
+        if asked is not request:
+            begun = PromptMessage(asked.role, asked.parts)
+            prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, begun))
         model = thread.model or (row.model if row else None)
         addressed = msgspec.structs.replace(
             prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
@@ -73,16 +82,9 @@ class Prompting:
             found = await self._store.scoped(scope).context(agent_id)
         except StoreFailed:
             log.warning("snapshot not read", extra={"agent_id": agent_id})
-            self._counters.add("snapshot_not_read")
+            self._not_read.add()
             return None
         return None if found is None else found.context
-
-    async def _request(self, tx: Transaction, turn: Turn) -> Message:
-        if turn.request_seq is not None:
-            found = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
-            if found and found[0].turn_id == turn.id:
-                return found[0]
-        raise AgentFailed("the question is no longer part of this thread")
 
     async def _assembled(
         self, tx: Transaction, turn: Turn, request: Message, *, snapshot: str | None, system_prompt: str | None
@@ -93,6 +95,8 @@ class Prompting:
         turns = _FIRST_READ
         while True:
             history = await tx.last_turns(turn.thread_id, turns)
+            if request.turn_id != turn.id:
+                history = [message for message in history if message.turn_id != turn.id]
             prompt = assemble(
                 history,
                 request,
@@ -115,3 +119,14 @@ class Prompting:
             return set()
         recent = await tx.turns(turn.thread_id, limit=_FIRST_READ)
         return {each.id for each in recent if each.status == "denied_sentinel"}
+
+
+async def _question_before(tx: Transaction, reply: Message) -> Message:
+    """What the reply that is gone on with answers."""
+    assert reply.turn_id is not None
+    first = await tx.turn(root_turn_id(reply.turn_id))
+    seq = first.request_seq if first is not None else None
+    found = [] if first is None or seq is None else await tx.messages(first.thread_id, first=seq, last=seq)
+    if not found:
+        raise AgentFailed("the question is no longer part of this thread")
+    return found[0]

@@ -15,9 +15,10 @@ from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import CHANNELS, Turn, TurnEnd
 from threadline.ports import Approver, Clock, Store
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
-from threadline.usecases.turns import Ending, Turns, reply_id
+from threadline.usecases.turns import Ending, Turns, reply_id, standing_request
 
 
 class Recovery:
@@ -30,12 +31,16 @@ class Recovery:
         approver: Approver,
         *,
         timing: Timing | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._turns = turns
         self._runner = runner
         self._clock = clock
         self._approver = approver
+        self._taken = (metrics or Metrics()).counter(
+            "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
+        )
         self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
 
     async def sweep(self) -> int:
@@ -52,7 +57,9 @@ class Recovery:
             if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
                 # Whoever accepted it is about to lease it.
                 continue
-            taken += await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn)
+            if await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn):
+                self._taken.add(turn.surface)
+                taken += 1
         return taken
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:
@@ -73,7 +80,9 @@ class Recovery:
         return await self._turns.finish(scope, turn, Ending(end, reply, [])) is not None
 
     async def _shown(self, scope: Scope, turn: Turn) -> Fold:
-        fold = Fold()
-        for chunk in await stored_chunks(self._store.scoped(scope), turn.id):
+        tx = self._store.scoped(scope)
+        asked = await standing_request(tx, turn)
+        fold = Fold(asked.parts if asked is not None and asked.role == "assistant" else ())
+        for chunk in await stored_chunks(tx, turn.id):
             fold.add(events.from_json(chunk.json))
         return fold

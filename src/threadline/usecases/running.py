@@ -21,6 +21,7 @@ from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
+from threadline.core.parts import Part
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
@@ -100,6 +101,11 @@ class Runner:
         self._tasks.pop(turn_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
+
+    @property
+    def running(self) -> int:
+        """How many turns run here, those that wait for their thread included."""
+        return len(self._tasks)
 
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
@@ -184,12 +190,16 @@ class Runner:
         if thread is None:
             raise AgentFailed("the thread was deleted")
         prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        *before, last = prompt.messages
+        said = last.parts if last.role == "assistant" else ()
+        run.go_on_with(said)
         if turn.fence > 1:
-            earlier = await begun(self._store.scoped(scope), turn)
+            earlier = await begun(self._store.scoped(scope), turn, said)
             run.take_up(earlier)
             if earlier.parts:
-                said = PromptMessage("assistant", earlier.parts)
-                prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, said))
+                going_on = PromptMessage("assistant", earlier.parts)
+                shown = (*before, going_on) if said else (*prompt.messages, going_on)
+                prompt = msgspec.structs.replace(prompt, messages=shown)
             elif earlier.chunks:
                 await self._begin_again(scope, turn, run.stream)
         agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
@@ -278,6 +288,10 @@ class _Run:
         self.failure: str | None = None
         self._shaper = shaper
         self._closed = False
+
+    def go_on_with(self, parts: tuple[Part, ...]) -> None:
+        """The reply of an earlier turn, whose approvals this one answers."""
+        self.fold = Fold(parts)
 
     def take_up(self, earlier: Begun) -> None:
         self.stream.take_up(earlier.chunks)

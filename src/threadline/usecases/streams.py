@@ -76,6 +76,7 @@ class Streams:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._live: dict[tuple[str, str], LiveStream] = {}
+        self.readers = 0
 
     def open(self, tenant_id: str, turn_id: str) -> LiveStream:
         return self._live.setdefault((tenant_id, turn_id), LiveStream())
@@ -104,8 +105,12 @@ class Streams:
             source = self._read_stored(scope, turn_id, after, quiet_seconds)
         else:
             source = live.read(after, quiet_seconds)
-        async for batch in source:
-            yield batch
+        self.readers += 1
+        try:
+            async for batch in source:
+                yield batch
+        finally:
+            self.readers -= 1
 
     async def _read_stored(
         self, scope: Scope, turn_id: str, after: int, quiet_seconds: float | None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from threadline.core import events, jsontext
 from threadline.core.events import Event, ToolCall
 from threadline.core.folding import Fold
-from threadline.core.parts import Part, tool
+from threadline.core.parts import Part, ToolPart, tool
 from threadline.core.turns import Chunk, ToolRun, Turn
 from threadline.ports import Transaction
 
@@ -33,7 +33,8 @@ class Begun(NamedTuple):
     parts: tuple[Part, ...]
 
 
-async def begun(tx: Transaction, turn: Turn) -> Begun:
+async def begun(tx: Transaction, turn: Turn, said: tuple[Part, ...] = ()) -> Begun:
+    """`said` is the reply of an earlier turn that this one goes on with."""
     chunks = await stored_chunks(tx, turn.id)
     runs = await tx.tool_runs(turn.id)
     if not runs:
@@ -41,11 +42,12 @@ async def begun(tx: Transaction, turn: Turn) -> Begun:
     shown = _latest_answer([events.from_json(chunk.json) for chunk in chunks])
     answered = {event.call_id for event in shown if isinstance(event, _ANSWERS) and not _is_preliminary(event)}
     standing = [event for event in shown if _stands(event, answered)]
-    fold = Fold()
+    fold = Fold(said)
     for event in standing:
         fold.add(event)
+    known = answered | {part.call_id for part in said if isinstance(part, ToolPart)}
     still_open = [
-        tool(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in answered
+        tool(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in known
     ]
     return Begun(chunks, standing, (*fold.parts(), *still_open))
 

@@ -15,13 +15,14 @@ import msgspec
 
 from threadline.core.errors import GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
 from threadline.core.ids import check_id, check_state_key, check_text, new_id
-from threadline.core.messages import NewMessage
+from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, decode
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
-from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd
+from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd, root_turn_id
 from threadline.ports import Guard, Store, Transaction
 from threadline.usecases.admission import admit_thread
+from threadline.usecases.metrics import Metrics
 from threadline.usecases.threads import first_title
 
 _REPLY = "-reply"
@@ -85,11 +86,19 @@ class Turns:
         sealer: Sealer,
         guard: Guard | None = None,
         deliveries: Mapping[Surface, Delivery] | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._sealer = sealer
         self._guard = guard
         self._deliveries = deliveries or {}
+        metrics = metrics or Metrics()
+        self._ended = metrics.counter("threadline_turns_total", "Turns that ended.", ("status", "surface"))
+        self._lasted = metrics.histogram(
+            "threadline_turn_duration_seconds", "From a request's acceptance to its turn's end.", ("surface",)
+        )
+        self._tokens = metrics.counter("threadline_tokens_total", "Tokens that agents say they used.", ("direction",))
 
     async def accept(self, scope: Scope, request: TurnRequest) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
@@ -195,9 +204,10 @@ class Turns:
             if standing is None or not standing.is_active or standing.fence != turn.fence:
                 raise _Fenced
             await tx.put_chunks(turn.id, turn.fence, ending.chunks)
-            if reply is not None and await _still_there(tx, turn):
-                appended = await tx.append(turn.thread_id, [reply], turn_id=turn.id, tokens=ending.tokens)
-                end = msgspec.structs.replace(end, reply_seq=appended.first_seq)
+            asked = await standing_request(tx, turn)
+            if reply is not None and asked is not None:
+                seq = await self._put_reply(tx, turn, asked, reply, ending.tokens)
+                end = msgspec.structs.replace(end, reply_seq=seq)
             ended = await tx.finish_turn(turn.id, turn.fence, end)
             if ended is None:
                 raise _Fenced
@@ -206,9 +216,31 @@ class Turns:
             return ended
 
         try:
-            return await self._store.transact(scope, work)
+            ended = await self._store.transact(scope, work)
         except _Fenced:
             return None
+        self._count(ended)
+        return ended
+
+    def _count(self, turn: Turn) -> None:
+        self._ended.add(turn.status, turn.surface)
+        if turn.finished_at is not None:
+            self._lasted.observe((turn.finished_at - turn.created_at).total_seconds(), turn.surface)
+        for direction in ("input", "output"):
+            self._tokens.add(direction, by=turn.usage.get(f"{direction}_tokens", 0))
+
+    async def _put_reply(self, tx: Transaction, turn: Turn, asked: Message, reply: Sealed, tokens: int) -> int:
+        """At the end; or, where it goes on with a reply that had asked for approval, in that one's place on a new
+        timeline. What was said since, and waits for its own turn, comes along under its own seq."""
+        since: list[Message] = []
+        if asked.role == "assistant":
+            since = await tx.messages(turn.thread_id, first=asked.seq + 1)
+            await tx.move(turn.thread_id, asked.seq - 1)
+        appended = await tx.append(turn.thread_id, [reply], turn_id=turn.id, tokens=tokens)
+        for message in since:
+            again = NewMessage(message.role, message.parts_json, message.id, message.metadata, message.created_at)
+            await tx.append(turn.thread_id, [self._sealer.message(again)], turn_id=message.turn_id)
+        return appended.first_seq
 
 
 async def _go_back(tx: Transaction, thread: Thread, message_id: str) -> None:
@@ -221,13 +253,13 @@ async def _go_back(tx: Transaction, thread: Thread, message_id: str) -> None:
     await tx.move(thread.id, message.seq - 1)
 
 
-async def _still_there(tx: Transaction, turn: Turn) -> bool:
-    """Whether the request still stands in the thread's present history. A reply to what was undone or deleted while
-    it was written has no place to stand."""
-    if await tx.thread(turn.thread_id) is None or turn.request_seq is None:
-        return False
+async def standing_request(tx: Transaction, turn: Turn) -> Message | None:
+    """What the turn answers, if that still stands in the thread's present history: a user's message, or a reply with
+    its approvals answered. A reply to what was undone or deleted while it was written has no place to stand."""
+    if turn.request_seq is None or await tx.thread(turn.thread_id) is None:
+        return None
     asked = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
-    return bool(asked) and asked[0].turn_id == turn.id
+    return asked[0] if asked and asked[0].turn_id == turn.id else None
 
 
 class _Fenced(Exception):
@@ -235,12 +267,13 @@ class _Fenced(Exception):
 
 
 def reply_id(turn_id: str) -> str:
-    """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one."""
-    return f"{turn_id}{_REPLY}"
+    """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one, and for
+    every turn that goes on with it."""
+    return f"{root_turn_id(turn_id)}{_REPLY}"
 
 
 def asked_turn_id(message_id: str) -> str | None:
-    """The turn whose reply has this id, if it is the id of a reply."""
+    """The turn that began the reply of this id, if it is the id of a reply."""
     return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
 
 

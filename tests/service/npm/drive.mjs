@@ -1,7 +1,8 @@
 // Drives a real `ai` client through steps given as JSON: argv = [package, service address, chat id, steps].
 // Prints, as one JSON array, what the client shows after each step.
 const [, , packageName, url, id, given] = process.argv;
-const { AbstractChat, DefaultChatTransport, validateUIMessages } = await import(packageName);
+const ai = await import(packageName);
+const { AbstractChat, DefaultChatTransport, validateUIMessages } = ai;
 const api = `${url}/api/v1/ai/chat`;
 
 class State {
@@ -20,9 +21,13 @@ class Chat extends AbstractChat {}
 
 const alone = ({ id, messages, trigger, messageId }) => ({ body: { id, message: messages.at(-1), trigger, messageId } });
 
+// Version 5 knows no approvals and says so.
+const headers = ai.lastAssistantMessageIsCompleteWithApprovalResponses ? {} : { "x-ai-sdk": "5" };
+
 function open(single) {
-  const transport = new DefaultChatTransport({ api, ...(single ? { prepareSendMessagesRequest: alone } : {}) });
-  return new Chat({ id, transport, state: new State() });
+  const transport = new DefaultChatTransport({ api, headers, ...(single ? { prepareSendMessagesRequest: alone } : {}) });
+  const sendAutomaticallyWhen = ai.lastAssistantMessageIsCompleteWithApprovalResponses;
+  return new Chat({ id, transport, state: new State(), sendAutomaticallyWhen });
 }
 
 async function stored() {
@@ -39,7 +44,14 @@ async function until(condition) {
 
 const words = () => (chat.messages.at(-1)?.parts ?? []).some((part) => part.type === "text" && part.text.length > 3);
 const answering = () => chat.messages.at(-1)?.role === "assistant" && words();
+const pending = () => chat.messages.at(-1).parts.filter((part) => part.state === "approval-requested");
+const settled = () => chat.status === "ready" || chat.status === "error";
 let chat = open(false);
+
+async function answer(approved, reason) {
+  for (const part of pending()) await chat.addToolApprovalResponse({ id: part.approval.id, approved, reason });
+  await until(() => !settled());
+}
 
 const steps = {
   send: (text) => chat.sendMessage({ text }),
@@ -61,6 +73,9 @@ const steps = {
   reload: async () => { chat = open(false); chat.messages = await stored(); },
   resume: () => chat.resumeStream(),
   validate: async () => { await validateUIMessages({ messages: await stored() }); },
+  answer: async (approved, reason) => { await answer(approved, reason); await until(settled); },
+  answerAlone: async (approved) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.answer(approved); },
+  answerAndLeave: async (approved) => { await answer(approved); await until(words); await chat.stop(); },
   forge: (messages) => { chat.messages = messages; },
 };
 

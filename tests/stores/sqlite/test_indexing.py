@@ -34,10 +34,11 @@ async def test_the_index_follows_appends_by_itself(path: Path, store: SqliteStor
     tx = store.scoped(Scope())
     thread = await thread_saying(tx, *(f"word{n}" for n in range(100)))
     await until_indexed(path)
-    await tx.append(thread.id, exchange("zebra"))
-    await until_indexed(path)
+    for _ in range(5):
+        await tx.append(thread.id, exchange("zebra"))
+        await until_indexed(path)
     assert await store.index_pending() == 0
-    assert len(await tx.search("zebra")) == 1
+    assert len(await tx.search("zebra")) == 5
 
 
 async def test_it_catches_up_when_the_file_is_opened(path: Path, open_sqlite: OpenSqlite) -> None:

@@ -13,7 +13,7 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.channels import Agent
 from threadline.core.threads import NewThread, Scope, ThreadChanges, system_scope
 from threadline.ports import Transaction
-from threadline.stores.sqlite import writer
+from threadline.stores.sqlite import committing
 from threadline.stores.sqlite.connection import PAGE_SIZE
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.words import clean, exchange, history, thread_saying
@@ -134,7 +134,7 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every file for one too large to be written anew after a purge."""
-    monkeypatch.setattr(writer, "_WRITTEN_ANEW_BYTES", 0)
+    monkeypatch.setattr(committing, "_WRITTEN_ANEW_BYTES", 0)
 
 
 @pytest.mark.usefixtures("large")

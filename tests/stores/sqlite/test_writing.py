@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import datetime as dt
 import gc
 import threading
+from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.stores.sqlite.conftest import OpenSqlite
@@ -44,6 +47,15 @@ class TestGroupCommit:
         go_on.set()
         await asyncio.gather(holding, *appends)
         assert 1 <= disk.syncs - before <= 4
+        assert [await history(tx, thread.id) for thread in threads] == [["a", "b"]] * 64
+
+    async def test_appends_that_come_together_share_a_sync(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        threads = [await tx.create_thread(NewThread()) for _ in range(64)]
+        before = disk.syncs
+        await asyncio.gather(*(tx.append(thread.id, exchange("a", "b")) for thread in threads))
+        assert disk.syncs - before <= 32
         assert [await history(tx, thread.id) for thread in threads] == [["a", "b"]] * 64
 
     async def test_who_fails_takes_nobody_along(self, store: SqliteStore) -> None:
@@ -140,6 +152,43 @@ class TestGroupCommit:
         for verb in (tx.threads(), tx.create_thread(NewThread()), store.tenants(), store.check()):
             with pytest.raises(StoreUnavailable, match="closed"):
                 await verb
+
+
+class TestWritingAtOnce:
+    async def test_a_caller_alone_wakes_no_thread(self, open_sqlite: OpenSqlite) -> None:
+        threads: list[threading.Thread] = []
+
+        class Clock:
+            def now(self) -> dt.datetime:
+                threads.append(threading.current_thread())
+                return dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+        store = await open_sqlite(clock=Clock())
+        await thread_saying(store.scoped(Scope()), "a")
+        assert threading.current_thread() in threads
+
+    async def test_a_failure_at_once_leaves_nothing(self, store: SqliteStore) -> None:
+        tx = store.scoped(Scope())
+        thread = await thread_saying(tx, "a")
+        for _ in range(3):
+            with pytest.raises(HeadMoved):
+                await tx.append(thread.id, exchange("never"), expected_count=77)
+        await tx.append(thread.id, exchange("b"))
+        assert await history(tx, thread.id) == ["a", "b"]
+
+    async def test_the_loop_goes_on_while_another_process_writes(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        thread = await thread_saying(tx, "a")
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(tx.append(thread.id, exchange("b")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        other.execute("COMMIT")
+        other.close()
+        assert (await asyncio.wait_for(waiting, 30)).message_count == 2
 
 
 class TestTransacting:

@@ -123,6 +123,7 @@ async def _welcome(talk: Talk) -> None:
     info = talk.thread.info
     screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {info.id}).")
     talk.show_history(await talk.thread.last_turns(2))
+    await talk.answer_pending()
 
 
 async def _loop(talk: Talk, keyboard: Keyboard | Lines) -> None:

@@ -119,6 +119,7 @@ async def open_thread(chat: Talk, argument: str) -> None:
         raise InvalidInput("say which: /open ID; /threads lists them")
     chat.thread = await chat.view.thread(argument)
     chat.show_history(await chat.thread.last_turns(2))
+    await chat.answer_pending()
 
 
 async def rename(chat: Talk, argument: str) -> None:

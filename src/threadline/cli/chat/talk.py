@@ -19,6 +19,7 @@ from threadline.bootstrap import Threadline
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.unsaved import Unsaved
 from threadline.core import events
+from threadline.core.approvals import Answer
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
 from threadline.core.events import Event
 from threadline.core.messages import Message
@@ -75,6 +76,22 @@ class Talk:
             self._warn(exc)
             await self._show(self._unsaved.answer(text, self.options))
             return None
+        return await self._follow(reply)
+
+    async def answer_pending(self) -> str | None:
+        """Asks the person what the thread's last reply waits for, and goes on with that reply."""
+        thread = self.thread
+        waiting = await thread.pending() if thread is not None else []
+        if thread is None or not waiting:
+            return None
+        answers: dict[str, Answer] = {}
+        for each in waiting:
+            verdict = await self._approver.decide(events.ToolCall(each.call_id, each.name, each.input))
+            answers[each.approval_id] = Answer(verdict.answer == "allow", verdict.reason)
+        return await self._follow(thread.respond(answers, surface="cli", approver=self._approver))
+
+    async def _follow(self, reply: Reply) -> str | None:
+        await reply.accept()
         with self._stopping(reply):
             await self._show(aiter(reply))
         return await self._outcome(reply)

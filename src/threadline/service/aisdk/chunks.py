@@ -34,6 +34,9 @@ from threadline.core.events import (
 )
 from threadline.core.turns import TurnStatus
 
+OLDEST, LATEST = 5, 6
+"""The majors of the AI SDK whose chunks are written. Version 5 knows no approvals and stops reading at one."""
+
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS = {
@@ -47,8 +50,9 @@ HEADERS = {
 class ChunkWriter:
     """One per stream, fed with every event of the turn from its first: what is open depends on all that came before."""
 
-    def __init__(self, message_id: str) -> None:
+    def __init__(self, message_id: str, major: int = LATEST) -> None:
         self._message_id = message_id
+        self._knows_approvals = major > OLDEST
         self._open: Literal["text", "reasoning"] | None = None
         self._parts = 0
         self._in_step = False
@@ -99,6 +103,8 @@ class ChunkWriter:
             case ToolInputStart() | ToolCall():
                 yield from self._close()
                 yield from _tool_chunk(event)
+            case ApprovalRequest() | ToolDenied() if not self._knows_approvals:
+                yield from _without_approvals(event)
             case _:
                 yield from _tool_chunk(event)
 
@@ -155,12 +161,17 @@ def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:
         case ToolError():
             yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": event.error}
         case ToolDenied():
-            # Version 5 knows no denial and would stop reading; an error is understood by all of them.
-            denied = "denied" if event.reason is None else f"denied: {event.reason}"
-            yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": denied}
+            yield {"type": "tool-output-denied", "toolCallId": event.call_id}
         case Source():
             chunk = {"type": "source-url", "sourceId": event.source_id, "url": event.url}
             yield chunk if event.title is None else {**chunk, "title": event.title}
+
+
+def _without_approvals(event: ApprovalRequest | ToolDenied) -> Iterator[dict[str, Any]]:
+    """A call that waits is one without a result, and a denial is an error: that much every version understands."""
+    if isinstance(event, ToolDenied):
+        denied = "denied" if event.reason is None else f"denied: {event.reason}"
+        yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": denied}
 
 
 def frame(chunk: dict[str, Any], event_id: str | None = None) -> bytes:

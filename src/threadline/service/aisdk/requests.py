@@ -1,8 +1,8 @@
 """The requests of AI SDK clients, read with suspicion.
 
-Of everything a client sends, only two things count: the words and files of its last user message, and which message it
-wants edited or answered anew. History, roles other than user, tool results and whatever else it claims are not read at
-all: what was said is what the server stored.
+Of everything a client sends, only three things count: the words and files of its last user message, which message it
+wants edited or answered anew, and yes or no to what the last reply asked approval for. History, roles other than user,
+tool results and whatever else it claims are not read at all: what was said is what the server stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
-from threadline.core.parts import FilePart, Part, TextPart
+from threadline.core.parts import FilePart, OtherPart, Part, TextPart, ToolPart, decode
 from threadline.service.describing import Id, StateKey
 from threadline.usecases.turns import Policy
 
@@ -24,9 +24,16 @@ _PARTS = 1_000
 _DATA_URL = "data:"
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """A reply that came back with answers to approvals: its id, and its calls as the client has them."""
+
+    message_id: str
+    calls: tuple[ToolPart, ...]
+
+
 class ChatRequest(msgspec.Struct, frozen=True):
-    """`message` is None where a reply is to be written anew. `replaces` names the message to go back to: the user's own
-    that is edited, or the reply that is to be written anew (None: the last)."""
+    """`message` is None where a reply is to be written anew, or goes on. `replaces` names the message to go back to:
+    the user's own that is edited, or the reply that is to be written anew (None: the last)."""
 
     state_key: str | None
     trigger: Trigger = "submit-message"
@@ -34,6 +41,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     replaces: str | None = None
     agent_id: str | None = None
     policy: Policy | None = None
+    claim: Claim | None = None
 
 
 class TextGiven(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
@@ -99,14 +107,34 @@ def read_request(body: bytes) -> ChatRequest:
     state_key = _text(value, "stateKey" if value.get("stateKey") is not None else "id")
     replaces = _text(value, "messageId")
     agent_id = _text(value, "agentId")
+    claim = _claim(value) if trigger == "submit-message" else None
     return ChatRequest(
         state_key=None if state_key is None else check_state_key(state_key),
         trigger=trigger,
-        message=_user_message(value) if trigger == "submit-message" else None,
+        message=_user_message(value) if trigger == "submit-message" and claim is None else None,
         replaces=None if replaces is None else check_id("message", replaces),
         agent_id=None if agent_id is None else check_id("agent", agent_id),
         policy=_one_of(value, "policy", get_args(Policy)),
+        claim=claim,
     )
+
+
+def _claim(body: dict[str, Any]) -> Claim | None:
+    """The reply that came back, if the last thing the client sends is one with an approval answered."""
+    messages = body.get("messages")
+    last = body["message"] if "message" in body else messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, dict) or last.get("role") != "assistant" or not isinstance(last.get("parts"), list):
+        return None
+    found = [part for part in last["parts"] if isinstance(part, dict)]
+    if not any(part.get("state") == "approval-responded" for part in found):
+        return None
+    if len(found) > _PARTS:
+        raise LimitExceeded("parts per message", _PARTS, len(found))
+    parts = decode(jsontext.dump([part for part in found if isinstance(part.get("type"), str)], "parts"))
+    if any(isinstance(part, OtherPart) for part in parts):
+        raise InvalidInput("the reply that came back holds a part that is not understood")
+    message_id = check_id("message", _text(last, "id") or "")
+    return Claim(message_id, tuple(part for part in parts if isinstance(part, ToolPart)))
 
 
 def _user_message(body: dict[str, Any]) -> NewMessage:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from threadline.core.errors import SettingsInvalid, StoreUnavailable
+from threadline.ports import Load
 from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
 CONNECT_SECONDS = 10.0
@@ -120,6 +121,10 @@ class Pool:
         self._lent -= 1
         if self._lent == 0:
             self._all_back.set()
+
+    def load(self) -> Load:
+        in_use = min(self._lent, self._max_size)
+        return Load(open=in_use + len(self._idle), in_use=in_use, waiting=self._lent - in_use)
 
     async def close(self) -> None:
         """Waits for every borrower, those in line included, and for what they borrow next."""

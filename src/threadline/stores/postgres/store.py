@@ -19,7 +19,7 @@ import asyncpg
 from threadline.core.errors import SchemaMismatch, StoreFailed
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
-from threadline.ports import Clock, Finding, Transaction, Watch, Work
+from threadline.ports import Clock, Finding, Load, Transaction, Watch, Work
 from threadline.stores.migrations import plan
 from threadline.stores.postgres import check
 from threadline.stores.postgres.bodies import Bodies
@@ -141,6 +141,9 @@ class PostgresStore:
             return [row[0] for row in await _session(tx).plain_rows(_SQL["list_tenants"])]
 
         return await self._transact(_NOBODY, work)
+
+    def load(self) -> Load:
+        return self._pool.load()
 
     async def statistics(self) -> dict[str, int]:
         async def size(tx: Transaction) -> int:

@@ -29,7 +29,7 @@ class CopyVerbs(Verbs):
         return await self._engine.read_much(read_rows, table, place, limit)
 
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
-        await self._engine.write(write_rows, table, rows)
+        await self._engine.write_much(write_rows, table, rows)
 
 
 def read_rows(s: Session, table: str, place: int | None, limit: int) -> RowPage:

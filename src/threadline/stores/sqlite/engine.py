@@ -1,9 +1,10 @@
 """Where a verb runs: each in a transaction of its own, or inside one that is open.
 
 Every verb is written once, as a function of a session. On its own, a small read runs at once, in the event loop's
-thread, on a connection of its own (2 µs, where a thread would take 35); a big one goes to a reader's thread; a write
-goes to the writer. Inside `transact` all of them run at once on the writer's connection, so such a coroutine never
-really waits, and the writer's thread drives it to its end by itself.
+thread, on a connection of its own (2 µs, where a thread would take 35); a big one goes to a reader's thread. A small
+write runs at once as well where nobody else is writing, and otherwise goes to the writer's thread, as big ones do.
+Inside `transact` all of them run at once on the writer's connection, so such a coroutine never really waits, and the
+writer's thread drives it to its end by itself.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Engine(Protocol):
     async def read_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     async def write(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def write_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 class Verbs:
@@ -92,10 +95,18 @@ class OnItsOwn:
         return await self._library.read(fn, self._reader, *args, **kwargs)
 
     async def write(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        writer, session = self._writing()
+        return await writer.do(partial(_translated, fn, session, *args, **kwargs))
+
+    async def write_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        writer, session = self._writing()
+        return await writer.submit(partial(_translated, fn, session, *args, **kwargs))
+
+    def _writing(self) -> tuple[Writer, Session]:
         self._gate.check()
         if self._writer is None or self._writer_session is None:
             raise StoreReadOnly(f"{self._gate.shown} was opened read-only")
-        return await self._writer.submit(partial(_translated, fn, self._writer_session, *args, **kwargs))
+        return self._writer, self._writer_session
 
 
 def _translated(fn: Callable[Concatenate[Session, P], T], session: Session, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -128,6 +139,7 @@ class InTransaction:
 
     read_much = read
     write = read
+    write_much = read
 
     def require_sound(self) -> None:
         """A failure of the database fails the whole, even if the work caught it."""

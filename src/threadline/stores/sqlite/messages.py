@@ -26,6 +26,8 @@ _SQL = load_queries(__package__, "queries/messages.sql")
 _ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
 _USER = _ROLE_NUMBER["user"]
 _NO_END = 2**62
+_FEW = 8
+"""Appends of more messages than this are made by the writer's thread."""
 _MUCH = 1_000
 """Reads of more messages than this leave the event loop's thread."""
 
@@ -42,7 +44,8 @@ class MessageVerbs(Verbs):
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
-        return await self._engine.write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
+        write = self._engine.write if len(messages) <= _FEW else self._engine.write_much
+        return await write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
 
     async def messages(
         self,

@@ -38,13 +38,13 @@ _OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "
 
 class PurgeVerbs(Verbs):
     async def purge_thread(self, thread_id: str) -> bool:
-        return await self._engine.write(purge_thread, thread_id)
+        return await self._engine.write_much(purge_thread, thread_id)
 
     async def purge_user(self, user_id: str) -> int:
-        return await self._engine.write(purge_user, user_id)
+        return await self._engine.write_much(purge_user, user_id)
 
     async def purge_tenant(self) -> int:
-        return await self._engine.write(purge_tenant)
+        return await self._engine.write_much(purge_tenant)
 
     async def row_counts(self) -> dict[str, int]:
         return await self._engine.read_much(row_counts)

@@ -34,7 +34,7 @@ class RunningVerbs(Verbs):
         return await self._engine.read(read_chunks, turn_id, after, limit)
 
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        return await self._engine.write(drop_chunks, finished_before)
+        return await self._engine.write_much(drop_chunks, finished_before)
 
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool

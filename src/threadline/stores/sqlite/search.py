@@ -33,7 +33,7 @@ class SearchVerbs(Verbs):
         if limit < 1 or offset < 0:
             raise InvalidInput("a search has a limit of at least 1 and an offset of at least 0")
         while await self._engine.read(has_pending):
-            await self._engine.write(index_pending)
+            await self._engine.write_much(index_pending)
         return await self._engine.read_much(find_hits, words, limit, offset)
 
 

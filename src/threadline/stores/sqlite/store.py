@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from threadline.core.errors import StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
-from threadline.ports import Clock, Finding, Transaction, Watch, Work
+from threadline.ports import Clock, Finding, Load, Transaction, Watch, Work
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import backup, check, ranking
 from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
@@ -106,6 +106,11 @@ class SqliteStore:
         self._gate.check()
         with translated(self._location.shown):
             return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
+
+    def load(self) -> Load:
+        """One connection reads; one, if any, writes what waits for it, several at a time."""
+        waiting = 0 if self._writer is None else self._writer.waiting
+        return Load(open=1 if self._writer is None else 2, in_use=1 if waiting else 0, waiting=waiting)
 
     async def statistics(self) -> dict[str, int]:
         self._gate.check()

@@ -60,7 +60,7 @@ class ThreadVerbs(Verbs):
         return await self._engine.write(restore_thread, thread_id)
 
     async def prune_threads(self, *, idle_since: dt.datetime) -> int:
-        return await self._engine.write(prune_threads, idle_since)
+        return await self._engine.write_much(prune_threads, idle_since)
 
 
 def create_thread(s: Session, new: NewThread) -> Thread:

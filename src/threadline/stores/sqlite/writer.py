@@ -1,57 +1,40 @@
-"""The one thread that writes, and group commit.
+"""Who writes, and when: a caller alone at once, several through one thread, which commits whatever waits together.
 
-Whatever waits is done in one transaction and becomes durable with one sync of the disk; nobody is answered before
-that. A job that fails takes nothing with it: verbs check before they write, and a piece of work that may fail later
-has a savepoint when it is in company. Should a transaction be lost all the same (the disk is full, say), its jobs are
-done again one by one, each in a transaction of its own, so that each gets the answer it deserves.
+Nobody is answered before what they asked for is durable. The thread also runs errands, in moments of peace where there
+are any. A caller writes at once, in its event loop's thread, only what is small, and only while nobody else writes, no
+other process holds the file, and the disk syncs quickly; so the loop stands still for about as long as one sync.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import apsw
 
-from threadline.core.errors import OutcomeUnknown, StoreUnavailable
-from threadline.stores.sqlite.connection import scrub, translate
+from threadline.core.errors import StoreUnavailable
+from threadline.stores.sqlite.checkpoints import Checkpoints
+from threadline.stores.sqlite.committing import Committer
+from threadline.stores.sqlite.jobs import Answer, Job, Note, Outcome, tell
 from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 _LARGEST_BATCH = 512
 _LONGEST_BATCH_SECONDS = 0.005
 """How long a batch keeps taking in what arrives while it runs, before it commits."""
-_WRITTEN_ANEW_BYTES = 64 * 2**20
-"""Up to this size a file is written anew after a purge, within about half a second; a larger one by `compact`."""
 _PEACE_SECONDS = 0.005
 _ERRANDS_EVERY_SECONDS = 0.06
 """Errands wait for a moment of peace, but not for ever where there is none."""
+_QUICK_SYNC_SECONDS = 0.002
+"""A disk that takes longer is waited for in the thread, where it keeps nobody from reading."""
 _EXIT_SECONDS = 5.0
-
-
-class Job(NamedTuple):
-    work: Callable[[], Any]
-    future: asyncio.Future[Any]
-    may_fail_late: bool
-    """Whether it can raise after it has written something."""
-
-
-class Outcome(NamedTuple):
-    future: asyncio.Future[Any]
-    value: Any
-    error: BaseException | None
-
-
-class _BatchLost(Exception):
-    """The transaction is gone, with everything that was done in it."""
 
 
 class Writer:
@@ -65,12 +48,51 @@ class Writer:
         """`errands` does a little of what can wait, outside any transaction, and says whether there is more."""
         self._database = database
         self._connection = database.connection
-        self._on_touched = on_touched
+        self._committer = Committer(database, on_touched)
         self._errands = errands
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[Job | Note] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Held by whoever uses the connection: the thread, or a caller that writes at once."""
+        self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Note.LOG_MOVED))
+        self._checkpoints.watch(self._connection)
         self._stopping = False
+        self._asleep = False
+        self._making_way = False
+        self._wrote_at = self._woken_by = self._crowded_until = self._errands_due = 0.0
         self._thread = threading.Thread(target=self._live, name="threadline-writer", daemon=True)
         self._thread.start()
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """A small job, done at once where nobody else writes: to wake a thread takes a third of an append's time."""
+        outcome = self._at_once(work)
+        if outcome is None:
+            return await self.submit(work)
+        self._making_way = True
+        try:
+            # Whoever appends in a loop must not keep the event loop from everyone else.
+            await asyncio.sleep(0)
+        finally:
+            self._making_way = False
+        if outcome.error is not None:
+            raise outcome.error
+        value: T = outcome.value
+        return value
+
+    def _at_once(self, work: Callable[[], T]) -> Outcome | None:
+        """None where it would have to wait: for others, who may as well share a commit, or for a slow disk."""
+        crowded = self._making_way or not self._queue.empty() or time.monotonic() < self._crowded_until
+        if crowded or self._committer.sync_seconds > _QUICK_SYNC_SECONDS or not self._turn.acquire(blocking=False):
+            return None
+        try:
+            outcome = None if self._stopping else self._committer.at_once(work)
+        finally:
+            self._turn.release()
+        self._wrote_at = time.monotonic()
+        if self._asleep and self._wrote_at > self._woken_by:
+            # Not at once: that would cost this caller what it saved. Should the loop end before, a later one does it.
+            self._woken_by = self._wrote_at + _ERRANDS_EVERY_SECONDS
+            asyncio.get_running_loop().call_later(_PEACE_SECONDS, self._queue.put, Note.WAKE)
+        return outcome
 
     def submit(self, work: Callable[[], T], *, may_fail_late: bool = False) -> asyncio.Future[T]:
         """The job's answer, once it is durable. Cancelling it before it began drops it; after that, it is done."""
@@ -80,11 +102,15 @@ class Writer:
         self._queue.put(Job(work, future, may_fail_late))
         return future
 
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
     def stop(self) -> None:
         """Lets what was submitted finish, then ends the thread. Safe to call twice, from anywhere."""
         if not self._stopping:
             self._stopping = True
-            self._queue.put(None)
+            self._queue.put(Note.STOP)
 
     def finish(self) -> None:
         """Stops, and waits until the thread has ended. Not to be called by a job."""
@@ -103,148 +129,69 @@ class Writer:
 
     def _live(self) -> None:
         rest: float | None = 0.0
-        errands_due = 0.0
         while True:
             try:
                 job = self._queue.get(timeout=rest)
             except Empty:
-                rest = 0.0 if self._errands() else None
+                rest = self._use_the_peace()
                 continue
-            if job is None:
+            self._asleep = False
+            if job is Note.STOP:
                 break
-            _answer(self._do(job))
-            if time.monotonic() > errands_due:
-                self._errands()
-                errands_due = time.monotonic() + _ERRANDS_EVERY_SECONDS
+            if isinstance(job, Job):
+                with self._turn:
+                    answers = self._do(job)
+                tell(answers)
+            elif job is Note.LOG_MOVED:
+                with self._turn:
+                    self._checkpoints.finish(self._connection)
+            if time.monotonic() > self._errands_due:
+                self._run_errands()
             rest = _PEACE_SECONDS
-        with suppress(apsw.Error):
+        self._close()
+
+    def _use_the_peace(self) -> float | None:
+        """How long to wait for a job after this; None for ever."""
+        now = time.monotonic()
+        if now < self._wrote_at + _PEACE_SECONDS and now < self._errands_due:
+            return _PEACE_SECONDS
+        # Said before the last look at what is left, so that whoever writes after that look wakes the thread.
+        self._woken_by, self._asleep = 0.0, True
+        if self._run_errands():
+            self._asleep = False
+            return 0.0
+        return None
+
+    def _run_errands(self) -> bool:
+        with self._turn:
+            more = self._errands()
+        self._errands_due = time.monotonic() + _ERRANDS_EVERY_SECONDS
+        return more
+
+    def _close(self) -> None:
+        self._checkpoints.close()
+        with self._turn, suppress(apsw.Error):
             # Closing moves the log into the file; if that fails, the log keeps everything, and the next to open it
             # does the rest.
             self._connection.close()
 
-    def _do(self, first: Job) -> list[Outcome]:
+    def _do(self, first: Job) -> list[Answer]:
         taken: list[Job] = []
-        jobs = self._arriving(first, taken)
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except apsw.Error as exc:
-            # Everyone has waited long enough for a lock that another process holds.
-            error = translate(exc, self._database.location.shown)
-            return [Outcome(job.future, None, error) for job in jobs]
-        try:
-            outcomes = self._together(jobs)
-            self._connection.execute("COMMIT")
-        except (_BatchLost, apsw.Error):
-            self._roll_back()
-            return [self._alone(job) for job in taken]
-        self._after_commit()
-        return outcomes
+        answers = self._committer.together(self._arriving(first, taken), taken, lambda: not self._queue.empty())
+        if len(taken) > 1:
+            self._crowded_until = time.monotonic() + _PEACE_SECONDS
+        return answers
 
     def _arriving(self, first: Job, taken: list[Job]) -> Iterator[Job]:
         """The first job, whatever waits behind it, and what comes while those are done, within bounds."""
         give_up = time.monotonic() + _LONGEST_BATCH_SECONDS
-        job: Job | None = first
-        while job is not None:
+        job: Job | Note = first
+        while isinstance(job, Job):
             if not job.future.cancelled():
                 taken.append(job)
                 yield job
             if len(taken) >= _LARGEST_BATCH or self._queue.empty() or time.monotonic() > give_up:
                 return
             job = self._queue.get()
-        # The sign to stop came in between; it is for the thread to see.
-        self._queue.put(None)
-
-    def _together(self, jobs: Iterator[Job]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for job in jobs:
-            guarded = job.may_fail_late and not (self._queue.empty() and not outcomes)
-            outcomes.append(self._in_company(job, guarded=guarded, first=not outcomes))
-        return outcomes
-
-    def _in_company(self, job: Job, *, guarded: bool, first: bool) -> Outcome:
-        changes = self._connection.total_changes()
-        if guarded:
-            self._connection.execute("SAVEPOINT job")
-        try:
-            value = job.work()
-        except BaseException as exc:
-            if guarded and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO job")
-                self._connection.execute("RELEASE job")
-            elif first:
-                self._roll_back()
-                self._connection.execute("BEGIN IMMEDIATE")
-            elif not self._connection.in_transaction or self._connection.total_changes() != changes:
-                raise _BatchLost from exc
-            return Outcome(job.future, None, exc)
-        if guarded:
-            self._connection.execute("RELEASE job")
-        return Outcome(job.future, value, None)
-
-    def _alone(self, job: Job) -> Outcome:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            value = job.work()
-            self._commit_alone()
-        except BaseException as exc:  # noqa: BLE001 whatever it is, it is the caller's to see
-            self._roll_back()
-            error = translate(exc, self._database.location.shown) if isinstance(exc, apsw.Error) else exc
-            return Outcome(job.future, None, error)
-        self._after_commit()
-        return Outcome(job.future, value, None)
-
-    def _commit_alone(self) -> None:
-        try:
-            self._connection.execute("COMMIT")
-        except apsw.IOError as exc:
-            # The commit may stand in the log although the sync failed; whoever opens the file next may find it.
-            raise OutcomeUnknown(f"{self._database.location.shown}: {exc}: repeat the call with the same key") from exc
-
-    def _roll_back(self) -> None:
-        self._database.touched.clear()
-        self._database.scrub = False
-        if self._connection.in_transaction:
-            with suppress(apsw.Error):
-                # Where it fails, SQLite has rolled back by itself.
-                self._connection.execute("ROLLBACK")
-
-    def _after_commit(self) -> None:
-        database = self._database
-        if database.touched:
-            touched, database.touched = database.touched, set()
-            self._on_touched(touched)
-        if database.scrub:
-            database.scrub = False
-            self._scrub()
-
-    def _scrub(self) -> None:
-        """Never fails a job: what it was asked for is durable by now."""
-        database = self._database
-        size = self._connection.pragma("page_count") * self._connection.pragma("page_size")
-        anew, database.compact = database.compact or size <= _WRITTEN_ANEW_BYTES, False
-        try:
-            scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds)
-        except apsw.Error as exc:
-            reason = translate(exc, database.location.shown)
-            _log.warning("purged text may still be in the file until the next purge: %s", reason)
-
-
-def _answer(outcomes: list[Outcome]) -> None:
-    """Wakes each event loop once, however many of its tasks were waiting."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome.future.get_loop(), []).append(outcome)
-    for loop, answers in by_loop.items():
-        with suppress(RuntimeError):
-            # The loop was closed over its tasks: nobody waits any more.
-            loop.call_soon_threadsafe(_settle, answers)
-
-
-def _settle(outcomes: list[Outcome]) -> None:
-    for future, value, error in outcomes:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
+        # It came in between; it is for the thread to see.
+        self._queue.put(job)

@@ -1,0 +1,1 @@
+"""The Matrix bot: rooms and spaces, commands, replies by edits, encryption."""

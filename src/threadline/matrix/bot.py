@@ -1,0 +1,192 @@
+"""The bot: one device, one sync, and a queue for every room.
+
+What a sync brings is worked on room by room, in order within a room; answers are told beside that. The place in the
+sync is kept when everything before it is answered. Only the bot's own death or its operator ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from threadline.core.errors import StoreFailed, ThreadlineError
+from threadline.core.threads import system_scope
+from threadline.matrix.events import RawEvent, Said, Unreadable, is_own_join, read
+from threadline.matrix.hearing import Hearing, through_faults
+from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
+from threadline.matrix.inviting import Inviting
+from threadline.matrix.reconciling import Reconciling
+from threadline.matrix.tracking import OpenBatch, Tracking
+from threadline.settings import MatrixSettings
+from threadline.usecases.recovery import Recovery
+
+log = logging.getLogger("threadline.matrix")
+
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Bot:
+    def __init__(
+        self,
+        homeserver: Homeserver,
+        hearing: Hearing,
+        inviting: Inviting,
+        reconciling: Reconciling,
+        tracking: Tracking,
+        recovery: Recovery,
+        tenant_id: str,
+        settings: MatrixSettings,
+    ) -> None:
+        self._homeserver = homeserver
+        self._hearing = hearing
+        self._inviting = inviting
+        self._reconciling = reconciling
+        self._tracking = tracking
+        self._recovery = recovery
+        self._tenant_id = tenant_id
+        self._settings = settings
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rooms: dict[str, asyncio.Task[None]] = {}
+        self._in_hand: set[str] = set()
+        self.ready = asyncio.Event()
+        """Set when the bot has caught up with the homeserver for the first time."""
+
+    async def run(self) -> None:
+        """Until it is cancelled. HomeserverRefused if nobody can log in like this."""
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await through_faults(self._homeserver.log_in)
+            position = await self._catch_up()
+            self.ready.set()
+            while True:
+                position = await self._next(position)
+        finally:
+            sweeping.cancel()
+            for task in [*self._tasks, *self._rooms.values()]:
+                task.cancel()
+            await asyncio.gather(sweeping, *self._tasks, *self._rooms.values(), return_exceptions=True)
+            await self._homeserver.close()
+
+    async def _catch_up(self) -> str:
+        """The first sync of this life tells of every room. One without a place to go on from has nothing to answer:
+        what it holds was said before the bot was there."""
+        since = self._tracking.position
+        batch: Batch = await through_faults(lambda: self._homeserver.sync(since, wait_seconds=0, full_state=True))
+        await through_faults(lambda: self._reconciling.reconcile(batch))
+        await self._take(batch, since)
+        return batch.position
+
+    async def _next(self, since: str) -> str:
+        attempt = 0
+        while True:
+            try:
+                batch = await self._homeserver.sync(since, wait_seconds=self._settings.sync_seconds)
+                await self._take(batch, since)
+                return batch.position
+            except HomeserverAway as exc:
+                log.warning("homeserver away: %s", exc)
+                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                attempt += 1
+
+    async def _take(self, batch: Batch, since: str | None) -> None:
+        opened = self._tracking.begin(batch.position)
+        for room_id, inviter in batch.invites.items():
+            self._start(opened, self._inviting.answer(room_id, inviter))
+        if since is not None:
+            for room in batch.rooms:
+                events = await self._complete(room, since)
+                self._enqueue(opened, room.room_id, events)
+        if batch.has_keys:
+            for room_id, event_id in self._tracking.unread:
+                self._start(opened, self._read_again(opened, room_id, event_id))
+        opened.done()
+
+    async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
+        """With what the sync left out, and without what was said before the bot came."""
+        left_out: list[RawEvent] = []
+        if room.before is not None and not any(is_own_join(event, self._homeserver.user_id) for event in room.events):
+            before = room.before
+            left_out = await through_faults(lambda: self._homeserver.events_between(room.room_id, before, since))
+        events = [*left_out, *room.events]
+        joined = [index for index, event in enumerate(events) if is_own_join(event, self._homeserver.user_id)]
+        return events[joined[-1] + 1 :] if joined else events
+
+    def _enqueue(self, opened: OpenBatch, room_id: str, events: list[RawEvent]) -> None:
+        """After what is being done in the room, in order."""
+        heard: list[Said | Unreadable] = []
+        for event in events:
+            found = read(room_id, event, self._homeserver.user_id, self._homeserver.display_name(room_id))
+            if isinstance(found, Said | Unreadable) and found.event_id not in self._in_hand:
+                self._in_hand.add(found.event_id)
+                opened.add()
+                heard.append(found)
+        if heard:
+            earlier = self._rooms.get(room_id)
+            task = asyncio.create_task(self._work(opened, heard, earlier), name=f"room {room_id}")
+            self._rooms[room_id] = task
+            task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms[room_id] is done else None)
+
+    async def _work(
+        self, opened: OpenBatch, heard: list[Said | Unreadable], earlier: asyncio.Task[None] | None
+    ) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        for each in heard:
+            if isinstance(each, Unreadable):
+                self._tracking.remember_unread(each.room_id, each.event_id)
+                self._start(opened, self._hearing.hear_unreadable(each), each.event_id, added=True)
+                continue
+            rest = await self._hear(each)
+            if rest is None:
+                self._in_hand.discard(each.event_id)
+                opened.done()
+            else:
+                self._start(opened, rest, each.event_id, added=True)
+
+    async def _hear(self, said: Said) -> Coroutine[Any, Any, None] | None:
+        try:
+            found: Coroutine[Any, Any, None] | None = await through_faults(lambda: self._hearing.hear(said))
+            return found
+        except Exception:
+            log.exception("a message could not be answered", extra={"place": said.room_id})
+            return self._hearing.apologise(said)
+
+    async def _read_again(self, opened: OpenBatch, room_id: str, event_id: str) -> None:
+        event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+        if isinstance(read(room_id, event, self._homeserver.user_id), Unreadable):
+            return
+        self._tracking.forget_unread([(room_id, event_id)])
+        self._enqueue(opened, room_id, [event])
+
+    def _start(
+        self, opened: OpenBatch, work: Coroutine[Any, Any, None], event_id: str | None = None, *, added: bool = False
+    ) -> None:
+        if not added:
+            opened.add()
+
+        async def whole() -> None:
+            try:
+                await work
+            except (HomeserverRefused, ThreadlineError) as exc:
+                log.warning("given up: %s", exc)
+            except Exception:
+                log.exception("given up")
+            if event_id is not None:
+                self._in_hand.discard(event_id)
+            # Not after a cancellation: what was cut off is heard again in the next life.
+            opened.done()
+
+        task = asyncio.create_task(whole())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sweep(self) -> None:
+        """Takes up turns whose process died, this bot's earlier life for one."""
+        while True:
+            try:
+                await self._recovery.recover(system_scope(self._tenant_id))
+            except StoreFailed as exc:
+                log.warning("recovery: %s", exc)
+            await asyncio.sleep(self._settings.recovery_seconds)

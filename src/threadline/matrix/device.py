@@ -1,0 +1,76 @@
+"""The bot's device on the homeserver, as it is kept between two lives of the process.
+
+A folder that only its owner can read holds the device's id and token, the place in the sync up to which everything is
+done, the messages that could not be decrypted yet, and (written by matrix-nio) the keys. Each file is replaced whole,
+so that a crash leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from threadline.core.errors import SettingsInvalid
+
+T = TypeVar("T")
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Which device this is, and the token it was given. A token from the settings is not kept here."""
+
+    homeserver: str
+    user_id: str
+    device_id: str
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return f"<device {self.device_id} of {self.user_id}>"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Everything before `position` is done. `unread` are messages whose keys have not come: (room, event)."""
+
+    position: str
+    unread: tuple[tuple[str, str], ...] = ()
+
+
+class DeviceFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise SettingsInvalid(f"{path} cannot be made: {exc.strerror}") from exc
+
+    def device(self) -> Device | None:
+        return self._read("device.json", Device)
+
+    def keep_device(self, device: Device) -> None:
+        self._write("device.json", device)
+
+    def progress(self) -> Progress | None:
+        return self._read("progress.json", Progress)
+
+    def keep_progress(self, progress: Progress) -> None:
+        self._write("progress.json", progress)
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        file = self.path / name
+        if not file.exists():
+            return None
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError) as exc:
+            raise SettingsInvalid(f"{file} cannot be read; move it away to begin anew: {exc}") from exc
+
+    def _write(self, name: str, value: msgspec.Struct) -> None:
+        file, fresh = self.path / name, self.path / f"{name}.new"
+        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "wb") as writing:
+            writing.write(msgspec.json.encode(value))
+            writing.flush()
+            os.fsync(writing.fileno())
+        fresh.replace(file)

@@ -1,0 +1,261 @@
+"""The homeserver, as the bot needs it: the only file that knows matrix-nio.
+
+What matrix-nio returns as error objects or raises from its transport becomes two exceptions: the server is away, and it
+may help to ask again; or it refused, and it will not. Events pass through as the plain dictionaries they are on the
+wire, decrypted where that was possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Awaitable, Sequence
+from typing import Any, NamedTuple
+
+import aiohttp
+import nio
+
+from threadline.core.errors import SettingsInvalid
+from threadline.matrix.device import Device, DeviceFolder
+from threadline.matrix.events import Content, RawEvent
+from threadline.settings import MatrixSettings
+
+_PAGE = 100
+_TIMELINE = {"room": {"timeline": {"limit": 20}, "state": {"lazy_load_members": False}}}
+_TYPING_MS = 30_000
+
+
+class HomeserverAway(Exception):
+    """It cannot be reached, or is busy. Ask again later."""
+
+
+class HomeserverRefused(Exception):
+    """It understood, and said no."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})" if message else code)
+        self.code = code
+
+
+class RoomBatch(NamedTuple):
+    """What a sync brought for one room: events in order. `before` is where those it left out end, if it did."""
+
+    room_id: str
+    state: list[RawEvent]
+    events: list[RawEvent]
+    before: str | None
+
+
+class Batch(NamedTuple):
+    position: str
+    rooms: list[RoomBatch]
+    invites: dict[str, str]
+    """Room ids, and who invited."""
+    left: list[str]
+    has_keys: bool
+    """Whether keys came with it, so that what was unreadable may be readable now."""
+
+
+class Homeserver:
+    def __init__(self, settings: MatrixSettings, folder: DeviceFolder) -> None:
+        if not settings.homeserver or not settings.user:
+            raise SettingsInvalid("the Matrix bot needs `homeserver` and `user` in the section [matrix]")
+        self._settings = settings
+        self._folder = folder
+        self._device = folder.device()
+        if self._device is not None and self._device.user_id != settings.user:
+            raise SettingsInvalid(f"{folder.path} holds the device of {self._device.user_id}, not of {settings.user}")
+        config = nio.AsyncClientConfig(max_timeouts=0, max_limit_exceeded=100, store_sync_tokens=False)
+        self._client: Any = nio.AsyncClient(
+            settings.homeserver.rstrip("/"), settings.user, store_path=str(folder.path), config=config
+        )
+        self.user_id = settings.user
+
+    async def log_in(self) -> None:
+        """With the token of the settings, or the device's, or the password. HomeserverRefused if none of them does."""
+        if self._settings.token:
+            await self._take_token(self._settings.token)
+            return
+        if self._device is not None and self._device.token:
+            self._client.restore_login(self.user_id, self._device.device_id, self._device.token)
+            try:
+                await self._ask(self._client.whoami())
+                return
+            except HomeserverRefused:
+                if not self._settings.password:
+                    raise
+        await self._log_in_anew()
+
+    async def _take_token(self, token: str) -> None:
+        self._client.access_token = token
+        who = await self._ask(self._client.whoami())
+        if who.user_id != self.user_id:
+            raise SettingsInvalid(f"the token is {who.user_id}'s, not {self.user_id}'s")
+        self._client.restore_login(who.user_id, who.device_id or secrets.token_hex(5).upper(), token)
+        self._folder.keep_device(Device(self._settings.homeserver, who.user_id, self._client.device_id))
+
+    async def _log_in_anew(self) -> None:
+        if not self._settings.password:
+            raise SettingsInvalid("set THREADLINE_MATRIX__PASSWORD or THREADLINE_MATRIX__TOKEN")
+        self._client.access_token = ""
+        # The same device id as before: its keys are still here, and people have seen it.
+        self._client.device_id = self._device.device_id if self._device else None
+        answer = await self._ask(self._client.login(self._settings.password, self._settings.device_name))
+        self._device = Device(self._settings.homeserver, answer.user_id, answer.device_id, answer.access_token)
+        self._folder.keep_device(self._device)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def sync(self, since: str | None, *, wait_seconds: float, full_state: bool = False) -> Batch:
+        """What happened since; waits for so long if nothing did. Keys are looked after first."""
+        await self._look_after_keys()
+        wait = 0 if full_state else int(wait_seconds * 1000)
+        # nio counts from its own place in the sync, which is ahead of what is done when a batch is asked for again.
+        self._client.next_batch = since or ""
+        answer = await self._ask(
+            self._client.sync(timeout=wait, sync_filter=_TIMELINE, since=since, full_state=full_state or None)
+        )
+        return self._batch(answer)
+
+    async def _look_after_keys(self) -> None:
+        if not self._client.olm:
+            return
+        with contextlib.suppress(HomeserverRefused):
+            if self._client.should_upload_keys:
+                await self._ask(self._client.keys_upload())
+            if self._client.should_query_keys:
+                await self._ask(self._client.keys_query())
+            if self._client.should_claim_keys:
+                await self._ask(self._client.keys_claim(self._client.get_users_for_key_claiming()))
+        await self._settled(self._client.send_to_device_messages())
+
+    def _batch(self, answer: Any) -> Batch:
+        rooms = [
+            RoomBatch(
+                room_id,
+                [event.source for event in info.state],
+                [event.source for event in info.timeline.events],
+                info.timeline.prev_batch if info.timeline.limited else None,
+            )
+            for room_id, info in answer.rooms.join.items()
+        ]
+        invites = {room_id: self._inviter(info) for room_id, info in answer.rooms.invite.items()}
+        return Batch(answer.next_batch, rooms, invites, list(answer.rooms.leave), bool(answer.to_device_events))
+
+    def _inviter(self, info: Any) -> str:
+        mine = (event for event in info.invite_state if getattr(event, "state_key", None) == self.user_id)
+        return next((event.sender for event in mine if getattr(event, "membership", None) == "invite"), "")
+
+    async def events_between(self, room_id: str, before: str, since: str) -> list[RawEvent]:
+        """What a sync left out of a room because it was too much, in order."""
+        found: list[RawEvent] = []
+        start: str | None = before
+        while start is not None:
+            page = await self._ask(self._client.room_messages(room_id, start, end=since, limit=_PAGE))
+            found += [event.source for event in page.chunk]
+            start = page.end if page.chunk and page.end != start else None
+        return found[::-1]
+
+    async def event(self, room_id: str, event_id: str) -> RawEvent:
+        """One event again, decrypted if its keys have come."""
+        found = (await self._ask(self._client.room_get_event(room_id, event_id))).event
+        if isinstance(found, nio.MegolmEvent):
+            found.room_id = room_id
+            with contextlib.suppress(nio.EncryptionError):
+                found = self._client.decrypt_event(found)
+        source: RawEvent = found.source
+        return source
+
+    async def ask_for_key(self, room_id: str, event: RawEvent) -> None:
+        """Asks the sender's devices for the key of an unreadable message; they may not answer."""
+        megolm = nio.MegolmEvent.from_dict(event)
+        megolm.room_id = room_id
+        with contextlib.suppress(nio.LocalProtocolError, HomeserverRefused):
+            await self._ask(self._client.request_room_key(megolm))
+
+    def is_known(self, room_id: str) -> bool:
+        """Whether the sync has told of the room. Before that nothing can be said there."""
+        return room_id in self._client.rooms
+
+    def people(self, room_id: str) -> set[str]:
+        """Everyone in the room and everyone invited, but the bot."""
+        room = self._client.rooms.get(room_id)
+        return set() if room is None else {*room.users, *room.invited_users} - {self.user_id}
+
+    def display_name(self, room_id: str) -> str | None:
+        """The bot's own name, as people in the room see it."""
+        room = self._client.rooms.get(room_id)
+        name: str | None = None if room is None else room.user_name(self.user_id)
+        return name
+
+    async def send(self, room_id: str, content: Content, transaction_id: str) -> str:
+        """A message; the same event if it was sent before under this id by this device. Its event id."""
+        if not self.is_known(room_id):
+            raise HomeserverAway(f"{room_id} is not known yet")
+        sending = self._client.room_send(
+            room_id, "m.room.message", content, tx_id=transaction_id, ignore_unverified_devices=True
+        )
+        event_id: str = (await self._ask(sending)).event_id
+        return event_id
+
+    async def redact(self, room_id: str, event_id: str) -> None:
+        await self._ask(self._client.room_redact(room_id, event_id))
+
+    async def typing(self, room_id: str, on: bool) -> None:
+        await self._ask(self._client.room_typing(room_id, on, _TYPING_MS))
+
+    async def create_room(
+        self, name: str, *, invite: Sequence[str], state: Sequence[RawEvent] = (), space: bool = False
+    ) -> str:
+        answer = await self._ask(
+            self._client.room_create(name=name, invite=invite, initial_state=state, space=space, federate=True)
+        )
+        room_id: str = answer.room_id
+        return room_id
+
+    async def join(self, room_id: str) -> None:
+        await self._ask(self._client.join(room_id))
+
+    async def leave(self, room_id: str) -> None:
+        await self._ask(self._client.room_leave(room_id))
+
+    async def abandon(self, room_id: str, invited: str) -> None:
+        """Takes an invitation back and leaves."""
+        with contextlib.suppress(HomeserverRefused):
+            await self._ask(self._client.room_kick(room_id, invited))
+        await self.leave(room_id)
+
+    async def joined_rooms(self) -> list[str]:
+        return list((await self._ask(self._client.joined_rooms())).rooms)
+
+    async def state(self, room_id: str, kind: str, state_key: str = "") -> Content | None:
+        """A state event's content; None if the room has none."""
+        try:
+            answer = await self._ask(self._client.room_get_state_event(room_id, kind, state_key))
+        except HomeserverRefused as exc:
+            if exc.code == "M_NOT_FOUND":
+                return None
+            raise
+        found: Content = answer.content
+        return found
+
+    async def put_state(self, room_id: str, kind: str, content: Content, state_key: str = "") -> None:
+        await self._ask(self._client.room_put_state(room_id, kind, content, state_key))
+
+    async def _ask(self, asking: Awaitable[Any]) -> Any:
+        answer = await self._settled(asking)
+        if isinstance(answer, nio.ErrorResponse):
+            transport = getattr(answer, "transport_response", None)
+            if transport is not None and (transport.status >= 500 or transport.status == 429):
+                raise HomeserverAway(f"it answered {transport.status}")
+            raise HomeserverRefused(str(answer.status_code or "M_UNKNOWN"), str(answer.message or ""))
+        return answer
+
+    async def _settled(self, asking: Awaitable[Any]) -> Any:
+        try:
+            return await asking
+        except (TimeoutError, aiohttp.ClientError, OSError) as exc:
+            raise HomeserverAway(type(exc).__name__) from exc
+        except (nio.LocalProtocolError, nio.SendRetryError) as exc:
+            raise HomeserverAway(str(exc)) from exc

@@ -1,0 +1,123 @@
+"""What the three stand-ins have in common: people write, the service is told, its replies are taken and kept.
+
+`say` delivers at once. `write` only makes the webhook, so that a test can hold it back, repeat it and change the order
+before it delivers. `fail_next` makes the next calls of the send API go wrong in a way that the real one knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+from threadline.clock import SystemClock
+from threadline.core.turns import Surface
+from threadline.ports import Clock
+from threadline.testing.platforms.loopback import Asked, HungUp, LoopbackServer, Told, ask
+
+_SECONDS = 30.0
+
+
+class Fault(NamedTuple):
+    """What goes wrong with one call. `silent` takes the message and never says so."""
+
+    kind: Literal["rate_limited", "server_error", "silent", "refused", "window_closed"]
+    retry_after: int = 1
+
+
+class Reply(NamedTuple):
+    """What a person was shown."""
+
+    recipient: str
+    text: str
+    payload: Mapping[str, Any]
+    at: dt.datetime
+
+
+class FakePlatform:
+    """Enter it with `async with`. `sent` are the replies it took, `calls` counts the requests to its send API."""
+
+    platform: ClassVar[Surface]
+    person: ClassVar[str]
+    """Who writes, unless somebody else is named."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
+        self.webhook: str | None = None
+        self.sent: list[Reply] = []
+        self.calls = 0
+        self._faults: deque[Fault] = deque()
+        self._changed = asyncio.Condition()
+        self._server = LoopbackServer(self._answer)
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The credentials that a tenant of the service stores for this platform."""
+        raise NotImplementedError
+
+    @property
+    def api(self) -> str:
+        """Where the service sends replies to: the channel's own setting."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+
+    def write(self, text: str, sender: str | None = None) -> bytes:
+        """What a person writes to the bot, as a webhook that is still to be delivered."""
+        raise NotImplementedError
+
+    def sign(self, body: bytes) -> dict[str, str]:
+        """The headers under which the platform delivers this body now."""
+        raise NotImplementedError
+
+    async def say(self, text: str, sender: str | None = None) -> Told:
+        return await self.deliver(self.write(text, sender))
+
+    async def deliver(self, body: bytes, headers: Mapping[str, str] | None = None) -> Told:
+        """One attempt, signed unless headers are given. The service's answer."""
+        assert self.webhook is not None, "nobody has set a webhook"
+        signed = self.sign(body) if headers is None else headers
+        return await ask("POST", self.webhook, {"content-type": "application/json", **signed}, body)
+
+    async def deliver_often(self, body: bytes, times: int) -> list[Told]:
+        """The same webhook many times at once."""
+        return await asyncio.gather(*(self.deliver(body) for _ in range(times)))
+
+    def fail_next(self, *faults: Fault) -> None:
+        self._faults.extend(faults)
+
+    async def replies(self, count: int, seconds: float = _SECONDS) -> list[Reply]:
+        """All replies, once there are at least so many. TimeoutError."""
+        async with asyncio.timeout(seconds), self._changed:
+            await self._changed.wait_for(lambda: len(self.sent) >= count)
+            return list(self.sent)
+
+    async def _answer(self, asked: Asked) -> Told:
+        raise NotImplementedError
+
+    async def _take(self, recipient: str, text: str, payload: Mapping[str, Any]) -> None:
+        async with self._changed:
+            self.sent.append(Reply(recipient, text, payload, self.clock.now()))
+            self._changed.notify_all()
+
+    def _fault(self) -> Fault | None:
+        self.calls += 1
+        return self._faults.popleft() if self._faults else None
+
+
+async def fall_silent() -> Told:
+    """What a caller meets whose message was taken and whose answer got lost."""
+    raise HungUp
+
+
+def told(value: Any, status: int = 200, **headers: str) -> Told:
+    named = {name.replace("_", "-"): said for name, said in headers.items()}
+    return Told(status, json.dumps(value).encode(), named)

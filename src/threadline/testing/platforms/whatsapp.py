@@ -1,0 +1,143 @@
+"""A stand-in for WhatsApp's Cloud API: signed webhooks and statuses out, `/messages` in.
+
+The window is real: a person who has not written for 24 hours of the clock cannot be written to.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from threadline.channels.whatsapp import signature
+from threadline.core.turns import Surface
+from threadline.ports import Clock
+from threadline.testing.platforms.loopback import Asked, Told, ask
+from threadline.testing.platforms.platform import FakePlatform, Fault, fall_silent, told
+
+NUMBER_ID = "106540352242922"
+NUMBER = "15550783881"
+WINDOW = dt.timedelta(hours=24)
+
+
+class FakeWhatsApp(FakePlatform):
+    platform: ClassVar[Surface] = "whatsapp"
+    person: ClassVar[str] = "16505551234"
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        app_secret: str = "fake-app-secret",
+        access_token: str = "fake-access-token",
+        verify_token: str = "fake-verify-token",
+    ) -> None:
+        super().__init__(clock)
+        self._app_secret = app_secret
+        self._access_token = access_token
+        self._verify_token = verify_token
+        self._wamids = 0
+        self._wrote_at: dict[str, dt.datetime] = {}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return {
+            "app_secret": self._app_secret,
+            "access_token": self._access_token,
+            "verify_token": self._verify_token,
+        }
+
+    @property
+    def api(self) -> str:
+        return f"{self._server.url}/v23.0"
+
+    def sign(self, body: bytes) -> dict[str, str]:
+        return {"x-hub-signature-256": signature(self._app_secret, body)}
+
+    def write(self, text: str, sender: str | None = None) -> bytes:
+        return self.batch(self.message(text, sender))
+
+    def message(self, text: str, sender: str | None = None) -> dict[str, Any]:
+        sender, now = sender or self.person, self.clock.now()
+        self._wrote_at[sender] = now
+        stamp = str(int(now.timestamp()))
+        who = {"from": sender, "from_user_id": _user_id(sender)}
+        return {**who, "id": self._wamid(), "timestamp": stamp, "type": "text", "text": {"body": text}}
+
+    def batch(self, *messages: Any) -> bytes:
+        """Several messages in one webhook, as WhatsApp sends them after it could not deliver for a while."""
+        people = dict.fromkeys(str(message["from"]) for message in messages if isinstance(message, dict))
+        return _webhook({"contacts": [_contact(person) for person in people], "messages": list(messages)})
+
+    def status(self, key: str, status: str, **more: Any) -> bytes:
+        """What became of a reply, by the key it was sent with."""
+        about = {"id": self._wamid(), "status": status, "timestamp": str(int(self.clock.now().timestamp()))}
+        statuses = [{**about, "recipient_id": self.person, "biz_opaque_callback_data": key, **more}]
+        return _webhook({"contacts": [_contact(self.person)], "statuses": statuses})
+
+    async def shake_hands(self) -> Told:
+        """What Meta does when a callback URL is entered."""
+        assert self.webhook is not None, "nobody has set a webhook"
+        asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": self._verify_token}
+        return await ask("GET", f"{self.webhook}?{urlencode(asked)}", {})
+
+    def _wamid(self) -> str:
+        self._wamids += 1
+        return f"wamid.FAKE{self._wamids:08}"
+
+    async def _answer(self, asked: Asked) -> Told:
+        if asked.headers.get("authorization") != f"Bearer {self._access_token}":
+            return _error(401, 190, "Invalid OAuth access token - Cannot parse access token")
+        if asked.method != "POST" or not asked.path.endswith(f"/{NUMBER_ID}/messages"):
+            return _error(404, 100, "Unsupported request")
+        return await self._send(json.loads(asked.body))
+
+    async def _send(self, message: dict[str, Any]) -> Told:
+        fault = self._fault()
+        person = str(message.get("to") or message.get("recipient"))
+        wrote_at = self._wrote_at.get(person)
+        if wrote_at is None or self.clock.now() - wrote_at >= WINDOW:
+            fault = Fault("window_closed")
+        if fault is not None and fault.kind != "silent":
+            return _refusal(fault)
+        text = str(message.get("text", {}).get("body", ""))
+        if message.get("messaging_product") != "whatsapp" or not 0 < len(text) <= 4096:
+            return _error(400, 100, "Invalid parameter")
+        await self._take(f"{NUMBER_ID}:{person}", text, message)
+        if fault is not None:
+            return await fall_silent()
+        contacts = [{"input": person, "wa_id": person}]
+        sent = [{"id": self._wamid(), "message_status": "accepted"}]
+        return told({"messaging_product": "whatsapp", "contacts": contacts, "messages": sent})
+
+
+def _contact(person: str) -> dict[str, Any]:
+    return {"profile": {"name": "Ada"}, "wa_id": person, "user_id": _user_id(person)}
+
+
+def _user_id(person: str) -> str:
+    return f"US.{person}"
+
+
+def _webhook(value: dict[str, Any]) -> bytes:
+    metadata = {"display_phone_number": NUMBER, "phone_number_id": NUMBER_ID}
+    change = {"value": {"messaging_product": "whatsapp", "metadata": metadata, **value}, "field": "messages"}
+    entry = {"id": "102290129340398", "changes": [change]}
+    return json.dumps({"object": "whatsapp_business_account", "entry": [entry]}).encode()
+
+
+def _refusal(fault: Fault) -> Told:
+    match fault.kind:
+        case "rate_limited":
+            return _error(429, 130429, "Rate limit hit", retry_after=str(fault.retry_after))
+        case "server_error":
+            return _error(503, 131016, "Service unavailable")
+        case "window_closed":
+            return _error(400, 131047, "Re-engagement message")
+    return _error(400, 131026, "Message undeliverable")
+
+
+def _error(status: int, code: int, message: str, **headers: str) -> Told:
+    error = {"message": f"(#{code}) {message}", "type": "OAuthException", "code": code, "fbtrace_id": "FAKE"}
+    return told({"error": error}, status, **headers)

@@ -1,0 +1,120 @@
+"""The platform port in this process: chat contexts are threads, and messages take the one path of every turn.
+
+Nothing here is a second path. What it adds to the use cases is that each verb may be asked again after a crash: what
+is created has an id that the caller chose, and what moves a history is claimed under a key in the transaction that
+moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from threadline.core import events
+from threadline.core.errors import DuplicateId, NotFound
+from threadline.core.events import Event
+from threadline.core.ids import check_id
+from threadline.core.messages import user
+from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
+from threadline.core.turns import Surface, Turn
+from threadline.ports import Answered, Approver, Store, Transaction
+from threadline.usecases.running import Runner
+from threadline.usecases.streams import Streams
+from threadline.usecases.threads import Threads
+from threadline.usecases.turns import TurnRequest, Turns, reply_id
+
+
+class ChatContexts:
+    """`threadline.ports.Platform` for one user on one surface."""
+
+    def __init__(
+        self,
+        store: Store,
+        threads: Threads,
+        turns: Turns,
+        runner: Runner,
+        streams: Streams,
+        *,
+        surface: Surface,
+        approver: Approver,
+    ) -> None:
+        self._store = store
+        self._threads = threads
+        self._turns = turns
+        self._runner = runner
+        self._streams = streams
+        self._surface = surface
+        self._approver = approver
+        self._scope = threads.scope
+
+    async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
+        return await self._once(chat_id, lambda: self._threads.create(NewThread(id=chat_id, title=title)))
+
+    async def branch_chat_context(
+        self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
+    ) -> Thread:
+        new = NewThread(id=new_chat_id, title=title)
+        return await self._once(new_chat_id, lambda: self._threads.branch(chat_id, new))
+
+    async def _once(self, new_id: str | None, create: Callable[[], Awaitable[Thread]]) -> Thread:
+        try:
+            return await create()
+        except DuplicateId:
+            found = None if new_id is None else await self._threads.get(new_id)
+            if found is None:
+                raise
+            return found
+
+    async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
+        return await self._threads.save(chat_id, name)
+
+    async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
+        return await self._move(chat_id, key, lambda tx: tx.load(chat_id, name))
+
+    async def undo(self, chat_id: str, *, key: str) -> Thread:
+        return await self._move(chat_id, key, lambda tx: tx.undo(chat_id))
+
+    async def _move(self, chat_id: str, key: str, move: Callable[[Transaction], Awaitable[Thread]]) -> Thread:
+        self._scope.require("member")
+        check_id("key", key)
+        check_id("thread", chat_id)
+
+        async def work(tx: Transaction) -> Thread:
+            if await tx.claim_inbox(self._surface, key) is not None:
+                return await move(tx)
+            found = await tx.thread(chat_id)
+            if found is None:
+                raise NotFound("thread", chat_id)
+            return found
+
+        return await self._store.transact(self._scope, work)
+
+    async def chat_context(self, chat_id: str) -> Thread | None:
+        return await self._threads.get(chat_id)
+
+    async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
+        return list((await self._threads.page(limit=limit)).items)
+
+    async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
+        return await self._threads.update(chat_id, changes)
+
+    async def saved_points(self) -> list[SavedPoint]:
+        return await self._threads.saved_points()
+
+    async def send_message(self, chat_id: str, text: str, *, key: str) -> Turn:
+        # The key alone says that it is the same message: the room may be bound to another thread by now.
+        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", key))
+        if turn is None:
+            request = TurnRequest(message=user(text), surface=self._surface, thread_id=chat_id, key=key)
+            turn = (await self._turns.accept(self._scope, request)).turn
+        if turn.is_active:
+            self._runner.start(self._scope, turn, self._approver)
+        return turn
+
+    async def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
+        async for chunk in self._streams.read(self._scope, turn_id):
+            yield events.from_json(chunk.json)
+
+    async def answered(self, turn_id: str) -> Answered:
+        turn = await self._turns.find(self._scope, turn_id)
+        message = await self._store.scoped(self._scope).message(turn.thread_id, reply_id(turn_id))
+        return Answered(turn, message)

@@ -1,0 +1,172 @@
+"""A real homeserver for tests: Synapse from PyPI in an environment of its own, one server per test run.
+
+It is installed once into `.tools/`, as `synapse.lock` pins it, and started by the first test that needs it: on
+loopback, on SQLite in a temporary folder, with people registered by a shared secret. All workers of one pytest-xdist
+run share it. Each holds a lock for as long as it lives; `guarding.py` stops the server when nobody holds it any more,
+so that no killed run leaves one behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import functools
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.npm_packages import TOOLS
+from tools.bootstrap import uv_environment
+
+SERVER_NAME = "threadline.test"
+LOCK = Path(__file__).with_name("synapse.lock")
+GUARD = Path(__file__).with_name("guarding.py")
+UV = Path(sys.executable).parent / "uv"
+START_SECONDS = 60.0
+
+_held: list[int | subprocess.Popen[bytes]] = []
+
+
+class Synapse:
+    """The homeserver of this run, as whoever registers people sees it."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self.url = url
+        self._secret = secret
+
+    def register(self, name: str, password: str) -> str:
+        """A new account; its full id."""
+        nonce = self.call("GET", "/_synapse/admin/v1/register")["nonce"]
+        said = f"{nonce}\0{name}\0{password}\0notadmin"
+        mac = hmac.new(self._secret.encode(), said.encode(), hashlib.sha1).hexdigest()
+        body = {"nonce": nonce, "username": name, "password": password, "admin": False, "mac": mac}
+        found: str = self.call("POST", "/_synapse/admin/v1/register", body)["user_id"]
+        return found
+
+    def call(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+
+@functools.cache
+def installed() -> Path:
+    """Synapse's own Python. Runs that start together wait for the first one."""
+    home = TOOLS / f"synapse-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}-{sys.version_info[1]}"
+    TOOLS.mkdir(exist_ok=True)
+    with _locked(home.with_suffix(".lock")):
+        if not home.is_dir():
+            environment = {**os.environ, **uv_environment()}
+            work = Path(tempfile.mkdtemp(dir=TOOLS)) / "venv"
+            make = ["venv", "--quiet", "--python", sys.executable, str(work)]
+            install = ["pip", "install", "--quiet", "--python", str(work), "--require-hashes", "-r", str(LOCK)]
+            for arguments in (make, install):
+                subprocess.run([UV, *arguments], env=environment, check=True, timeout=300)
+            work.rename(home)
+            work.parent.rmdir()
+    return home / "bin" / "python"
+
+
+@functools.cache
+def shared_server() -> Synapse:
+    """The server of this run, started by whoever needs it first."""
+    python = installed()
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
+    home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}"
+    home.mkdir(exist_ok=True)
+    users = os.open(home / "users", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(users, fcntl.LOCK_SH)
+    # Held until this process ends; the kernel lets go of it, whatever ends the process.
+    _held.append(users)
+    with _locked(home / "starting"):
+        told = home / "server.json"
+        if not told.exists():
+            told.write_text(json.dumps(_start(python, home)))
+    server = Synapse(**json.loads(told.read_text()))
+    _wait_for(server, home)
+    return server
+
+
+def _start(python: Path, home: Path) -> dict[str, str]:
+    port, secret = _free_port(), secrets.token_hex(16)
+    seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+    (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
+    (home / "homeserver.yaml").write_text(json.dumps(_configuration(home, port, secret)))
+    with (home / "log").open("wb") as log:
+        command = [sys.executable, "-I", str(GUARD), str(home), str(python)]
+        _held.append(
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        )
+    return {"url": f"http://127.0.0.1:{port}", "secret": secret}
+
+
+def _configuration(home: Path, port: int, secret: str) -> dict[str, Any]:
+    """Synapse reads YAML, of which JSON is a part. No test is about its limits, except those that set their own."""
+    unlimited = {"per_second": 10_000, "burst_count": 10_000}
+    return {
+        "server_name": SERVER_NAME,
+        "pid_file": str(home / "pid"),
+        "listeners": [
+            {"port": port, "type": "http", "bind_addresses": ["127.0.0.1"], "resources": [{"names": ["client"]}]}
+        ],
+        "database": {"name": "sqlite3", "args": {"database": str(home / "homeserver.db")}},
+        "signing_key_path": str(home / "signing.key"),
+        "media_store_path": str(home / "media"),
+        "log_config": None,
+        "registration_shared_secret": secret,
+        "macaroon_secret_key": secret,
+        "form_secret": secret,
+        "bcrypt_rounds": 4,
+        "report_stats": False,
+        "trusted_key_servers": [],
+        "presence": {"enabled": False},
+        "caches": {"sync_response_cache_duration": "0s"},
+        "url_preview_enabled": False,
+        "rc_message": unlimited,
+        "rc_joins": {"local": unlimited, "remote": unlimited},
+        "rc_joins_per_room": unlimited,
+        "rc_room_creation": unlimited,
+        "rc_invites": {"per_room": unlimited, "per_user": unlimited, "per_issuer": unlimited},
+        "rc_login": {"address": unlimited, "account": unlimited, "failed_attempts": unlimited},
+    }
+
+
+def _wait_for(server: Synapse, home: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            server.call("GET", "/_matrix/client/versions")
+            return
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > end or (home / "ended").exists():
+                raise RuntimeError(f"Synapse did not start: {(home / 'log').read_text()[-2000:]}") from None
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,131 @@
+"""What the service tells its operator: every request and turn is counted, and nobody is named."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from tests.house.rules import ROOT
+from tests.service.conftest import held
+from tests.service.serving import CHAT, THREADS, Client
+from tests.usecases.conftest import Actor
+from threadline.bootstrap import Threadline
+from threadline.service.exposition import exposition
+from threadline.usecases.metrics import MOST_SERIES, Family, Metrics, Sample
+
+LINE = re.compile(r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="[^"]*",?)+)\})? (?P<value>[0-9.e+-]+|\+Inf)')
+
+
+async def scraped(client: Client) -> dict[str, float]:
+    answer = await client.http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines(answer.text)}
+
+
+def lines(text: str) -> list[str]:
+    found = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(LINE.fullmatch(line) for line in found)
+    return found
+
+
+async def test_requests_turns_and_tokens_are_counted(client: Client) -> None:
+    await client.ask("Hi", "key")
+    await client.ask("Again", "key")
+    await client.http.get(f"{THREADS}/key")
+    await client.http.get(f"{THREADS}/not valid")
+    await client.http.get("/nowhere")
+    found = await scraped(client)
+    assert found['threadline_http_requests_total{method="POST",route="/api/v1/ai/chat",status="200"}'] == 2
+    route = "/api/v1/ai/threads/{state_key}"
+    assert found[f'threadline_http_requests_total{{method="GET",route="{route}",status="200"}}'] == 1
+    assert found[f'threadline_http_requests_total{{method="GET",route="{route}",status="400"}}'] == 1
+    assert found['threadline_http_requests_total{method="GET",route="unknown",status="404"}'] == 1
+    assert found['threadline_turns_total{status="executed",surface="web"}'] == 2
+    assert found['threadline_turn_duration_seconds_count{surface="web"}'] == 2
+    bucket = 'threadline_http_request_duration_seconds_bucket{method="POST",route="/api/v1/ai/chat",le="+Inf"}'
+    assert found[bucket] == 2
+    assert 'threadline_tokens_total{direction="output"}' in found
+    assert found['threadline_database_connections{state="open"}'] == 2
+    assert found["threadline_snapshot_read_failures_total"] == 0
+
+
+async def test_the_page_of_operations_lists_every_metric(client: Client) -> None:
+    await client.ask("Hi", "key")
+    told = re.findall(r"^\| `(threadline_\w+)`", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    served = re.findall(r"^# TYPE (\w+)", (await client.http.get("/metrics")).text, re.MULTILINE)
+    assert sorted(told) == sorted(served)
+
+
+async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(client: Client, actor: Actor) -> None:
+    async with held(actor):
+        asking = asyncio.create_task(client.post_chat("Hi", "key"))
+        await actor.waiting.wait()
+        during = await scraped(client)
+    await asking
+    after = await scraped(client)
+    # The scrape itself is one of the open requests.
+    names = ("threadline_turns_running", "threadline_stream_subscribers", "threadline_http_requests_open")
+    assert [during[name] for name in names] == [1, 1, 2]
+    assert [after[name] for name in names] == [0, 0, 1]
+
+
+async def test_no_label_holds_what_a_user_chose(client: Client) -> None:
+    await client.ask("Hi", "mykey")
+    await client.http.put("/api/v1/ai/saves/myname", json={"stateKey": "mykey"})
+    await client.http.request("MYMETHOD", f"{THREADS}/mykey")
+    text = (await client.http.get("/metrics")).text
+    assert "my" not in text.lower()
+
+
+async def test_metrics_are_for_this_machine_and_for_administrators(people: dict[str, Client]) -> None:
+    assert (await people["viewer"].http.get("/metrics")).status_code == 200
+    for through_a_proxy in ({"x-forwarded-for": "1.2.3.4"}, {"host": "threads.example"}):
+        refused = await people["alice"].http.get("/metrics", headers=through_a_proxy)
+        assert (refused.status_code, refused.json()["code"]) == (403, "role_refused")
+        assert (await people["admin"].http.get("/metrics", headers=through_a_proxy)).status_code == 200
+
+
+@pytest.mark.req("S0-09")
+async def test_a_snapshot_that_could_not_be_read_is_on_the_page(threadline: Threadline, client: Client) -> None:
+    threadline.metrics.counter("threadline_snapshot_read_failures_total", "").add()
+    assert (await scraped(client))["threadline_snapshot_read_failures_total"] == 1
+
+
+async def test_a_metric_keeps_a_bounded_number_of_series() -> None:
+    counter = Metrics().counter("threadline_x_total", "X.", ("what",))
+    for number in range(MOST_SERIES + 50):
+        counter.add(str(number))
+    family = await counter.family()
+    assert len(family.samples) == MOST_SERIES + 1
+    assert counter.value("other") == 50
+
+
+async def test_buckets_count_everything_below_their_bound() -> None:
+    metrics = Metrics()
+    histogram = metrics.histogram("threadline_x_seconds", "X.", bounds=(1.0, 2.5))
+    for value in (0.5, 1.0, 2.0, 9.0):
+        histogram.observe(value)
+    assert lines(exposition(await metrics.families())) == [
+        'threadline_x_seconds_bucket{le="1.0"} 2',
+        'threadline_x_seconds_bucket{le="2.5"} 3',
+        'threadline_x_seconds_bucket{le="+Inf"} 4',
+        "threadline_x_seconds_sum 12.5",
+        "threadline_x_seconds_count 4",
+    ]
+
+
+def test_texts_and_labels_are_escaped() -> None:
+    family = Family("x", "counter", "a\nb", [Sample("", (("what", 'say "\\"\n'),), 1.5)])
+    assert exposition([family]) == '# HELP x a\\nb\n# TYPE x counter\nx{what="say \\"\\\\\\"\\n"} 1.5\n'
+
+
+async def test_a_stopped_turn_is_counted_by_how_it_ended(client: Client, actor: Actor) -> None:
+    async with held(actor):
+        asking = asyncio.create_task(client.post_chat("Hi", "key"))
+        await actor.waiting.wait()
+        await client.http.post(f"{CHAT}/key/stop")
+        await asking
+    assert (await scraped(client))['threadline_turns_total{status="stopped",surface="web"}'] == 1
