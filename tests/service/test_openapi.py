@@ -99,8 +99,14 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
         answer = await client.http.request("PUT" if "saves" in path else "POST", path, json=body)
         assert answer.is_success, answer.text
     token = (await client.http.post("/api/v1/tokens", json={"user": "ada"})).json()["token"]
+    gone = await client.http.post(f"{THREADS}/lisbon/branch", json={"stateKey": "gone"})
+    await client.http.delete(f"{THREADS}/gone")
     timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
-    return {"a timeline of this thread": timelines[0]["id"], PATH["token_id"].example: token["id"]}
+    return {
+        "a timeline of this thread": timelines[0]["id"],
+        "a deleted thread": gone.json()["id"],
+        PATH["token_id"].example: token["id"],
+    }
 
 
 async def test_every_example_is_taken_and_answered_as_described(threadline: Threadline, client: Client) -> None:

@@ -25,14 +25,18 @@ from threadline.service.auth import Authentication
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
 from threadline.service.chat import Chat
+from threadline.service.chat_page import ChatPage, is_built
 from threadline.service.dispatches import DispatchRoutes
+from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.jwts import jwt_reader
 from threadline.service.limits import AddressLimit, RateLimit
+from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
 from threadline.service.proxies import ClientAddress, networks
 from threadline.service.reference import Reference
+from threadline.service.restoring import RestoreRoutes
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
@@ -63,7 +67,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
-            Middleware(Observer, metrics=threadline.metrics),
+            Middleware(Observer, metrics=threadline.metrics, tracer=threadline.tracer),
             Middleware(SafeHeaders),
             Middleware(ClientAddress, proxies=networks(settings.proxies)),
             Middleware(
@@ -125,6 +129,7 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
+        *(ChatPage().routes() if is_built() else []),
         *Welcome().routes(),
         *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
@@ -134,5 +139,8 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
         *AdministrationRoutes(threadline, caller).routes(),
+        *LineageRoutes(threadline, caller).routes(),
+        *FollowingRoutes(threadline, caller).routes(),
+        *RestoreRoutes(threadline, caller).routes(),
     ]
     return [*routes, *Reference(routes, signed_in=signed_in).routes()]

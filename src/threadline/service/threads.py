@@ -61,6 +61,15 @@ class Listing(Shape, frozen=True):
 class Range(Shape, frozen=True):
     first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
     last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | Unset = UNSET
+    tail: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | Unset = UNSET
+
+    def of(self, message_count: int) -> tuple[int, int | None]:
+        """The seqs that are asked for: a range, or so many of the newest."""
+        if self.tail is UNSET:
+            return self.first, None if self.last is UNSET else self.last
+        if self.first or self.last is not UNSET:
+            raise InvalidInput("ask for a range or for a tail, not for both")
+        return max(0, message_count - self.tail), None
 
 
 class Changes(Shape, frozen=True):
@@ -100,9 +109,11 @@ class Timelines(Shown, frozen=True):
 
 
 class History(ThreadShown, frozen=True, kw_only=True):
-    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them."""
+    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq`
+    is the place of the first of them in the history."""
 
     active: bool
+    first_seq: int
     messages: list[UiMessage]
 
 
@@ -174,10 +185,11 @@ class ThreadRoutes:
         thread = await threads.get_by_key(key)
         if thread is None:
             return answer(EmptyHistory(key, []))
-        last = None if asked.last is UNSET else asked.last
-        messages = await threads.messages(thread.id, first=asked.first, last=last)
+        first, last = asked.of(thread.message_count)
+        messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        head = msgspec.json.encode(thread_json(thread))[:-1] + (b',"active":true' if active else b',"active":false')
+        standing = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first)
+        head = msgspec.json.encode(thread_json(thread))[:-1] + standing
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
 
     @operation(
