@@ -24,11 +24,13 @@ from threadline.service.agents import AgentRoutes
 from threadline.service.auth import Authentication
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
+from threadline.service.channels import ChannelRoutes
 from threadline.service.chat import Chat
 from threadline.service.chat_page import ChatPage, is_built
 from threadline.service.dispatches import DispatchRoutes
 from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.hooks import HookRoutes
 from threadline.service.jwts import jwt_reader
 from threadline.service.limits import AddressLimit, RateLimit
 from threadline.service.lineage import LineageRoutes
@@ -104,15 +106,23 @@ def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -
 
 @asynccontextmanager
 async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
-    """Looks after turns whose process died, as long as this lasts; at the end lets the turns that run here end."""
+    """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
+    that run here end."""
     sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
+    delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
-        sweeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeping
+        await _cancelled(sweeping)
         await threadline.runner.close(settings.grace_seconds)
+        await _cancelled(delivering)
+        await threadline.messaging.close()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _sweep(threadline: Threadline, every_seconds: float) -> None:
@@ -139,6 +149,8 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
         *AdministrationRoutes(threadline, caller).routes(),
+        *ChannelRoutes(threadline, caller).routes(),
+        *HookRoutes(threadline).routes(),
         *LineageRoutes(threadline, caller).routes(),
         *FollowingRoutes(threadline, caller).routes(),
         *RestoreRoutes(threadline, caller).routes(),

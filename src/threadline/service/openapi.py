@@ -39,6 +39,9 @@ PATH = {
     "state_key": Value(StateKey, "lisbon", "The thread's key."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id, as the list shows it."),
+    "tenant": Value(str, "local", "The tenant's id."),
+    "platform": Value(str, "slack", "slack, telegram or whatsapp."),
+    "outbox_id": Value(Id, "01jcq8zx-0", "The delivery's id."),
     "name": Value(Name, "before the trip", "The saved point's name; a slash may stand in it."),
 }
 HEADERS = {
@@ -98,6 +101,7 @@ class Problem(Shown, frozen=True):
     limit: str | None = None
     allowed: int | None = None
     line: int | None = None
+    correlation_id: str | None = None
 
 
 def document(routes: Sequence[BaseRoute], *, server: str = "/", signed_in: bool = False) -> dict[str, Any]:
