@@ -18,7 +18,7 @@ from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
-from threadline.core.messages import to_ui
+from threadline.core.messages import Message, to_ui
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.service.answers import (
     Done,
@@ -57,8 +57,11 @@ class Listing(Shape, frozen=True):
 
 
 class Range(Shape, frozen=True):
+    """`turns` asks for the last so many turns instead of a range of seqs."""
+
     first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
     last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | None = None
+    turns: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | None = None
 
 
 class Changes(Shape, frozen=True):
@@ -98,9 +101,11 @@ class Timelines(Shown, frozen=True):
 
 
 class History(ThreadShown, frozen=True, kw_only=True):
-    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them."""
+    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq` is
+    the seq of the first of these messages; the others follow without a gap."""
 
     active: bool
+    first_seq: int
     messages: list[UiMessage]
 
 
@@ -172,9 +177,11 @@ class ThreadRoutes:
         thread = await threads.get_by_key(key)
         if thread is None:
             return answer(EmptyHistory(key, []))
-        messages = await threads.messages(thread.id, first=asked.first, last=asked.last)
+        messages = await _messages(threads, thread, asked)
+        first_seq = messages[0].seq if messages else asked.first
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        head = msgspec.json.encode(thread_json(thread))[:-1] + (b',"active":true' if active else b',"active":false')
+        state = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first_seq)
+        head = msgspec.json.encode(thread_json(thread))[:-1] + state
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
 
     @operation(
@@ -278,6 +285,14 @@ class ThreadRoutes:
     async def _found(self, request: Request) -> tuple[Threads, Thread]:
         threads = await self._threads(request)
         return threads, await find_by_key(threads, request.path_params["state_key"])
+
+
+async def _messages(threads: Threads, thread: Thread, asked: Range) -> list[Message]:
+    if asked.turns is None:
+        return await threads.messages(thread.id, first=asked.first, last=asked.last)
+    if asked.first or asked.last is not None:
+        raise InvalidInput("ask for the last turns, or for a range")
+    return await threads.last_turns(thread.id, asked.turns)
 
 
 async def find_by_key(threads: Threads, state_key: str) -> Thread:
