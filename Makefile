@@ -10,7 +10,7 @@ export NODE_USE_SYSTEM_CA := 1
 MACHINE_CERTS := UV_SYSTEM_CERTS=true
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check lint types layers tests slow format serve requirements bench lock clean
+.PHONY: help env test check lint types layers tests slow format page screenshots serve requirements bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,7 +39,11 @@ format: env ## let ruff put the code in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+page: env ## build the page that the service shows, if its sources changed
+	@$(BIN)/python tools/page.py
+
 serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
+	@$(BIN)/python tools/page.py --or-without
 	$(BIN)/threadline serve $(ARGS)
 
 requirements: env ## which promises of docs/requirements.md are proved, and by which tests
@@ -53,6 +57,7 @@ lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer 
 		--python-version 3.11 --all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
 
 clean: ## remove everything that was made here
+	rm -rf web/node_modules src/threadline/service/page
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .tools build dist
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 

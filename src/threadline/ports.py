@@ -58,8 +58,11 @@ __all__ = [
     "Masker",
     "Platform",
     "PolledChannel",
+    "Span",
+    "SpanKind",
     "Store",
     "ToolJournal",
+    "Tracer",
     "Transaction",
     "Verdict",
     "Watch",
@@ -662,6 +665,39 @@ class Verdict(NamedTuple):
 
 class Approver(Protocol):
     async def decide(self, call: ToolCall) -> Verdict: ...
+
+
+SpanKind: TypeAlias = Literal["internal", "server", "client"]
+
+
+class Span(Protocol):
+    """A piece of work that is traced. It begins when it is made, and ends once."""
+
+    def set(self, name: str, value: str | float | bool | Sequence[str]) -> None: ...
+
+    def rename(self, name: str) -> None: ...
+
+    def end(self, error: str | None = None) -> None:
+        """`error` is a word for what went wrong, never a text that someone wrote."""
+        ...
+
+
+class Tracer(Protocol):
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        parent: Span | None = None,
+        kind: SpanKind = "internal",
+        headers: Mapping[str, str] | None = None,
+    ) -> Span:
+        """A span under its parent; without one, under the caller that the headers of a request name."""
+        ...
+
+    async def close(self) -> None:
+        """Sends what is still to be sent."""
+        ...
 
 
 class Desk(NamedTuple):

@@ -93,6 +93,13 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<the Matrix bot {self.user} on {self.homeserver}>"
 
 
+class Tracing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Traces by OpenTelemetry. `content` puts what was said into them as well."""
+
+    enabled: bool = False
+    content: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = ""
     tenant: str = "local"
@@ -105,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
     matrix: MatrixSettings = MatrixSettings()
+    tracing: Tracing = Tracing()
 
 
 def load(

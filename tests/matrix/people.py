@@ -110,7 +110,8 @@ class MatrixUser:
             try:
                 await asyncio.wait_for(self._changed.wait_for(seen), PATIENCE)
             except TimeoutError:
-                raise AssertionError(f"{what or 'that'} did not happen; {self.id} sees {self.rooms}") from None
+                sees = str(self.rooms)[-1500:]
+                raise AssertionError(f"{what or 'that'} did not happen; {self.id} sees …{sees}") from None
             return seen()
 
     def told(self, room_id: str, by: str) -> list[Shown]:

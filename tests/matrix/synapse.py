@@ -135,6 +135,7 @@ def _configuration(home: Path, port: int, secret: str) -> dict[str, Any]:
         "report_stats": False,
         "trusted_key_servers": [],
         "presence": {"enabled": False},
+        "caches": {"sync_response_cache_duration": "0s"},
         "url_preview_enabled": False,
         "rc_message": unlimited,
         "rc_joins": {"local": unlimited, "remote": unlimited},

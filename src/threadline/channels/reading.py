@@ -1,7 +1,7 @@
 """What the codecs share: the body as JSON, one header, a comparison that tells nothing, names for what is not text.
 
-A verified body comes from the platform itself, so the reader is kinder than that of the API: a half character or a NUL
-inside a text is mended where the text is taken, not refused. Depth is limited all the same.
+A verified body comes from the platform itself, so the reader is kinder than that of the API: half a character or a NUL
+is mended, not refused. Depth is limited all the same.
 """
 
 from __future__ import annotations
@@ -27,11 +27,24 @@ def load(body: bytes) -> Any:
     """InvalidJson or LimitExceeded."""
     jsontext.check_depth(body, "the webhook")
     try:
-        return json.loads(body.decode(), parse_constant=_refuse)
+        value = json.loads(body.decode(), parse_constant=_refuse)
     except UnicodeDecodeError:
         raise InvalidJson("the webhook is not UTF-8") from None
     except (ValueError, RecursionError) as exc:
         raise InvalidJson(f"the webhook is not JSON: {exc}") from exc
+    # Only an escape can spell either.
+    return _mended(value) if b"\\u" in body else value
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return mend_text(value)
+        case list():
+            return [_mended(item) for item in value]
+        case dict():
+            return {mend_text(name): _mended(item) for name, item in value.items()}
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -94,14 +107,14 @@ def moment(seconds: float) -> dt.datetime | None:
 
 def placeholder(kind: str, name: str | None = None, mime_type: str | None = None) -> str:
     """What stands in the text for something that is not text: its kind and its name, on one line."""
-    words = [" ".join(mend_text(word).split())[:_LONGEST_NAME] for word in (name, mime_type) if word]
+    words = [" ".join(word.split())[:_LONGEST_NAME] for word in (name, mime_type) if word]
     about = f": {words[0]}" if words else ""
     more = f" ({words[1]})" if len(words) > 1 else ""
     return f"[{kind}{about}{more}]"
 
 
 def with_placeholders(text: str | None, named: Sequence[str]) -> str:
-    return "\n".join(part for part in (mend_text(text or "").strip(), *named) if part)
+    return "\n".join(part for part in ((text or "").strip(), *named) if part)
 
 
 def retry_after(response: HttpResponse) -> float | None:

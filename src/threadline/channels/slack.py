@@ -57,6 +57,7 @@ SKEW_SECONDS = 300
 TEXT_LIMIT = 4000
 
 _STAMP = re.compile(r"[0-9]{1,12}")
+_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 _SAID = frozenset((None, "file_share", "thread_broadcast", "me_message"))
 _SUBTYPES: dict[str, IgnoredReason] = {
@@ -92,6 +93,11 @@ class _Event(msgspec.Struct):
     @property
     def direct(self) -> bool:
         return self.channel_type == "im" or self.channel.startswith("D")
+
+    @property
+    def overheard(self) -> bool:
+        """Said in a channel, to whom it may concern."""
+        return self.type == "message" and self.channel_type in ("channel", "group", "mpim")
 
 
 class _Kind(msgspec.Struct):
@@ -203,16 +209,16 @@ def _read_event(envelope: _Envelope) -> Arrival | Ignored:
         return _ignored_subtype(kind.subtype or "")
     event = shaped(envelope.event, _Event)
     sent_at = moment(float(event.ts)) if event and _TS.fullmatch(event.ts) else None
-    if event is None or sent_at is None or not event.channel:
+    if event is None or sent_at is None or not _ID.fullmatch(event.channel):
         return Ignored("broken", kind.type)
     bots = {bot.user_id for bot in envelope.authorizations or () if bot.is_bot and bot.user_id}
     if event.user in bots:
         return Ignored("own")
     if event.bot_id is not None:
         return Ignored("bot")
-    if not event.user:
+    if not event.user or not _ID.fullmatch(event.user):
         return Ignored("broken", "user")
-    if not (event.direct or event.type == "app_mention" or any(f"<@{bot}" in (event.text or "") for bot in bots)):
+    if event.overheard and not any(f"<@{bot}" in (event.text or "") for bot in bots):
         return Ignored("unaddressed")
     return _arrival(event, event.user, sent_at, bots)
 
@@ -222,7 +228,7 @@ def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> 
     text = with_placeholders(unescape(event.text or "", bots, any_mention=event.type == "app_mention"), files)
     if not text:
         return Ignored("empty")
-    thread_ts = event.thread_ts or (None if event.direct else event.ts)
+    thread_ts = event.thread_ts if _TS.fullmatch(event.thread_ts or "") else None if event.direct else event.ts
     return Arrival(
         platform="slack",
         key=f"{event.channel}:{event.ts}",
@@ -232,7 +238,7 @@ def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> 
         text=text,
         sent_at=sent_at,
         shared=not event.direct,
-        reply_to=f"{event.channel}:{event.thread_ts}" if event.thread_ts not in (None, event.ts) else None,
+        reply_to=f"{event.channel}:{thread_ts}" if thread_ts not in (None, event.ts) else None,
     )
 
 

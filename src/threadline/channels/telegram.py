@@ -191,13 +191,16 @@ def _read_message(message: Message | None) -> Arrival | Ignored:
         return text
     place = str(message.chat.id)
     topic = message.message_thread_id if message.is_topic_message else None
+    recipient = f"{place}:{topic}" if topic else place
+    if not _RECIPIENT.fullmatch(recipient):
+        return Ignored("broken", "chat")
     answered_message = message.reply_to_message
     return Arrival(
         platform="telegram",
         key=f"{place}:{message.message_id}",
         sender=str(message.sender.id),
         place=place,
-        recipient=f"{place}:{topic}" if topic else place,
+        recipient=recipient,
         text=text,
         sent_at=sent_at,
         shared=message.chat.type != "private",

@@ -91,7 +91,7 @@ class RemoteThread:
 
     async def refresh(self) -> ThreadInfo:
         """Reads the thread again. NotFound before its first message, and once it is deleted."""
-        self.info = await self._history(turns=1)
+        self.info = await self._history(tail=1)
         return self.info
 
     async def messages(self, *, first: int = 0, last: int | None = None) -> list[UiMessage]:
@@ -105,7 +105,19 @@ class RemoteThread:
                 yield message
 
     async def last_turns(self, turns: int = 12) -> list[UiMessage]:
-        return (await self._history(turns=turns)).shown()
+        """The newest messages that begin with the `turns`-th last one of the user's; all if there are fewer."""
+        if turns < 1:
+            raise InvalidInput("ask for one turn or more")
+        tail = 2 * turns
+        while True:
+            history = await self._history(tail=tail)
+            found = history.shown()
+            asked = [number for number, message in enumerate(found) if message.role == "user"]
+            if len(asked) >= turns:
+                return found[asked[-turns] :]
+            if history.first_seq == 0:
+                return found
+            tail *= 4
 
     async def branch(
         self, *, at: int | str | None = None, title: str | None = None, state_key: str | None = None
@@ -183,7 +195,7 @@ class RemoteThread:
         return next((each for each in await self.last_turns(3) if each.id == message_id), None)
 
     async def _exists(self) -> bool:
-        answer = await self._transport.call("GET", self._path, query={"turns": 1})
+        answer = await self._transport.call("GET", self._path, query={"tail": 1})
         return read(answer, Known).id is not None
 
     async def _history(self, **query: int | None) -> History:

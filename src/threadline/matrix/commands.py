@@ -14,6 +14,7 @@ from threadline.core import pending as pending_
 from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, Misused, Unknown, choices_text, help_text, parse
 from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused
+from threadline.core.ids import check_title
 from threadline.core.pending import Agreed, Declined, Pending, pending_in, with_pending
 from threadline.core.threads import Thread, ThreadChanges
 from threadline.matrix.events import Said, key_of
@@ -122,12 +123,16 @@ class Commands:
         await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_pending(noted, question))
 
     async def _new(self, asked: Asked, name: str | None) -> str:
+        name = None if name is None else check_title(name)
+
         async def context(chat_id: str | None) -> Thread:
             return await asked.platform.create_chat_context(chat_id=chat_id, title=name)
 
         return _invited(await self._maker.make(asked.person, name, asked.key, context), name)
 
     async def _branch(self, asked: Asked, name: str | None) -> str:
+        name = None if name is None else check_title(name)
+
         async def context(chat_id: str | None) -> Thread:
             return await asked.platform.branch_chat_context(asked.chat_id, new_chat_id=chat_id, title=name)
 

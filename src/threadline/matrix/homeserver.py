@@ -21,7 +21,7 @@ from threadline.matrix.events import Content, RawEvent
 from threadline.settings import MatrixSettings
 
 _PAGE = 100
-_TIMELINE = {"room": {"timeline": {"limit": 50}, "state": {"lazy_load_members": False}}}
+_TIMELINE = {"room": {"timeline": {"limit": 20}, "state": {"lazy_load_members": False}}}
 _TYPING_MS = 30_000
 
 
@@ -219,6 +219,12 @@ class Homeserver:
 
     async def leave(self, room_id: str) -> None:
         await self._ask(self._client.room_leave(room_id))
+
+    async def abandon(self, room_id: str, invited: str) -> None:
+        """Takes an invitation back and leaves."""
+        with contextlib.suppress(HomeserverRefused):
+            await self._ask(self._client.room_kick(room_id, invited))
+        await self.leave(room_id)
 
     async def joined_rooms(self) -> list[str]:
         return list((await self._ask(self._client.joined_rooms())).rooms)

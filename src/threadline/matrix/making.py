@@ -65,7 +65,7 @@ class RoomMaker:
         async with self._making[person.matrix_id]:
             if await self._rooms.space(person) is not None:
                 return None
-            async with _Undoing(self._homeserver) as made:
+            async with _Undoing(self._homeserver, person) as made:
                 return await self._bootstrap(person, digest_id(f"first {person.matrix_id}"), made)
 
     async def _bootstrap(self, person: Person, chat_id: str, made: list[str]) -> Made:
@@ -94,7 +94,7 @@ class RoomMaker:
             if space is None:
                 raise NoSpace
             label = f"C{space.metadata[NEXT_INDEX]}"
-            async with _Undoing(self._homeserver) as made:
+            async with _Undoing(self._homeserver, person) as made:
                 room_id = await self._room_in(space.place, person, name or label, chat_id, label, made)
                 thread = await context(chat_id)
                 bound = await self._store.transact(
@@ -133,10 +133,11 @@ class RoomMaker:
 
 
 class _Undoing:
-    """Collects the rooms that were made; leaves them if the rest cannot be done."""
+    """Collects the rooms that were made; if the rest cannot be done, takes the invitations back and leaves them."""
 
-    def __init__(self, homeserver: Homeserver) -> None:
+    def __init__(self, homeserver: Homeserver, person: Person) -> None:
         self._homeserver = homeserver
+        self._person = person
         self._made: list[str] = []
 
     async def __aenter__(self) -> list[str]:
@@ -147,6 +148,6 @@ class _Undoing:
             return
         for room_id in self._made:
             try:
-                await self._homeserver.leave(room_id)
+                await self._homeserver.abandon(room_id, self._person.matrix_id)
             except (HomeserverRefused, HomeserverAway) as exc:
                 log.warning("a room was not left: %s", exc, extra={"place": room_id})

@@ -24,6 +24,8 @@ log = logging.getLogger("threadline.matrix")
 
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 _TYPING_SECONDS = 20.0
+_THINKING_SECONDS = 0.3
+"""An answer that is there sooner needs no typing notice."""
 
 
 class Telling:
@@ -91,6 +93,7 @@ class Telling:
 
     async def _type(self) -> None:
         """Until it is cancelled, and then no longer."""
+        await asyncio.sleep(_THINKING_SECONDS)
         try:
             while True:
                 with contextlib.suppress(HomeserverAway, HomeserverRefused):

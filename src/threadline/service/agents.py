@@ -68,10 +68,11 @@ class AgentShown(Shown, frozen=True):
 
 
 class AgentList(Shown, frozen=True):
-    """The tenant's own, and the ids of those that every tenant has."""
+    """The tenant's own, the ids of those that every tenant has, and which one answers if none is named."""
 
     agents: list[AgentShown]
     shared: list[str]
+    default: str
 
 
 class Applied(Shown, frozen=True):
@@ -117,7 +118,8 @@ class AgentRoutes:
         """The tenant's own, and the names of those that every tenant has."""
         scope = await self._who_asks(request)
         own = await self._agents(scope).list_agents()
-        return answer(AgentList([self._shown(row) for row in own], list(self._threadline.directory.ids())))
+        shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
+        return answer(AgentList([self._shown(row) for row in own], shared, default))
 
     @operation(
         "createAgent",
@@ -148,7 +150,7 @@ class AgentRoutes:
         "Change an agent of the tenant",
         Answer(200, "The agent as it is now.", AgentShown),
         tag="agents",
-        body=Body(AgentChanges, {"switch off": {"enabled": False}}),
+        body=Body(AgentChanges, {"switch off": {"enabled": False}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
         needs="admin",
         path=_OWN,

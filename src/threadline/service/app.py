@@ -23,11 +23,15 @@ from threadline.service.agents import AgentRoutes
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
 from threadline.service.chat import Chat
+from threadline.service.chat_page import ChatPage, is_built
 from threadline.service.dispatches import DispatchRoutes
+from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
 from threadline.service.reference import Reference
+from threadline.service.restoring import RestoreRoutes
 from threadline.service.saves import SaveRoutes
 from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
@@ -52,7 +56,7 @@ def build_app(
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
-            Middleware(Observer, metrics=threadline.metrics),
+            Middleware(Observer, metrics=threadline.metrics, tracer=threadline.tracer),
             Middleware(SafeHeaders),
             Middleware(
                 OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
@@ -96,6 +100,7 @@ async def _sweep(threadline: Threadline, every_seconds: float) -> None:
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
+        *(ChatPage().routes() if is_built() else []),
         *Welcome().routes(),
         *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
@@ -104,5 +109,8 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
+        *LineageRoutes(threadline, caller).routes(),
+        *FollowingRoutes(threadline, caller).routes(),
+        *RestoreRoutes(threadline, caller).routes(),
     ]
     return [*routes, *Reference(routes, signed_in=signed_in).routes()]

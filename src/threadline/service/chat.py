@@ -52,6 +52,13 @@ _EXAMPLES = {
 }
 
 
+class StreamEvent(Shown, frozen=True):
+    """One server-sent event. `data` is a chunk of the AI SDK's UI message stream as JSON, and `[DONE]` at last."""
+
+    data: str
+    id: str | None = None
+
+
 class Stopped(Shown, frozen=True):
     """`stopped` counts the turns that were running."""
 
@@ -84,7 +91,7 @@ class Chat:
         Answer(
             200,
             STREAM_TEXT,
-            str,
+            StreamEvent,
             media_types=(_STREAM,),
             headers=(_STATE_KEY,),
             links=_going_on("$response.header.X-State-Key"),
@@ -153,7 +160,7 @@ class Chat:
     @operation(
         "resumeChat",
         "Read the stream of the turn that runs, from its first chunk or from where a reader left off",
-        Answer(200, STREAM_TEXT, str, media_types=(_STREAM,), headers=(_STATE_KEY,)),
+        Answer(200, STREAM_TEXT, StreamEvent, media_types=(_STREAM,), headers=(_STATE_KEY,)),
         Answer(204, "No turn runs on this thread."),
         tag="chat",
         headers=("Last-Event-ID", MAJOR),
@@ -161,12 +168,12 @@ class Chat:
     )
     async def resume(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        seen = read_seen(header(request, "Last-Event-ID"))
+        seen, major = read_seen(header(request, "Last-Event-ID")), read_major(request)
         thread = await self._thread(scope, request.path_params["state_key"])
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
-        return self._streams.answer(scope, thread, turn, seen, major=read_major(request))
+        return self._streams.answer(scope, thread, turn, seen, major=major)
 
     @operation(
         "stopChat",

@@ -54,7 +54,8 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What goes out. `type` is a struct, several of them if it may be either, or None for no body."""
+    """What goes out. `type` is a struct, several of them if it may be either, a table of them by media
+    type, or None for no body. Of a stream of events it is one event."""
 
     status: int
     description: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -31,7 +31,7 @@ from threadline.service.agents import known_agent
 from threadline.service.aisdk.chunks import HEADERS, ChunkWriter
 from threadline.service.answers import Shown, UiPart, answer
 from threadline.service.callers import WhoAsks
-from threadline.service.chat import STREAM_TEXT
+from threadline.service.chat import STREAM_TEXT, StreamEvent
 from threadline.service.describing import Answer, Body, Fault, StateKey, operation
 from threadline.service.reading import idempotency_key, read_object
 from threadline.service.streaming import MAJOR, TurnStreams, read_major
@@ -66,8 +66,9 @@ class Reply(Shown, frozen=True):
     state_key: str | None = None
 
 
+_SOMETHING_SAID = {"anyOf": [{"required": ["messages"]}, {"required": ["content"]}]}
 _BODY = Body(
-    Dispatch,
+    Annotated[Dispatch, msgspec.Meta(extra_json_schema=_SOMETHING_SAID)],
     {
         "a question": {"role": "user", "content": "What is there to see in Lisbon?"},
         "on a thread": {"content": "And in Porto?", "stateKey": "lisbon"},
@@ -112,8 +113,9 @@ class DispatchRoutes:
     )
     async def message(self, request: Request) -> Response:
         scope, agent_id, body = await self._read(request)
+        key = idempotency_key(request)
         if "stateKey" in body:
-            accepted = await self._accept(scope, agent_id, body, idempotency_key(request))
+            accepted = await self._accept(scope, agent_id, body, key)
             return await self._turn_answer(scope, accepted)
         agent, prompt = await self._prompt(scope, agent_id, body)
         fold = Fold()
@@ -127,7 +129,7 @@ class DispatchRoutes:
     @operation(
         "streamAgent",
         "Send an agent a message and read its answer as a stream",
-        Answer(200, STREAM_TEXT, str, media_types=("text/event-stream",)),
+        Answer(200, STREAM_TEXT, StreamEvent, media_types=("text/event-stream",)),
         tag="agents",
         body=_BODY,
         headers=("Idempotency-Key", MAJOR),
@@ -136,8 +138,9 @@ class DispatchRoutes:
     )
     async def stream(self, request: Request) -> Response:
         scope, agent_id, body = await self._read(request)
+        key = idempotency_key(request)
         if "stateKey" in body:
-            accepted = await self._accept(scope, agent_id, body, idempotency_key(request))
+            accepted = await self._accept(scope, agent_id, body, key)
             return self._streams.answer(scope, accepted.thread, accepted.turn, major=read_major(request))
         agent, prompt = await self._prompt(scope, agent_id, body)
         writer = ChunkWriter(new_id(), read_major(request))

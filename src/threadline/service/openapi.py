@@ -178,6 +178,8 @@ class _Schemas:
 def _alternatives(type_: Any) -> list[Any]:
     if type_ is None:
         return []
+    if isinstance(type_, dict):
+        return list(type_.values())
     return list(type_) if isinstance(type_, tuple) else [type_]
 
 
@@ -255,7 +257,8 @@ def _body(body: Body, schemas: _Schemas) -> dict[str, Any]:
 def _answer(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {"description": answer.description}
     if answer.type is not None:
-        made["content"] = {media: {"schema": schemas.of(answer.type)} for media in answer.media_types}
+        types = answer.type if isinstance(answer.type, dict) else dict.fromkeys(answer.media_types, answer.type)
+        made["content"] = {media: {"schema": schemas.of(type_)} for media, type_ in types.items()}
     if answer.headers:
         made["headers"] = {
             name: {"description": HEADERS[name].description, "schema": schemas.of(HEADERS[name].type)}

@@ -12,6 +12,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from threadline.core import errors, jsontext
 from threadline.core.errors import ThreadlineError
@@ -119,7 +120,15 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     code = _CODES.get(exc.status_code, "invalid_input")
     status = exc.status_code if exc.status_code in TITLES else 400
-    return Problem(status, code, exc.detail, dict(exc.headers or {})).answer()
+    headers = {"Allow": ", ".join(_allowed(request))} if status == 405 else dict(exc.headers or {})
+    return Problem(status, code, exc.detail, headers).answer()
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method of this path; the router tells only those of the first route that has it."""
+    path = getattr(request.scope.get("route"), "path", None)
+    same = (each for each in request.app.routes if isinstance(each, Route) and each.path == path)
+    return sorted({method for route in same for method in route.methods or ()})
 
 
 async def answer_crash(request: Request, exc: Exception) -> Response:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from threadline.core.errors import SettingsInvalid
@@ -21,7 +22,7 @@ _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """`ready` is set once requests are taken."""
+    """`ready` is set once requests are taken; the app's `ending`, once no more are, so that nobody waits for news."""
 
     def __init__(self, app: ASGIApp, *, grace_seconds: float) -> None:
         super().__init__(
@@ -36,10 +37,17 @@ class Server(uvicorn.Server):
             )
         )
         self.ready = asyncio.Event()
+        self._ending = asyncio.Event()
+        if isinstance(app, Starlette):
+            app.state.ending = self._ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending.set()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
+from msgspec import UnsetType as Unset
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +20,7 @@ from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
-from threadline.core.messages import Message, to_ui
+from threadline.core.messages import to_ui
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.service.answers import (
     Done,
@@ -49,25 +51,31 @@ _THREAD = _THREADS + "/{state_key}"
 
 
 class Listing(Shape, frozen=True):
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | Unset = UNSET
     offset: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | None = None
-    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | None = None
+    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | Unset = UNSET
+    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | Unset = UNSET
     archived: bool = False
 
 
 class Range(Shape, frozen=True):
-    """`turns` asks for the last so many turns instead of a range of seqs."""
-
     first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | None = None
-    turns: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | None = None
+    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | Unset = UNSET
+    tail: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | Unset = UNSET
+
+    def of(self, message_count: int) -> tuple[int, int | None]:
+        """The seqs that are asked for: a range, or so many of the newest."""
+        if self.tail is UNSET:
+            return self.first, None if self.last is UNSET else self.last
+        if self.first or self.last is not UNSET:
+            raise InvalidInput("ask for a range or for a tail, not for both")
+        return max(0, message_count - self.tail), None
 
 
 class Changes(Shape, frozen=True):
-    title: Name | msgspec.UnsetType = msgspec.UNSET
-    archived: bool | msgspec.UnsetType = msgspec.UNSET
-    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    title: Name | Unset = UNSET
+    archived: bool | Unset = UNSET
+    metadata: dict[str, Any] | Unset = UNSET
 
 
 class Branching(Shape, frozen=True):
@@ -101,8 +109,8 @@ class Timelines(Shown, frozen=True):
 
 
 class History(ThreadShown, frozen=True, kw_only=True):
-    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq` is
-    the seq of the first of these messages; the others follow without a gap."""
+    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq`
+    is the place of the first of them in the history."""
 
     active: bool
     first_seq: int
@@ -148,14 +156,14 @@ class ThreadRoutes:
     async def list_threads(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = read_query(request, Listing)
-        if asked.q is not None:
-            if asked.cursor is not None:
+        if asked.q is not UNSET:
+            if asked.cursor is not UNSET:
                 raise InvalidInput("a search is paged by offset, not by cursor")
-            hits = await threads.search(asked.q, limit=20 if asked.limit is None else asked.limit, offset=asked.offset)
+            hits = await threads.search(asked.q, limit=20 if asked.limit is UNSET else asked.limit, offset=asked.offset)
             return answer(Hits([hit_json(hit) for hit in hits]))
         page = await threads.page(
-            limit=50 if asked.limit is None else asked.limit,
-            cursor=asked.cursor,
+            limit=50 if asked.limit is UNSET else asked.limit,
+            cursor=None if asked.cursor is UNSET else asked.cursor,
             offset=asked.offset,
             archived=asked.archived,
         )
@@ -177,11 +185,11 @@ class ThreadRoutes:
         thread = await threads.get_by_key(key)
         if thread is None:
             return answer(EmptyHistory(key, []))
-        messages = await _messages(threads, thread, asked)
-        first_seq = messages[0].seq if messages else asked.first
+        first, last = asked.of(thread.message_count)
+        messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        state = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first_seq)
-        head = msgspec.json.encode(thread_json(thread))[:-1] + state
+        standing = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first)
+        head = msgspec.json.encode(thread_json(thread))[:-1] + standing
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
 
     @operation(
@@ -189,7 +197,7 @@ class ThreadRoutes:
         "Rename or archive a thread, or set its metadata",
         Answer(200, "The thread as it is now.", ThreadShown),
         tag="threads",
-        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}),
+        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
         needs="member",
     )
@@ -285,14 +293,6 @@ class ThreadRoutes:
     async def _found(self, request: Request) -> tuple[Threads, Thread]:
         threads = await self._threads(request)
         return threads, await find_by_key(threads, request.path_params["state_key"])
-
-
-async def _messages(threads: Threads, thread: Thread, asked: Range) -> list[Message]:
-    if asked.turns is None:
-        return await threads.messages(thread.id, first=asked.first, last=asked.last)
-    if asked.first or asked.last is not None:
-        raise InvalidInput("ask for the last turns, or for a range")
-    return await threads.last_turns(thread.id, asked.turns)
 
 
 async def find_by_key(threads: Threads, state_key: str) -> Thread:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -54,7 +54,11 @@ class TransferRoutes:
     @operation(
         "exportThread",
         "Let a thread out",
-        Answer(200, "The thread, written page by page.", str, media_types=tuple(_MEDIA_TYPES.values())),
+        Answer(
+            200,
+            "The thread, written page by page.",
+            {"application/json": dict[str, Any], _MEDIA_TYPES["jsonl"]: str, _MEDIA_TYPES["markdown"]: str},
+        ),
         tag="threads",
         query=Exporting,
         errors=(errors.NotFound, errors.InvalidName),

@@ -1,4 +1,4 @@
-"""The page at `/`: what this is and how to talk to it, for whoever opens the address in a browser.
+"""The page at `/welcome`: what this is and how to talk to it from a terminal. Where no chat page is, `/` leads there.
 
 It is plain, needs no script, and every command on it works as it stands.
 """
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from threadline.service.chat_page import is_built
 from threadline.service.describing import Answer, operation
 from threadline.version import __version__
 
@@ -46,21 +47,29 @@ server, so nobody can forge their history, and a stream that is cut off can be r
 <p>It speaks the protocol of the AI SDK: point <code>useChat</code> at <code>{url}/api/v1/ai/chat</code>. From a
 terminal:</p>
 {commands}
+{chat_page}
 <p>Every call is described in <a href="docs">the reference</a>, and for programs in
 <a href="openapi.json">openapi.json</a>.</p>
 <p>Without a key and a network the agent <code>rehearsal</code> answers. Say <code>help</code> to it.</p>
 </html>
 """
 
+_HTML = ("text/html; charset=utf-8",)
+_THERE = '<p>To talk in the browser, open <a href="./">the chat page</a>.</p>'
+_MISSING = """<p>The chat page is not part of this copy: it is built by <code>make page</code>, which needs npm's
+registry, and it comes with every wheel.</p>"""
+
 
 class Welcome:
     def routes(self) -> list[Route]:
-        return [Route("/", self.page, methods=["GET"])]
+        """Both places; a chat page that stands before it takes `/`."""
+        shown = [Route("/welcome", self.page, methods=["GET"])]
+        return shown if is_built() else [*shown, Route("/", self.front, methods=["GET"])]
 
     @operation(
         "welcome",
         "A page that says what this is",
-        Answer(200, "A page.", str, media_types=("text/html; charset=utf-8",)),
+        Answer(200, "A page.", str, media_types=_HTML),
         tag="operations",
         needs=None,
     )
@@ -70,4 +79,15 @@ class Welcome:
             f"<p>{escape(what)}</p>\n<pre>{escape(command.format(url=url), quote=False)}</pre>"
             for what, command in COMMANDS
         )
-        return HTMLResponse(_PAGE.format(version=__version__, url=escape(url), commands=shown))
+        chat_page = _THERE if is_built() else _MISSING
+        return HTMLResponse(_PAGE.format(version=__version__, url=escape(url), commands=shown, chat_page=chat_page))
+
+    @operation(
+        "page",
+        "The page",
+        Answer(200, "The same as `/welcome`, because the chat page was not built.", str, media_types=_HTML),
+        tag="operations",
+        needs=None,
+    )
+    async def front(self, request: Request) -> Response:
+        return await self.page(request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zstandard
 
-_WORTH_IT = 4096
+_WORTH_IT = 1024
 _FRAME = 0x28
 
 

@@ -1,13 +1,13 @@
 """Messages: appended once, read in order.
 
-The words of an append are the database's: it answers what is wrong, and here that becomes an error. Only whether ids
-that were here before came with the same content is compared here, because bodies may be compressed differently.
+The database answers what stands in an append's way, and here that becomes an error. Only whether ids that were here
+before came with the same content is compared here, because bodies may be compressed differently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import asyncpg
 
@@ -22,10 +22,12 @@ from threadline.core.errors import (
 from threadline.core.messages import Message, Role
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
+from threadline.stores.postgres.gathering import Given
 from threadline.stores.postgres.session import Session
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 
+T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
@@ -46,13 +48,15 @@ class MessageVerbs:
         title: CleanText | None = None,
     ) -> Appended:
         self._refuse_unfit(messages)
-        session, ids = self.session, [message.id for message in messages]
-        pack = session.house.bodies.pack
-        values = (
+        session, pack = self.session, self.session.house.bodies.pack
+        given = Given(
+            session.tenant_id,
+            session.owner_id,
+            session.role,
             session.now_us(),
             thread_id,
-            ids,
-            "".join(message.role[0] for message in messages),
+            [message.id for message in messages],
+            "".join([message.role[0] for message in messages]),
             [pack(message.parts_json) for message in messages],
             _unless_empty([message.metadata_json for message in messages]),
             _unless_empty([message.created_us for message in messages]),
@@ -64,12 +68,12 @@ class MessageVerbs:
             tokens,
             title,
         )
-        ((placed,),) = await session.call(_SQL["append"], *values)
+        placed = await session.append(given)
         if placed is None:
-            return await self._append_carefully(thread_id, messages, key, expected_count, values)
+            return await self._append_carefully(thread_id, messages, key, expected_count, given)
         timeline_id, _, first_seq = placed.rpartition(" ")
         session.note_append()
-        return Appended(thread_id, timeline_id, int(first_seq), tuple(ids), int(first_seq) + len(ids))
+        return Appended(thread_id, timeline_id, int(first_seq), tuple(given.ids), int(first_seq) + len(given.ids))
 
     async def _append_carefully(
         self,
@@ -77,10 +81,10 @@ class MessageVerbs:
         messages: Sequence[Sealed],
         key: str | None,
         expected_count: int | None,
-        values: tuple[Any, ...],
+        given: Given,
     ) -> Appended:
         """Something stood in the way of the quick way: another writer, a repeat, or what makes this an error."""
-        found = await self.session.call(_SQL["append_carefully"], *values)
+        found = await self.session.call(_SQL["append_carefully"], *given[3:])
         ((problem, timeline_id, first_seq, standing),) = found
         ids = tuple(message.id for message in messages)
         match problem:
@@ -159,6 +163,6 @@ class MessageVerbs:
         ]
 
 
-def _unless_empty(values: list[bytes | None] | list[int | None]) -> list[bytes | None] | list[int | None] | None:
+def _unless_empty(values: list[T | None]) -> list[T | None] | None:
     # An array of nothing but nulls costs as much to send as one of values.
     return None if all(value is None for value in values) else values

@@ -21,10 +21,13 @@ from threadline.core.threads import Scope
 from threadline.ports import Clock
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.gathering import Given
+from threadline.stores.sql import load_queries
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_SQL = load_queries(__package__, "queries/messages.sql")
 APP, WORKER = "threadline_app", "threadline_worker"
 _BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
 
@@ -38,6 +41,8 @@ class House(NamedTuple):
     transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
     """For a single verb, which need not stand in line with its user's other works."""
     alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
+    append: Callable[[Given], Awaitable[str | None]]
+    """The quick way to append: where to, or None if it has to be done carefully."""
     appended: Callable[[Scope], None]
 
 
@@ -86,6 +91,14 @@ class Session:
             return await self.house.alone(function, given, reads)
         with translated():
             return await self._connection.fetch(function, *given)
+
+    async def append(self, given: Given) -> str | None:
+        self._refuse_if_over()
+        if self._connection is None:
+            return await self.house.append(given)
+        with translated():
+            placed: str | None = await self._connection.fetchval(_SQL["append"], *given)
+        return placed
 
     async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         with translated():
@@ -159,7 +172,11 @@ def entering(scope: Scope, *, in_line: bool = False) -> str:
     until no other transaction of the user's that stands in line is open, in whichever process."""
     role = _BE_WORKER if scope.role == "system" else _BE_APP
     tenant, owner = literal(scope.tenant_id), literal(scope.user_id)
-    begin = f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}"
+    begin = (
+        f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
+        # A connection keeps plans, also those of foreign keys: none may rest on a table's being small at first.
+        "SET LOCAL enable_seqscan = off"
+    )
     if not in_line:
         return begin
     return f"{begin}; SELECT pg_advisory_xact_lock(hashtextextended({tenant} || '/' || {owner}, 1))"

@@ -25,6 +25,7 @@ from threadline.stores.postgres import check
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.errors import DRIVER_ERRORS, is_lost, may_repeat, outcome_unknown, translated
 from threadline.stores.postgres.following import Follower
+from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.session import House, Session, entering
@@ -52,7 +53,10 @@ class PostgresStore:
         self._listeners = listeners
         self._follower = Follower(self._index_some)
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._house = House(clock, limits, Bodies(), self._transact, self._alone, self._follower.note)
+        self._gathering = Gathering(self._alone, self._once)
+        self._house = House(
+            clock, limits, Bodies(), self._transact, self._alone, self._gathering.append, self._follower.note
+        )
 
     @classmethod
     async def open(
@@ -121,17 +125,20 @@ class PostgresStore:
         return result
 
     async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
-        """One statement is one transaction and one round trip."""
         for attempt in range(1, _TRIES + 1):
             try:
-                async with self._pool.borrow() as connection:
-                    with translated():
-                        return await _fetch(connection, function, values, reads)
+                return await self._once(function, values, reads)
             except StoreFailed as error:
                 if attempt == _TRIES or not may_repeat(error):
                     raise
             await _pause(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _once(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
+        """One statement is one transaction and one round trip."""
+        async with self._pool.borrow() as connection:
+            with translated():
+                return await _fetch(connection, function, values, reads)
 
     def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
         return self._listeners.watch(scope.tenant_id, turn_id)
@@ -178,6 +185,7 @@ class PostgresStore:
         return found
 
     async def close(self) -> None:
+        await self._gathering.close()
         await self._follower.close()
         await self._listeners.close()
         await self._pool.close()

@@ -201,6 +201,13 @@ class TestTheStore:
             await tx.create_thread(NewThread())
             assert tx.scope.tenant_id in await store.tenants()
 
+    async def test_a_store_at_rest_is_not_busy(self, store: Store, alice: Transaction) -> None:
+        """How busy it is now."""
+        await alice.create_thread(NewThread())
+        load = store.load()
+        assert load.open >= 1
+        assert (load.in_use, load.waiting) == (0, 0)
+
     async def test_statistics_count_rows(self, store: Store, alice: Transaction) -> None:
         """Rows by table, bytes on disk, schema version: for the operator."""
         before = await store.statistics()

@@ -286,6 +286,25 @@ CREATE INDEX outbox_by_owner ON threadline.outbox (tenant_id, owner_id, place);
 CREATE INDEX outbox_by_place ON threadline.outbox (tenant_id, place);
 CREATE INDEX outbox_due ON threadline.outbox (tenant_id, place) WHERE status IN ('waiting', 'claimed');
 
+-- What rows will be like, told to the planner before there are any. A connection keeps the plans it made for empty
+-- tables while they grow, and for an empty table any index that begins with the tenant seems as good as another.
+INSERT INTO threadline.tenants (tenant_id, created_at) VALUES ('-', now());
+INSERT INTO threadline.users (tenant_id, id, created_at) SELECT '-', n::text, now() FROM generate_series(1, 20) n;
+INSERT INTO threadline.threads (tenant_id, id, owner_id, state_key, timeline_id, created_at, updated_at)
+SELECT '-', n::text, (n % 20 + 1)::text, n::text, n::text, now(), now() + n * interval '1 second'
+FROM generate_series(1, 1000) n;
+INSERT INTO threadline.timelines (tenant_id, id, owner_id, thread_id, ancestors, ancestor_seqs, created_at)
+SELECT '-', n::text, (n % 20 + 1)::text, n::text, ARRAY[(n / 2)::text], ARRAY[1], now() FROM generate_series(1, 1000) n;
+INSERT INTO threadline.messages (created_us, seq, role, tenant_id, timeline_id, owner_id, id, parts)
+SELECT n, n / 50, substr('ua', n % 2 + 1, 1)::"char", '-', (n % 50 + 1)::text, (n % 20 + 1)::text, n::text,
+    convert_to(repeat('-', 1000), 'UTF8')
+FROM generate_series(1, 2000) n;
+INSERT INTO threadline.append_keys
+    (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
+SELECT '-', (n % 50 + 1)::text, n::text, (n % 20 + 1)::text, '', '-', n, 1, now() FROM generate_series(1, 1000) n;
+ANALYZE threadline.users, threadline.threads, threadline.timelines, threadline.messages, threadline.append_keys;
+TRUNCATE threadline.tenants CASCADE;
+
 -- Messages are written once: nobody may change one.
 SELECT threadline.protect('threadline.tenants', NULL);
 SELECT threadline.protect('threadline.users', 'id');

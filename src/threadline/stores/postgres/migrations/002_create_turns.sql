@@ -27,14 +27,21 @@ CREATE TABLE threadline.turns (
     stop_asked boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL,
     finished_at timestamptz,
-    PRIMARY KEY (tenant_id, id),
-    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads
+    PRIMARY KEY (tenant_id, id)
 );
 CREATE UNIQUE INDEX turns_key ON threadline.turns (tenant_id, owner_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX turns_by_thread ON threadline.turns (tenant_id, thread_id, place);
 CREATE INDEX turns_by_owner ON threadline.turns (tenant_id, owner_id);
 CREATE INDEX turns_active ON threadline.turns (tenant_id, place) WHERE status IN ('accepted', 'running');
+
+-- What rows will be like, as in migration 1.
+INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, status, idempotency_key, created_at)
+SELECT '-', n::text, (n % 20 + 1)::text, (n % 100 + 1)::text, 'web', 'executed', n::text, now()
+FROM generate_series(1, 1000) n;
+ANALYZE threadline.turns;
+TRUNCATE threadline.turns RESTART IDENTITY;
+ALTER TABLE threadline.turns ADD FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads;
 
 CREATE TABLE threadline.turn_chunks (
     tenant_id text COLLATE "C" NOT NULL,

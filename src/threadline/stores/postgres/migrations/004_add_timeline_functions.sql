@@ -16,19 +16,23 @@ BEGIN
     RETURN top;
 END $$;
 
--- A timeline that forks from another at a seq. A fork inside an ancestor's range hangs on that ancestor. The other is
--- locked, so that no purge removes meanwhile what the new one will show.
+-- A timeline that forks from another at a seq. A fork inside an ancestor's range hangs on that ancestor. A timeline of
+-- another thread is locked, so that no purge removes meanwhile what the new one will show; one of the same thread goes
+-- with the thread, whose row the caller changes.
 CREATE FUNCTION threadline.add_timeline(
-    _tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer
-) RETURNS void LANGUAGE plpgsql AS $$
+    _tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer, _is_foreign boolean
+) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    ids text[];
-    tops integer[];
+    ids text[] := '{}';
+    tops integer[] := '{}';
     covering integer;
 BEGIN
-    IF _parent IS NOT NULL THEN
+    IF _is_foreign THEN
         SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
         WHERE l.tenant_id = _tenant AND l.id = _parent FOR KEY SHARE;
+    ELSIF _parent IS NOT NULL THEN
+        SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.id = _parent;
     END IF;
     IF _parent IS NULL OR _seq < 0 THEN
         ids := '{}';
@@ -44,35 +48,46 @@ BEGIN
     INSERT INTO threadline.timelines
         (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at)
     VALUES (_tenant, _id, _owner, _thread, _parent, _seq, ids, tops, threadline.moment(_now_us));
+    RETURN true;
 END $$;
 
--- The thread goes on from that point, on a new timeline.
-CREATE FUNCTION threadline.go_on(
-    _now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer
-) RETURNS threadline.threads LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM threadline.add_timeline(
-        _thread.tenant_id, _now_us, _timeline, _thread.owner_id, _thread.id, _parent, _seq
-    );
-    RETURN threadline.stand(_now_us, _thread, _timeline, _seq + 1);
-END $$;
-
--- The thread stands on another timeline. Search has read all of it, or will find the rest in its backlog.
+-- The thread stands on another timeline. Search has read all of it, or will find the rest in its backlog. If somebody
+-- else changed the thread since it was read, everything is done again.
 CREATE FUNCTION threadline.stand(
     _now_us bigint, _thread threadline.threads, _timeline text, _message_count integer
 ) RETURNS threadline.threads LANGUAGE plpgsql AS $$
+DECLARE
+    standing threadline.threads;
 BEGIN
+    UPDATE threadline.threads t
+    SET timeline_id = _timeline, message_count = _message_count, indexed_count = _message_count,
+        updated_at = threadline.moment(_now_us)
+    WHERE t.tenant_id = _thread.tenant_id AND t.id = _thread.id AND t.deleted_at IS NULL
+        AND t.timeline_id = _thread.timeline_id AND t.message_count = _thread.message_count
+    RETURNING * INTO standing;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'thread % changed meanwhile', _thread.id USING ERRCODE = 'serialization_failure';
+    END IF;
     IF _thread.indexed_count < _thread.message_count THEN
         INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
         VALUES (_thread.tenant_id, _thread.owner_id, _thread.timeline_id, _thread.indexed_count,
             _thread.message_count - 1)
         ON CONFLICT DO NOTHING;
     END IF;
-    UPDATE threadline.threads t
-    SET timeline_id = _timeline, message_count = _message_count, indexed_count = _message_count,
-        updated_at = threadline.moment(_now_us)
-    WHERE t.tenant_id = _thread.tenant_id AND t.id = _thread.id RETURNING * INTO _thread;
-    RETURN _thread;
+    RETURN standing;
+END $$;
+
+-- The thread goes on from that point, on a new timeline.
+CREATE FUNCTION threadline.go_on(
+    _now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _is_foreign boolean
+) RETURNS threadline.threads LANGUAGE plpgsql AS $$
+DECLARE
+    standing constant threadline.threads := threadline.stand(_now_us, _thread, _timeline, _seq + 1);
+    added constant boolean := threadline.add_timeline(
+        _thread.tenant_id, _now_us, _timeline, _thread.owner_id, _thread.id, _parent, _seq, _is_foreign
+    );
+BEGIN
+    RETURN standing;
 END $$;
 
 -- A new thread; with a source, a branch of it. problem: 'source' is not here, 'seq' is past its head, or the 'thread'
@@ -84,16 +99,16 @@ CREATE FUNCTION threadline.create_thread(
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     source threadline.threads;
     holder text := _owner;
+    added boolean;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     IF _source IS NULL THEN
         PERFORM threadline.introduce(_tenant, _owner, _now_us);
     ELSE
-        SELECT * INTO source FROM threadline.threads t
-        WHERE t.tenant_id = _tenant AND t.id = _source AND t.deleted_at IS NULL;
-        problem := CASE WHEN NOT FOUND THEN 'source' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
+        source := threadline.living_thread(_tenant, _source);
+        problem := CASE WHEN source.id IS NULL THEN 'source' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
         holder := source.owner_id;
     END IF;
     IF problem IS NOT NULL THEN
@@ -114,16 +129,17 @@ BEGIN
         WHERE t.tenant_id = _tenant AND t.owner_id = holder AND t.state_key = _state_key AND t.deleted_at IS NULL;
         RETURN;
     END IF;
-    PERFORM threadline.add_timeline(_tenant, _now_us, _timeline, holder, _id, source.timeline_id, _at);
+    added := threadline.add_timeline(
+        _tenant, _now_us, _timeline, holder, _id, source.timeline_id, _at, _source IS NOT NULL
+    );
 END $$;
 
--- A thread that is about to change timelines: its row is the lock.
-CREATE FUNCTION threadline.lock_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql AS $$
+CREATE FUNCTION threadline.living_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql AS $$
 DECLARE
     result threadline.threads;
 BEGIN
     SELECT * INTO result FROM threadline.threads t
-    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
     RETURN result;
 END $$;
 
@@ -133,10 +149,10 @@ CREATE FUNCTION threadline.move_thread(
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     top integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    result := threadline.lock_thread(_tenant, _thread);
+    result := threadline.living_thread(_tenant, _thread);
     IF result.id IS NULL THEN
         problem := 'thread';
         RETURN;
@@ -148,7 +164,7 @@ BEGIN
     END IF;
     problem := CASE WHEN top IS NULL THEN 'timeline' WHEN _seq < -1 OR _seq > top THEN 'seq' END;
     IF problem IS NULL THEN
-        result := threadline.go_on(_now_us, result, _new, coalesce(_timeline, result.timeline_id), _seq);
+        result := threadline.go_on(_now_us, result, _new, coalesce(_timeline, result.timeline_id), _seq, false);
     END IF;
 END $$;
 
@@ -158,10 +174,10 @@ CREATE FUNCTION threadline.undo_turn(
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     question integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    result := threadline.lock_thread(_tenant, _thread);
+    result := threadline.living_thread(_tenant, _thread);
     IF result.id IS NULL THEN
         problem := 'thread';
         RETURN;
@@ -171,7 +187,7 @@ BEGIN
     IF question IS NULL THEN
         problem := 'question';
     ELSE
-        result := threadline.go_on(_now_us, result, _new, result.timeline_id, question - 1);
+        result := threadline.go_on(_now_us, result, _new, result.timeline_id, question - 1, false);
     END IF;
 END $$;
 
@@ -181,10 +197,10 @@ CREATE FUNCTION threadline.switch_timeline(
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     top integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    result := threadline.lock_thread(_tenant, _thread);
+    result := threadline.living_thread(_tenant, _thread);
     top := threadline.top_of(_tenant, _thread, _timeline);
     problem := CASE WHEN result.id IS NULL THEN 'thread' WHEN top IS NULL THEN 'timeline' END;
     IF problem IS NULL AND _timeline <> result.timeline_id THEN
@@ -198,12 +214,11 @@ CREATE FUNCTION threadline.save_point(
     OUT problem text, OUT result threadline.saved_points
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     source threadline.threads;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    SELECT * INTO source FROM threadline.threads t
-    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
-    problem := CASE WHEN NOT FOUND THEN 'thread' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
+    source := threadline.living_thread(_tenant, _thread);
+    problem := CASE WHEN source.id IS NULL THEN 'thread' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
     IF problem IS NULL THEN
         INSERT INTO threadline.saved_points (tenant_id, owner_id, name, thread_id, timeline_id, seq, created_at)
         VALUES (_tenant, source.owner_id, _name, _thread, source.timeline_id,
@@ -221,14 +236,14 @@ CREATE FUNCTION threadline.load_point(
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     saved threadline.saved_points;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    result := threadline.lock_thread(_tenant, _thread);
+    result := threadline.living_thread(_tenant, _thread);
     SELECT * INTO saved FROM threadline.saved_points s
     WHERE s.tenant_id = _tenant AND s.owner_id = result.owner_id AND s.name = _name;
     problem := CASE WHEN result.id IS NULL THEN 'thread' WHEN saved.name IS NULL THEN 'name' END;
     IF problem IS NULL THEN
-        result := threadline.go_on(_now_us, result, _new, saved.timeline_id, saved.seq);
+        result := threadline.go_on(_now_us, result, _new, saved.timeline_id, saved.seq, true);
     END IF;
 END $$;

@@ -7,7 +7,7 @@ CREATE FUNCTION threadline.place_messages(
     _tenant text, _now_us bigint, _thread text, _holder text, _line text, _first integer,
     _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
     _key text, _fingerprint bytea, _turn text
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO threadline.messages
         (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
@@ -20,43 +20,77 @@ BEGIN
         VALUES (_tenant, _thread, _key, _holder, _fingerprint, _line, _first, cardinality(_ids),
             threadline.moment(_now_us));
     END IF;
+    RETURN cardinality(_ids);
 END $$;
 
 -- Writes the messages, if nobody else wrote to the thread since this began and nothing given was here before; both are
 -- part of the one UPDATE. The row it locks is read again after a wait, and its count and timeline then differ from those
--- seen at first. The answer is the timeline and the first seq, or null where the append has to be made carefully.
+-- seen at first. A key that somebody else takes meanwhile is refused by the index, and the append is made again. The
+-- answer is the timeline and the first seq, or null where the append has to be made carefully.
 CREATE FUNCTION threadline.append(
     _tenant text, _owner text, _role text, _now_us bigint,
     _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
     _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     given constant integer := cardinality(_ids);
     line text;
     first integer;
     holder text;
+    written integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
+    IF _key IS NOT NULL THEN
+        PERFORM FROM threadline.append_keys k
+        WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
     UPDATE threadline.threads t
     SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
         updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
-    FROM threadline.threads seen
-    WHERE seen.tenant_id = _tenant AND seen.id = _thread
-        AND t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
-        AND t.message_count = seen.message_count AND t.timeline_id = seen.timeline_id
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
+        AND (t.message_count, t.timeline_id) = (
+            SELECT seen.message_count, seen.timeline_id FROM threadline.threads seen
+            WHERE seen.tenant_id = _tenant AND seen.id = _thread
+        )
         AND t.message_count <= _most - given AND (_expected IS NULL OR t.message_count = _expected)
         AND NOT EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_ids))
-        AND NOT EXISTS (
-            SELECT FROM threadline.append_keys k
-            WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key
-        )
     RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO line, first, holder;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM threadline.place_messages(_tenant, _now_us, _thread, holder, line, first, _ids, _roles, _parts, _metadata,
+    written := threadline.place_messages(_tenant, _now_us, _thread, holder, line, first, _ids, _roles, _parts, _metadata,
         _created, _key, _fingerprint, _turn);
     RETURN line || ' ' || first;
+END $$;
+
+-- Several appends of one tenant in one transaction, each in the scope of whoever made it; what the arrays hold for each
+-- message stands one append after the other. Nobody waits long for a thread that somebody else has locked: the whole
+-- fails instead, and each is made alone.
+CREATE FUNCTION threadline.append_together(
+    _tenant text, _owners text[], _acting text[], _now_us bigint[], _threads text[], _counts integer[],
+    _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
+    _keys text[], _fingerprints bytea[], _expected integer[], _most integer, _turns text[], _tokens integer[],
+    _titles text[]
+) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    patience constant text := set_config('lock_timeout', '50ms', true);
+    placed text[] := '{}';
+    first integer := 1;
+    last integer;
+BEGIN
+    FOR n IN 1..cardinality(_threads) LOOP
+        last := first + _counts[n] - 1;
+        placed[n] := threadline.append(
+            _tenant, _owners[n], _acting[n], _now_us[n], _threads[n], _ids[first:last], substr(_roles, first, _counts[n]),
+            _parts[first:last], _metadata[first:last], _created[first:last], _keys[n], _fingerprints[n], _expected[n],
+            _most, _turns[n], _tokens[n], _titles[n]
+        );
+        first := last + 1;
+    END LOOP;
+    RETURN placed;
 END $$;
 
 -- The same with the thread's row locked first, so that `problem` can say what stands in the way. 'repeat' means that the
@@ -69,14 +103,16 @@ CREATE FUNCTION threadline.append_carefully(
     OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     given constant integer := cardinality(_ids);
     thread threadline.threads;
     earlier threadline.append_keys;
     newest integer;
+    written integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
-    thread := threadline.lock_thread(_tenant, _thread);
-    IF thread.id IS NULL THEN
+    SELECT * INTO thread FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
         problem := 'thread';
         RETURN;
     END IF;
@@ -115,7 +151,7 @@ BEGIN
         SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
             updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
         WHERE t.tenant_id = _tenant AND t.id = _thread;
-        PERFORM threadline.place_messages(_tenant, _now_us, _thread, thread.owner_id, timeline_id, first_seq, _ids, _roles,
+        written := threadline.place_messages(_tenant, _now_us, _thread, thread.owner_id, timeline_id, first_seq, _ids, _roles,
             _parts, _metadata, _created, _key, _fingerprint, _turn);
     END IF;
 END $$;
@@ -209,6 +245,7 @@ CREATE FUNCTION threadline.read_messages(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     ids text[];
     tops integer[];
     present text;
@@ -219,7 +256,6 @@ DECLARE
     deepest integer := 0;
     read bigint;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     -- CASE, because row security takes coalesce for a leak and would read every timeline of the tenant instead.
     SELECT l.id, t.message_count - 1, l.nearest, l.nearest_seqs INTO present, top, ids, tops
     FROM threadline.threads t
@@ -273,8 +309,9 @@ CREATE FUNCTION threadline.find_message(
     id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
         FROM threadline.threads t
         JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id

@@ -16,13 +16,21 @@ CREATE TABLE threadline.message_search (
     created_us bigint NOT NULL,
     owner_id text COLLATE "C" NOT NULL,
     words tsvector NOT NULL,
-    PRIMARY KEY (tenant_id, timeline_id, seq),
-    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+    PRIMARY KEY (tenant_id, timeline_id, seq)
 )
 -- PARTITION BY HASH (tenant_id)
 ;
 SELECT threadline.arrange('threadline.message_search', 'autovacuum_vacuum_insert_threshold = 10000');
 CREATE INDEX message_search_words ON threadline.message_search USING gin (words) WITH (gin_pending_list_limit = 1024);
+
+-- What rows will be like, as in migration 1.
+INSERT INTO threadline.message_search (tenant_id, timeline_id, seq, size, created_us, owner_id, words)
+SELECT '-', (n % 50 + 1)::text, n, 10, n, (n % 20 + 1)::text, array_to_tsvector(ARRAY[n::text, (n % 100)::text])
+FROM generate_series(1, 2000) n;
+ANALYZE threadline.message_search;
+TRUNCATE threadline.message_search;
+ALTER TABLE threadline.message_search
+    ADD FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines;
 
 -- Ranges that a thread left behind before search had read them.
 CREATE TABLE threadline.search_backlog (
@@ -115,10 +123,10 @@ CREATE FUNCTION threadline.search_messages(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     hit record;
     thread text;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     IF NOT _caught_up AND (EXISTS (
         SELECT FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.indexed_count < t.message_count

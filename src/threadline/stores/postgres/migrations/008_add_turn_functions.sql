@@ -11,9 +11,9 @@ CREATE FUNCTION threadline.put_chunks(
     _tenant text, _owner text, _role text, _turn text, _fence integer, _numbers integer[], _chunks bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
     holder text;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     SELECT t.owner_id INTO holder FROM threadline.turns t
     WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence FOR SHARE;
     IF NOT FOUND THEN
@@ -30,8 +30,9 @@ CREATE FUNCTION threadline.read_chunks(
     _tenant text, _owner text, _role text, _turn text, _after integer, _limit integer
 ) RETURNS TABLE (n integer, chunk bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
     RETURN QUERY SELECT c.n, c.chunk FROM threadline.turn_chunks c
         WHERE c.tenant_id = _tenant AND c.turn_id = _turn AND c.n > _after ORDER BY c.n LIMIT _limit;
 END $$;

@@ -1,6 +1,9 @@
 -- name: append
 SELECT threadline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 
+-- name: append_together
+SELECT threadline.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+
 -- name: append_carefully
 SELECT problem, timeline_id, first_seq, message_ids
 FROM threadline.append_carefully($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)

@@ -1,0 +1,207 @@
+"""Appends that come while others are on their way go together: one round trip, one transaction, one sync.
+
+A caller who finds nobody before them goes at once, so nobody waits for company. Only appends of one tenant share a
+transaction, each in its own scope; those to a thread that is being written to wait for that to end. Where one of them
+spoils it for the rest, each is made again alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import asyncpg
+
+from threadline.core.errors import OutcomeUnknown, StoreFailed
+from threadline.stores.sql import load_queries
+
+Statement: TypeAlias = Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
+"""A statement, its values, and whether it only reads."""
+_SQL = load_queries(__package__, "queries/messages.sql")
+AT_ONCE = 2
+"""How many may be on their way: while one waits for the disk, the next is worked on."""
+MOST = 32
+PATIENCE_SECONDS = 0.05
+
+
+class Given(NamedTuple):
+    """One append as the schema's function takes it; a value for each message stands in a list."""
+
+    tenant_id: str
+    owner_id: str
+    role: str
+    now_us: int
+    thread_id: str
+    ids: list[str]
+    roles: str
+    parts: list[bytes]
+    metadata: list[bytes | None] | None
+    created: list[int | None] | None
+    key: str | None
+    fingerprint: bytes | None
+    expected_count: int | None
+    most: int
+    turn_id: str | None
+    tokens: int
+    title: str | None
+
+
+class _Waiting(NamedTuple):
+    given: Given
+    placed: asyncio.Future[str | None]
+
+    @property
+    def thread(self) -> tuple[str, str]:
+        return self.given.tenant_id, self.given.thread_id
+
+
+class _Trip:
+    """Somebody under way. After a while, at a thread that is locked for instance, they no longer count."""
+
+    def __init__(self, gathering: Gathering) -> None:
+        self._gathering = gathering
+        self._counts = True
+        self._overdue = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.end)
+        gathering.under_way += 1
+
+    def end(self) -> None:
+        self._overdue.cancel()
+        if self._counts:
+            self._counts = False
+            self._gathering.under_way -= 1
+        self._gathering.send_next()
+
+
+class Gathering:
+    def __init__(self, alone: Statement, once: Statement) -> None:
+        """Both run one statement in a transaction of its own; `alone` repeats it where that may help."""
+        self.under_way = 0
+        self._alone = alone
+        self._once = once
+        self._written: set[tuple[str, str]] = set()
+        """Threads that somebody under way appends to."""
+        self._waiting: deque[_Waiting] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def append(self, given: Given) -> str | None:
+        thread = (given.tenant_id, given.thread_id)
+        if self.under_way >= AT_ONCE or thread in self._written:
+            placed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(_Waiting(given, placed))
+            return await placed
+        self._written.add(thread)
+        trip = _Trip(self)
+        try:
+            return await self._append_alone(given)
+        finally:
+            self._written.discard(thread)
+            trip.end()
+
+    async def _append_alone(self, given: Given) -> str | None:
+        ((placed,),) = await self._alone(_SQL["append"], given, False)
+        place: str | None = placed
+        return place
+
+    def send_next(self) -> None:
+        while self.under_way < AT_ONCE and (company := self._next_company()):
+            self._written.update(waiting.thread for waiting in company)
+            task = asyncio.create_task(self._send(company, _Trip(self)), name="threadline appends")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _next_company(self) -> list[_Waiting]:
+        """Those of one tenant who still wait, in an order of threads that every process keeps to."""
+        company: list[_Waiting] = []
+        others: list[_Waiting] = []
+        while self._waiting and len(company) < MOST:
+            waiting = self._waiting.popleft()
+            if waiting.placed.done():
+                continue
+            strange = company and waiting.given.tenant_id != company[0].given.tenant_id
+            (others if strange or waiting.thread in self._written else company).append(waiting)
+        self._waiting.extendleft(reversed(others))
+        company.sort(key=lambda waiting: waiting.given.thread_id)
+        return company
+
+    async def _send(self, company: list[_Waiting], trip: _Trip) -> None:
+        try:
+            if len(company) == 1:
+                await self._send_alone(company[0])
+            else:
+                await self._send_together(company)
+        except asyncio.CancelledError:
+            for waiting in company:
+                waiting.placed.cancel()
+            raise
+        finally:
+            self._written.difference_update(waiting.thread for waiting in company)
+            trip.end()
+
+    async def _send_together(self, company: list[_Waiting]) -> None:
+        try:
+            ((placed,),) = await self._once(_SQL["append_together"], _joined(company), False)
+        except OutcomeUnknown as error:
+            for waiting in company:
+                _fail(waiting, error)
+        except StoreFailed:
+            await asyncio.gather(*(self._send_alone(waiting) for waiting in company))
+        else:
+            for waiting, place in zip(company, placed, strict=True):
+                _answer(waiting, place)
+
+    async def _send_alone(self, waiting: _Waiting) -> None:
+        try:
+            _answer(waiting, await self._append_alone(waiting.given))
+        except Exception as error:  # noqa: BLE001 whatever it is, it is the caller's to see
+            _fail(waiting, error)
+        self._written.discard(waiting.thread)
+        self.send_next()
+
+    async def close(self) -> None:
+        """Waits for those who wait."""
+        while self._waiting or self._tasks:
+            pending: list[asyncio.Future[Any]] = [*self._tasks, *(waiting.placed for waiting in self._waiting)]
+            await asyncio.wait(pending)
+
+
+def _joined(company: list[_Waiting]) -> tuple[Any, ...]:
+    given = [waiting.given for waiting in company]
+    first = given[0]
+    return (
+        first.tenant_id,
+        [one.owner_id for one in given],
+        [one.role for one in given],
+        [one.now_us for one in given],
+        [one.thread_id for one in given],
+        [len(one.ids) for one in given],
+        [id for one in given for id in one.ids],
+        "".join([one.roles for one in given]),
+        [parts for one in given for parts in one.parts],
+        _flat([(one.metadata, len(one.ids)) for one in given]),
+        _flat([(one.created, len(one.ids)) for one in given]),
+        [one.key for one in given],
+        [one.fingerprint for one in given],
+        [one.expected_count for one in given],
+        first.most,
+        [one.turn_id for one in given],
+        [one.tokens for one in given],
+        [one.title for one in given],
+    )
+
+
+def _flat(given: list[tuple[list[Any] | None, int]]) -> list[Any] | None:
+    if all(values is None for values, _ in given):
+        return None
+    return [value for values, count in given for value in values or [None] * count]
+
+
+def _answer(waiting: _Waiting, place: str | None) -> None:
+    if not waiting.placed.done():
+        waiting.placed.set_result(place)
+
+
+def _fail(waiting: _Waiting, error: BaseException) -> None:
+    if not waiting.placed.done():
+        waiting.placed.set_exception(error)

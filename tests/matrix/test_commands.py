@@ -1,0 +1,143 @@
+"""Commands in a room, on a real homeserver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nio
+import pytest
+
+from tests.matrix.conftest import World
+from tests.matrix.people import MatrixUser
+from tests.matrix.test_rooms import bindings
+from threadline.core.commands import COMMANDS
+
+
+class Room:
+    """A room with the bot, and someone who talks to it there."""
+
+    def __init__(self, world: World, user: MatrixUser, room_id: str) -> None:
+        self.world = world
+        self.user = user
+        self.id = room_id
+
+    async def ask(self, text: str) -> str:
+        return (await self.user.ask(self.id, self.world.bot_id, text)).text
+
+    async def say(self, text: str, number: int) -> None:
+        """Something that the agent answers as question number so and so."""
+        assert await self.ask(text) == f"{number}. You said: {text}"
+
+
+async def room_of(world: World, name: str = "alice", **more: Any) -> Room:
+    user = await world.person(name)
+    return Room(world, user, await world.room_with(user, **more))
+
+
+@pytest.mark.req("S2-09", "S2-10")
+async def test_a_saved_point_is_loaded_by_name_or_from_a_list_and_only_in_its_room(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        assert "saved nothing yet" in await room.ask("!load")
+        await room.say("one", 1)
+        assert "Saved as “first”" in await room.ask("!save first")
+        await room.say("two", 2)
+        assert "Saved as “second”" in await room.ask("!save second")
+        assert "goes on from “first”: 2 messages" in await room.ask("!load first")
+        assert "loaded from “first”" in await room.ask("!context")
+        await room.say("three", 2)
+        assert await room.ask("!load") == "Choose by number, or 0 to leave:\n1. first\n2. second"
+        await room.say("7", 3)
+        assert "goes on from “second”: 4 messages" in await room.ask("2")
+        await room.say("2", 3)
+        assert "Choose" in await room.ask("!load")
+        assert "nothing was changed" in await room.ask("0")
+        assert "no saved point 'gone' here" in await room.ask("!load gone")
+        other = Room(world, room.user, await world.room_with(room.user))
+        assert "loaded" not in await other.ask("!context")
+
+
+@pytest.mark.req("S2-10")
+async def test_context_names_the_context_and_its_counts(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        await room.say("one", 1)
+        bound = await bindings(world, room.user)
+        assert await room.ask("!context") == f"This is C2, context `{bound['C2'].thread_id}`: 2 messages, 0 tokens."
+
+
+@pytest.mark.req("S2-12")
+async def test_help_lists_every_public_command_and_an_unknown_one_gets_a_hint(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        told = await room.user.ask(room.id, world.bot_id, "!help")
+        assert told.content["msgtype"] == "m.notice"
+        assert [line.split("`")[1] for line in told.text.splitlines()] == [
+            spec.usage for spec in COMMANDS if not spec.hidden
+        ]
+        assert "<code>!branch [name]</code>" in told.content["formatted_body"]
+        assert await room.ask("!brnch") == "There is no command !brnch. Did you mean !branch? !help lists them all."
+
+
+@pytest.mark.req("S2-13", "S2-14")
+async def test_clear_starts_afresh_after_a_yes_here_and_the_old_history_can_be_opened_again(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        await room.say("one", 1)
+        old = (await bindings(world, room.user))["C2"].thread_id
+        other = Room(world, room.user, await world.room_with(room.user))
+        await other.say("elsewhere", 1)
+        assert "`!yes` or `!no`" in await room.ask("!clear")
+        assert "nothing here that waits" in await other.ask("!yes")
+        assert "nothing was changed" in await room.ask("!no")
+        assert "nothing here that waits" in await room.ask("!yes")
+        await room.say("two", 2)
+        await room.ask("!clear")
+        assert f"`!open {old}`" in await room.ask("!yes")
+        await room.say("three", 1)
+        await other.say("still here", 2)
+        assert "4 messages" in await room.ask(f"!open {old}")
+        await room.say("four", 3)
+
+
+@pytest.mark.req("S2-14", "S2-11", "SX-02")
+async def test_chats_are_listed_renamed_archived_and_opened_from_any_surface(world: World) -> None:
+    async with world.running():
+        room = await room_of(world, preset=nio.RoomPreset.trusted_private_chat)
+        me = world.threadline.as_user(room.user.id)
+        web = await me.create_thread(title="From the web")
+        await web.ask("Begun elsewhere", surface="web")
+        assert "This room goes on with “From the web”: 2 messages" in await room.ask("!open from the web")
+        await room.say("Gone on here", 2)
+        assert "is called “Trip” now" in await room.ask("!rename Trip")
+        name = await room.user.client.room_get_state_event(room.id, "m.room.name")
+        assert name.content["name"] == "Trip"
+        listed = await room.ask("!chats")
+        assert "**C2** Trip, 4 messages" in listed
+        other = Room(world, room.user, await world.room_with(room.user))
+        assert "goes on in C2 already" in await other.ask("!open Trip")
+        assert "I may not rename the room" in await other.ask("!rename Other")
+        assert "off the list" in await room.ask("!archive")
+        assert "Trip" not in await room.ask("!chats")
+        await room.say("Still here", 3)
+        assert "no chat “nothing”" in await room.ask("!open nothing")
+
+
+async def test_undo_takes_back_the_last_message_and_its_answer(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        assert "That did not work" in await room.ask("!undo")
+        await room.say("one", 1)
+        await room.say("two", 2)
+        assert "taken back: 2 messages" in await room.ask("!undo")
+        await room.say("three", 2)
+
+
+@pytest.mark.req("S2-16")
+async def test_an_agent_that_fails_is_an_answer_and_the_bot_goes_on(world: World) -> None:
+    async with world.running():
+        room = await room_of(world)
+        told = await room.user.ask(room.id, world.bot_id, "fail")
+        assert told.text == "The agent could not answer: the parrot is ill."
+        assert told.content["msgtype"] == "m.notice"
+        assert await room.ask("Hello") == "2. You said: Hello"

@@ -1,0 +1,140 @@
+"""The bot ends, in good order or not, and begins again: nothing is lost, nothing is answered twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.matrix.conftest import World
+from tests.matrix.people import PATIENCE, MatrixUser
+from tests.matrix.test_rooms import bindings
+
+KILLS = 6
+KILLS_SLOW = 40
+
+
+@pytest.mark.req("S2-15")
+async def test_a_restart_answers_what_was_said_meanwhile_once_and_nothing_again(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        await alice.ask(room, world.bot_id, "Hello")
+        before = await bindings(world, alice)
+    for text in ("While", "you", "slept"):
+        await alice.say(room, text)
+    async with world.running():
+        for number, text in enumerate(("While", "you", "slept"), 2):
+            await alice.hear(room, world.bot_id, f"{number}. You said: {text}")
+        assert await bindings(world, alice) == before
+        assert "C3 is ready" in (await alice.ask(room, world.bot_id, "!new")).text
+    async with world.running():
+        assert (await alice.ask(room, world.bot_id, "Still there?")).text == "5. You said: Still there?"
+    told = [shown.text for shown in alice.told(room, world.bot_id)]
+    assert [times for times in Counter(told).values() if times > 1] == []
+    assert len(told) == 7
+
+
+@pytest.mark.req("S2-15")
+async def test_more_than_a_sync_holds_is_fetched(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+    sent = [f"message {number}" for number in range(25)]
+    for text in sent:
+        await alice.say(room, text)
+    async with world.running():
+        await alice.until(lambda: len(alice.told(room, world.bot_id)) == 26, "an answer to each")
+        answers = [shown.text.split("said: ")[1] for shown in alice.told(room, world.bot_id)[1:]]
+        assert answers == sent
+
+
+@pytest.mark.req("S2-15")
+async def test_a_sync_that_is_heard_twice_is_answered_once(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+    place = progress(world)
+    for life in range(3):
+        async with world.running():
+            if life == 0:
+                for text in ("Hello", "!save one", "!undo", "!new Research", "Again"):
+                    await alice.ask(room, world.bot_id, text)
+            else:
+                await alice.ask(room, world.bot_id, f"life {life}")
+        # As if it had been killed before it could say how far it was.
+        (Path(world.matrix.folder) / "progress.json").write_bytes(place)
+    told = [shown.text for shown in alice.told(room, world.bot_id)]
+    assert [text[:12] for text in told[1:]] == [
+        "1. You said:",
+        "Saved as “on",
+        "Your last me",
+        "C3 “Research",
+        "1. You said:",
+        "2. You said:",
+        "3. You said:",
+    ]
+
+
+def progress(world: World) -> bytes:
+    return (Path(world.matrix.folder) / "progress.json").read_bytes()
+
+
+@pytest.mark.req("S2-15", "S2-02")
+async def test_killed_at_any_instant_while_two_people_write_each_message_is_answered_once(
+    world: World, slow: bool
+) -> None:
+    writers = [await world.person(name) for name in ("alice", "bob")]
+    async with world.running():
+        rooms = [await world.room_with(user) for user in writers]
+    sent: list[list[str]] = [[], []]
+    async with nursery(world) as live_and_die:
+        for life in range(KILLS_SLOW if slow else KILLS):
+            texts = [f"life {life}, message {number}" for number in range(3)]
+            writing = [write(user, room, texts) for user, room in zip(writers, rooms, strict=True)]
+            await asyncio.gather(live_and_die(), *writing)
+            for each in sent:
+                each += texts
+    async with world.running():
+        for user, room, texts in zip(writers, rooms, sent, strict=True):
+            await user.ask(room, world.bot_id, "the last")
+            await user.hear(room, world.bot_id, "the last")
+            answers = [shown.text for shown in user.told(room, world.bot_id)[1:]]
+            assert [text.partition("said: ")[2] for text in answers] == [*texts, "the last"]
+            # The parrot is shown twelve turns and the question.
+            assert [int(text.split(".")[0]) for text in answers] == [min(n, 13) for n in range(1, len(answers) + 1)]
+
+
+async def write(user: MatrixUser, room: str, texts: list[str]) -> None:
+    for text in texts:
+        await user.say(room, text)
+
+
+@asynccontextmanager
+async def nursery(world: World) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Makes bots in processes of their own; each is killed within a second of its birth."""
+    chance = random.Random(7)
+    told_of = world.folder / "settings.json"
+    told_of.write_bytes(msgspec.json.encode(world.settings))
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.matrix.living", str(told_of), stdin=PIPE, stdout=PIPE
+    )
+    assert made.stdin is not None
+    assert made.stdout is not None
+    births, news = made.stdin, made.stdout
+
+    async def live_and_die() -> None:
+        births.write(f"{chance.uniform(0.1, 1.2)}\n".encode())
+        assert await asyncio.wait_for(news.readline(), PATIENCE) == b"died -9\n"
+
+    yield live_and_die
+    births.close()
+    await made.wait()

@@ -1,0 +1,153 @@
+"""A conversation on the page, as a person has it: the real `useChat`, in a real browser, against the real service."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+import threadline
+from tests.page.browsing import Service
+from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
+
+
+@EVERY_SCREEN
+@pytest.mark.req("S1-32")
+def test_a_first_message_is_answered_and_its_address_leads_back_to_it(person: Person) -> None:
+    page = person.open()
+    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+    say(page, "Hello there")
+    expect(shown(page, "You said: “Hello there”.")).to_be_visible()
+    settled(page)
+    assert re.search(r"/t/\w{16}$", page.url)
+    expect(page).to_have_title("Hello there · Threadline")
+    again = person.open(page.url)
+    expect(shown(again, "You said: “Hello there”.")).to_be_visible()
+    assert again.locator(".message").count() == 2
+
+
+@pytest.mark.req("S1-32")
+def test_tools_and_thoughts_are_folded_and_open_to_what_is_in_them(person: Person) -> None:
+    page = person.open()
+    say(page, "calculate 2+3*4 and 1/0")
+    good, bad = page.locator(".tool").first, page.locator(".tool").nth(1)
+    expect(good).to_contain_text("done")
+    expect(bad).to_contain_text("failed")
+    expect(good.get_by_text("Output")).to_be_hidden()
+    good.locator("summary").click()
+    expect(good.get_by_label("Output", exact=True)).to_have_text("14")
+    settled(page)
+    say(page, "think about rain")
+    thought = shown(page, "Thought about it")
+    expect(thought).to_be_visible()
+    expect(shown(page, "So, rain. Let me see.")).to_be_hidden()
+    thought.click()
+    expect(shown(page, "So, rain. Let me see.")).to_be_visible()
+
+
+@pytest.mark.req("S1-32", "S1-14")
+def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person) -> None:
+    page = person.open()
+    say(page, "slow 3")
+    expect(shown(page, "I am taking my time")).to_be_visible()
+    page.reload()
+    expect(shown(page, "before I am done.")).to_be_visible()
+    settled(page)
+    expect(page.locator(".message")).to_have_count(2)
+    assert page.locator(".message-assistant").inner_text().count("I am taking my time") == 1
+
+
+@pytest.mark.req("S1-32")
+def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person) -> None:
+    page = person.open()
+    say(page, "slow 8")
+    expect(shown(page, "I am taking")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
+    expect(page.locator(".message-assistant")).to_contain_text("stopped")
+    page.reload()
+    expect(page.locator(".message-assistant")).to_contain_text("I am taking")
+
+
+def test_an_answer_that_fails_says_why_and_can_be_tried_again(person: Person) -> None:
+    page = person.open()
+    say(page, "fail")
+    trouble = page.get_by_role("alert")
+    expect(trouble).to_contain_text("The rehearsal agent failed, as you asked.")
+    page.reload()
+    expect(trouble).to_contain_text("The rehearsal agent failed, as you asked.")
+    trouble.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("group", name="Versions of this answer")).to_contain_text("2/2")
+
+
+def test_a_message_that_is_refused_goes_back_to_its_writer(person: Person, service: Service) -> None:
+    page = person.open()
+    say(page, "slow 8")
+    expect(shown(page, "I am taking")).to_be_visible()
+    other = person.open()
+    other.route("**/api/v1/ai/chat", lambda route: route.abort())
+    say(other, "Are you there?")
+    expect(other.get_by_role("status").filter(has_text="Not sent")).to_be_visible()
+    expect(other.get_by_role("textbox", name="Message")).to_have_value("Are you there?")
+    page.get_by_role("button", name="Stop").click()
+    settled(page)
+
+
+@pytest.mark.req("S1-32")
+def test_two_tabs_stay_in_step_while_one_of_them_talks(person: Person) -> None:
+    one = person.open()
+    say(one, "Hello from one")
+    settled(one)
+    other = person.open(one.url)
+    expect(shown(other, "You said: “Hello from one”.")).to_be_visible()
+    say(one, "slow 2")
+    expect(shown(other, "slow 2")).to_be_visible()
+    expect(other.get_by_role("button", name="Stop")).to_be_visible()
+    expect(shown(other, "before I am done.")).to_be_visible()
+    settled(other)
+    assert other.locator(".message").count() == 4
+
+
+def test_what_was_said_elsewhere_appears_without_a_reload(person: Person, service: Service) -> None:
+    page = person.open()
+    say(page, "Hello")
+    settled(page)
+    expect(page.locator(".message")).to_have_count(2)
+    state_key = page.url.rsplit("/", 1)[1]
+
+    async def go_on_in_a_terminal() -> None:
+        thread = await person.view.thread(state_key)
+        await thread.append("From the terminal", threadline.assistant("Heard."))
+
+    service.do(go_on_in_a_terminal())
+    expect(shown(page, "From the terminal")).to_be_visible()
+    expect(page.locator(".message")).to_have_count(4)
+
+
+def test_sources_are_named_with_where_they_lead(person: Person, service: Service) -> None:
+    service.do(person.view.create_thread(agent_id="parrot", state_key="cited"))
+    page = person.open("/t/cited")
+    say(page, "Tell me")
+    source = page.get_by_role("link", name="The documentation")
+    expect(source).to_have_attribute("href", "https://threadline.example/docs")
+    expect(source).to_have_attribute("rel", "noopener noreferrer")
+    expect(source).to_contain_text("(threadline.example)")
+
+
+def test_a_streamed_answer_is_read_out_in_sentences(person: Person) -> None:
+    page = person.open()
+    say(page, "long 60")
+    expect(page.locator("[data-announcer]")).to_contain_text("long answer")
+
+
+def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -> None:
+    page = person.open()
+    say(page, "Hello")
+    expect(shown(page, "You said: “Hello”.")).to_be_visible()
+    settled(page)
+    page.context.set_offline(True)
+    expect(page.get_by_text("The service cannot be reached.")).to_be_visible()
+    expect(shown(page, "You said: “Hello”.")).to_be_visible()
+    page.context.set_offline(False)
+    expect(page.get_by_text("The service cannot be reached.")).to_be_hidden()

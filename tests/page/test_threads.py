@@ -1,0 +1,145 @@
+"""The list of threads, as a person uses it: with the mouse, with the keyboard alone, on a phone."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+import threadline
+from tests.page.browsing import Service
+from tests.page.conftest import EVERY_SCREEN, Person, on_screens, say, settled, shown
+
+
+def make_threads(service: Service, person: Person, *titles: str) -> None:
+    async def make() -> None:
+        for number, title in enumerate(titles):
+            thread = await person.view.create_thread(title=title, state_key=f"thread-{number}")
+            await thread.append(f"A question about {title}", threadline.assistant(f"An answer about {title}"))
+
+    service.do(make())
+
+
+def open_list(page: Page) -> None:
+    threads = page.get_by_role("button", name="Threads", exact=True)
+    if threads.is_visible():
+        threads.click()
+
+
+def choose(page: Page, title: str, action: str) -> None:
+    row = page.get_by_role("navigation").get_by_role("listitem").filter(has_text=title)
+    row.hover()
+    row.get_by_role("button", name=f"More for {title}").click()
+    page.get_by_role("menuitem", name=action).click()
+
+
+@EVERY_SCREEN
+def test_threads_are_listed_opened_and_come_first_when_they_go_on(person: Person, service: Service) -> None:
+    make_threads(service, person, "Lisbon", "Porto")
+    page = person.open()
+    open_list(page)
+    rows = page.get_by_role("navigation").get_by_role("listitem")
+    expect(rows).to_contain_text(["Porto", "Lisbon"])
+    page.get_by_role("link", name="Lisbon").click()
+    expect(shown(page, "An answer about Lisbon")).to_be_visible()
+    assert page.url.endswith("/t/thread-0")
+    say(page, "Hello")
+    settled(page)
+    open_list(page)
+    expect(rows).to_contain_text(["Lisbon", "Porto"])
+    page.go_back()
+    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+
+
+@EVERY_SCREEN
+def test_a_search_shows_the_passage_while_one_types_and_leads_to_it(person: Person, service: Service) -> None:
+    make_threads(service, person, "Lisbon", "Porto")
+    page = person.open()
+    open_list(page)
+    page.get_by_role("searchbox").press_sequentially("answer porto")
+    hit = page.get_by_role("list", name="Found").get_by_role("listitem")
+    expect(hit).to_have_count(1)
+    expect(hit).to_contain_text("An answer about Porto")
+    expect(hit.locator("mark").first).to_have_text(re.compile("answer", re.IGNORECASE))
+    hit.get_by_role("link").click()
+    expect(page.locator(".message-found")).to_contain_text("An answer about Porto")
+
+
+def test_a_thread_is_renamed_archived_and_brought_back(person: Person, service: Service) -> None:
+    make_threads(service, person, "Lisbon", "Porto")
+    page = person.open()
+    choose(page, "Lisbon", "Rename")
+    page.get_by_label("Title").fill("A week in Lisbon")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="A week in Lisbon")).to_be_visible()
+    choose(page, "A week in Lisbon", "Archive")
+    expect(page.get_by_role("link", name="A week in Lisbon")).to_be_hidden()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    choose(page, "A week in Lisbon", "Bring back")
+    page.get_by_role("button", name="Back to all threads").click()
+    expect(page.get_by_role("link", name="A week in Lisbon")).to_be_visible()
+
+
+@on_screens("desktop", "phone")
+def test_a_deleted_thread_is_gone_until_it_is_undone(person: Person, service: Service) -> None:
+    make_threads(service, person, "Lisbon")
+    page = person.open("/t/thread-0")
+    expect(shown(page, "An answer about Lisbon")).to_be_visible()
+    open_list(page)
+    choose(page, "Lisbon", "Delete")
+    expect(page.get_by_text("What you say will be kept here.")).to_be_attached()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("link", name="Lisbon").click()
+    expect(shown(page, "An answer about Lisbon")).to_be_visible()
+
+
+def test_the_list_goes_on_as_one_scrolls(person: Person, service: Service) -> None:
+    make_threads(service, person, *(f"Number {number}" for number in range(90)))
+    page = person.open()
+    rows = page.get_by_role("navigation").get_by_role("listitem")
+    expect(rows).to_have_count(40)
+    for expected in (80, 90):
+        rows.last.scroll_into_view_if_needed()
+        expect(rows).to_have_count(expected)
+    expect(rows.last).to_contain_text("Number 0")
+
+
+def test_everything_is_reached_with_the_keyboard(person: Person, service: Service) -> None:
+    make_threads(service, person, "Lisbon", "Porto")
+    page = person.open()
+    expect(page.get_by_role("link", name="Lisbon")).to_be_visible()
+    page.locator("body").press("/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="Lisbon")).to_be_focused()
+    page.keyboard.press("F2")
+    page.get_by_label("Title").press("Control+a")
+    page.keyboard.type("Home")
+    page.keyboard.press("Enter")
+    home = page.get_by_role("link", name="Home")
+    expect(home).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(shown(page, "An answer about Lisbon")).to_be_visible()
+    page.keyboard.press("Alt+n")
+    expect(page.get_by_role("heading", name="New thread")).to_be_visible()
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    home.focus()
+    page.keyboard.press("Delete")
+    expect(home).to_be_hidden()
+
+
+def test_a_thread_of_thousands_opens_at_its_end_and_goes_back_as_one_scrolls(person: Person, service: Service) -> None:
+    async def make() -> None:
+        thread = await person.view.create_thread(title="Long", state_key="long")
+        for first in range(0, 5000, 1000):
+            await thread.append(*(f"Message {first + number}" for number in range(1000)))
+
+    service.do(make())
+    page = person.open("/t/long")
+    expect(shown(page, "Message 4999")).to_be_in_viewport()
+    expect(page.locator(".message")).to_have_count(60)
+    shown(page, "Message 4940").scroll_into_view_if_needed()
+    expect(page.locator(".message")).to_have_count(120)

@@ -1,0 +1,116 @@
+/** A conversation on the page: its head, its messages along the thread, where to write, and what stands beside it. */
+import { useEffect } from "preact/hooks";
+import type { History } from "../api";
+import { useCell } from "../cell";
+import { Panel } from "../panel/Panel";
+import { isListOpen, isPanelOpen } from "../shell";
+import { titleOf } from "../threads/ThreadRow";
+import { IconButton } from "../ui/IconButton";
+import { Announcer } from "./Announcer";
+import { Composer } from "./Composer";
+import { Empty } from "./Empty";
+import { isReachable } from "./following";
+import { MessageView } from "./MessageView";
+import { type Conversing, useConversation } from "./conversation";
+import { useScrolling } from "./scrolling";
+import { Trouble } from "./Trouble";
+
+export function Conversation({ initial, seq }: { initial: History; seq?: number | undefined }) {
+  const talk = useConversation(initial);
+  const isBeside = useCell(isPanelOpen);
+  useTitle(talk);
+  return (
+    <>
+      <section class="conversation" aria-label="Conversation">
+        <Head talk={talk} />
+        <Messages talk={talk} seq={seq} />
+        <Composer talk={talk} />
+      </section>
+      {isBeside && <Panel talk={talk} />}
+      <Announcer message={talk.messages.at(-1)} isBusy={talk.isBusy} />
+    </>
+  );
+}
+
+function Head({ talk }: { talk: Conversing }) {
+  const { thread, messages } = talk;
+  const isBeside = useCell(isPanelOpen);
+  return (
+    <header class="head">
+      <IconButton
+        icon="menu"
+        label="Threads"
+        class="only-narrow"
+        aria-expanded={isListOpen.get()}
+        onClick={() => isListOpen.set(true)}
+      />
+      <h1>{thread.id || messages.length ? titleOf(thread) : "New thread"}</h1>
+      {thread.messageCount !== undefined && (
+        <span class="counts">
+          {thread.messageCount} {thread.messageCount === 1 ? "message" : "messages"}
+          {thread.tokenCount ? ` · ${thread.tokenCount.toLocaleString()} tokens` : ""}
+        </span>
+      )}
+      <IconButton
+        icon="panel"
+        label={isBeside ? "Hide details" : "Show details"}
+        aria-expanded={isBeside}
+        onClick={() => isPanelOpen.set(!isBeside)}
+      />
+    </header>
+  );
+}
+
+function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) {
+  const { messages, firstSeq, facts, isBusy } = talk;
+  const scrolling = useScrolling(talk, seq === undefined ? undefined : seq - firstSeq);
+  const isOnline = useCell(isReachable);
+  if (!messages.length) return <Empty onPick={talk.setDraft} />;
+  return (
+    <div class="scroller" ref={scrolling.place} onScroll={scrolling.onScroll} tabIndex={-1}>
+      {!isOnline && (
+        <p class="offline" role="status">
+          The service cannot be reached. What you see is kept; this goes on by itself.
+        </p>
+      )}
+      {firstSeq > 0 && (
+        <button type="button" class="link-button older" ref={scrolling.older} onClick={() => void talk.loadOlder()}>
+          Older messages
+        </button>
+      )}
+      <ol class="messages" aria-label="Messages">
+        {messages.map((message, at) => (
+          <MessageView
+            key={message.id}
+            message={message}
+            seq={firstSeq + at}
+            talk={talk}
+            facts={facts}
+            isLast={at === messages.length - 1}
+            isBusy={isBusy}
+          />
+        ))}
+        {isBusy && messages.at(-1)?.role === "user" && (
+          <li class="message message-assistant">
+            <p class="waiting" aria-hidden="true">
+              <span />
+              <span />
+              <span />
+            </p>
+          </li>
+        )}
+      </ol>
+      <Trouble talk={talk} />
+      {!scrolling.isAtEnd && (
+        <IconButton icon="down" label="To the newest message" class="to-end" onClick={scrolling.toEnd} />
+      )}
+    </div>
+  );
+}
+
+function useTitle({ thread, messages }: Conversing): void {
+  const title = thread.id || messages.length ? titleOf(thread) : "";
+  useEffect(() => {
+    document.title = title ? `${title} · Threadline` : "Threadline";
+  }, [title]);
+}

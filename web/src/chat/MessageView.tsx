@@ -1,0 +1,117 @@
+/** One message on the thread: what it says, how it came to be, and what can be done with it. */
+import type { UIMessage } from "ai";
+import { memo } from "preact/compat";
+import { useState } from "preact/hooks";
+import { Markdown } from "../markdown/Markdown";
+import { briefly, exactly } from "../times";
+import { type Conversing, textOf } from "./conversation";
+import { Editor } from "./Editor";
+import { type Facts, turnIdOf } from "./facts";
+import { MessageActions } from "./MessageActions";
+import { Parts } from "./Parts";
+import { VersionSwitch } from "./VersionSwitch";
+
+interface Props {
+  message: UIMessage;
+  seq: number;
+  talk: Conversing;
+  facts: Facts;
+  isLast: boolean;
+  isBusy: boolean;
+}
+
+export const MessageView = memo(
+  function MessageView({ message, seq, talk, facts, isLast, isBusy }: Props) {
+    const [isEditing, setEditing] = useState(false);
+    const isUser = message.role === "user";
+    const isStreaming = isLast && isBusy && !isUser;
+    return (
+      <li class={`message message-${message.role}`}>
+        <p class="byline">
+          <span class="who">{isUser ? "You" : message.role === "assistant" ? "Assistant" : message.role}</span>
+          <Provenance message={message} seq={seq} facts={facts} />
+        </p>
+        {isEditing ? (
+          <Editor
+            initial={textOf(message)}
+            onCancel={() => setEditing(false)}
+            onDone={(text) => {
+              setEditing(false);
+              talk.edit(message.id, text);
+            }}
+          />
+        ) : isUser ? (
+          <UserParts message={message} />
+        ) : (
+          <Parts message={message} isStreaming={isStreaming} onApproval={talk.answerApproval} />
+        )}
+        {!isEditing && !isStreaming && (
+          <footer class="message-foot">
+            <VersionSwitch versions={versionsAt(facts, seq, isUser)} talk={talk} what={isUser ? "question" : "answer"} />
+            <MessageActions message={message} talk={talk} isBusy={isBusy} onEdit={() => setEditing(true)} />
+          </footer>
+        )}
+      </li>
+    );
+  },
+  (before, after) =>
+    before.message === after.message &&
+    before.seq === after.seq &&
+    before.facts === after.facts &&
+    before.isLast === after.isLast &&
+    before.isBusy === after.isBusy,
+);
+
+/** Answers that differ are switched at the answer, questions that differ at the question. */
+function versionsAt(facts: Facts, seq: number, isUser: boolean) {
+  const found = facts.versions.get(isUser ? seq : seq - 1);
+  return found && found.isAnswers === !isUser ? found : undefined;
+}
+
+function UserParts({ message }: { message: UIMessage }) {
+  return (
+    <div class="said">
+      {message.parts.map((part, at) => {
+        if (part.type === "text") return <Markdown key={at} text={part.text} />;
+        if (part.type === "file") return <FileNote key={at} name={part.filename} type={part.mediaType} url={part.url} />;
+        return null;
+      })}
+    </div>
+  );
+}
+
+function FileNote({ name, type, url }: { name: string | undefined; type: string; url: string }) {
+  if (/^data:image\/(png|jpeg|gif|webp);base64,/i.test(url))
+    return <img class="picture" src={url} alt={name ?? "A picture"} />;
+  return (
+    <p class="file-note">
+      {name ?? "A file"} <span>{type}</span>
+    </p>
+  );
+}
+
+/** When, and from where if not from here. */
+function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; facts: Facts }) {
+  const turnId = turnIdOf(message.id);
+  const turn = turnId ? facts.turns.get(turnId) : [...facts.turns.values()].find((each) => each.requestSeq === seq);
+  if (!turn) return null;
+  const at = turnId ? (turn.finishedAt ?? turn.createdAt) : turn.createdAt;
+  const tokens = turnId && turn.usage ? tokensOf(turn.usage) : 0;
+  return (
+    <>
+      {at && (
+        <time dateTime={at} title={exactly(at)}>
+          {briefly(at)}
+        </time>
+      )}
+      {turn.surface !== "web" && <span class="surface">{turn.surface}</span>}
+      {tokens > 0 && <span>{tokens.toLocaleString()} tokens</span>}
+      {turnId && turn.status === "stopped" && <span class="ended">stopped</span>}
+      {turnId && turn.status === "interrupted" && <span class="ended">broken off</span>}
+    </>
+  );
+}
+
+function tokensOf(usage: Record<string, number>): number {
+  return (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+}

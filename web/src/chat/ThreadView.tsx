@@ -1,0 +1,65 @@
+/** One thread: loads its newest messages, then shows the conversation; or says that it cannot. */
+import { useEffect, useState } from "preact/hooks";
+import { call, type History, threadPath, told } from "../api";
+import type { Route } from "../router";
+import { Conversation } from "./Conversation";
+
+export const PAGE = 60;
+
+type Loading = { state: "loading" } | { state: "failed"; why: string } | { state: "ready"; history: History };
+
+export function ThreadView({ at }: { at: Route }) {
+  // Which route it began with decides: a new thread is not loaded again when it gets its address.
+  const [begun] = useState(at);
+  const [loading, setLoading] = useState<Loading>(
+    begun.isNew ? { state: "ready", history: { stateKey: begun.stateKey, messages: [] } } : { state: "loading" },
+  );
+  const [tries, setTries] = useState(0);
+  useEffect(() => {
+    if (begun.isNew) return;
+    const asking = new AbortController();
+    load(begun, asking.signal).then(
+      (history) => setLoading({ state: "ready", history }),
+      (error: unknown) => asking.signal.aborted || setLoading({ state: "failed", why: told(error) }),
+    );
+    return () => asking.abort();
+  }, [begun, tries]);
+
+  if (loading.state === "loading") return <Waiting />;
+  if (loading.state === "failed")
+    return (
+      <div class="middle" role="alert">
+        <h2>This thread cannot be shown</h2>
+        <p>{loading.why}</p>
+        <button type="button" class="button" onClick={() => setTries(tries + 1)}>
+          Try again
+        </button>
+      </div>
+    );
+  return <Conversation initial={loading.history} seq={begun.seq} />;
+}
+
+async function load(begun: Route, signal: AbortSignal): Promise<History> {
+  const path = threadPath(begun.stateKey);
+  const history = await call<History>("GET", `${path}?tail=${PAGE}`, undefined, signal);
+  const first = history.firstSeq ?? 0;
+  if (begun.seq === undefined || begun.seq >= first) return history;
+  const from = Math.max(0, begun.seq - 10);
+  const older = await call<History>("GET", `${path}?first=${from}&last=${first - 1}`, undefined, signal);
+  return { ...history, firstSeq: from, messages: [...older.messages, ...history.messages] };
+}
+
+function Waiting() {
+  return (
+    <div class="conversation" role="status" aria-label="Loading the thread">
+      <div class="messages">
+        {[52, 70, 45].map((width) => (
+          <div key={width} class="row-ghost">
+            <span class={`ghost ghost-${width}`} />
+            <span class="ghost ghost-70" />
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}

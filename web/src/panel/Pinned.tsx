@@ -1,0 +1,78 @@
+/** What the user pinned for an agent: it goes first in everything the agent is shown. Edited in its place. */
+import { useEffect, useId, useState } from "preact/hooks";
+import { type Agents, ApiError, call, told } from "../api";
+import { toast } from "../ui/toasts";
+
+export function Pinned({ agentId }: { agentId: string | undefined }) {
+  const id = useAgentId(agentId);
+  const [stored, setStored] = useState("");
+  const [text, setText] = useState("");
+  const fieldId = useId();
+  const path = `agents/${encodeURIComponent(id ?? "")}/context`;
+  useEffect(() => {
+    if (!id) return;
+    read(path).then(
+      (found) => {
+        setStored(found);
+        setText(found);
+      },
+      () => undefined, // Unread is shown as empty; saving says what is wrong.
+    );
+  }, [id]);
+  if (!id) return null;
+  const save = async () => {
+    try {
+      await (text.trim() ? call("POST", path, { context: text }) : call("DELETE", path));
+      setStored(text);
+      toast(text.trim() ? `Pinned for ${id}.` : `Nothing is pinned for ${id} now.`);
+    } catch (error) {
+      toast(told(error), { kind: "error" });
+    }
+  };
+  return (
+    <section>
+      <h3>
+        <label for={fieldId}>Pinned for {id}</label>
+      </h3>
+      <textarea
+        id={fieldId}
+        rows={4}
+        placeholder="What it should always know about you"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      {text !== stored && (
+        <div class="row-end">
+          <button type="button" class="button" onClick={() => setText(stored)}>
+            Cancel
+          </button>
+          <button type="button" class="button button-primary" onClick={() => void save()}>
+            Pin
+          </button>
+        </div>
+      )}
+    </section>
+  );
+}
+
+async function read(path: string): Promise<string> {
+  try {
+    return (await call<{ context: string }>("GET", path)).context;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return "";
+    throw error;
+  }
+}
+
+/** The thread's own agent, else the one that answers by default. */
+function useAgentId(agentId: string | undefined): string | undefined {
+  const [byDefault, setByDefault] = useState<string | undefined>(undefined);
+  useEffect(() => {
+    if (agentId) return;
+    call<Agents>("GET", "agents").then(
+      (found) => setByDefault(found.default),
+      () => undefined, // Without it there is no agent to pin anything for, and the section stays away.
+    );
+  }, [agentId]);
+  return agentId ?? byDefault;
+}

@@ -1,0 +1,41 @@
+/** The points this user saved, in any thread: to go on from here, or to forget. */
+import { useEffect, useState } from "preact/hooks";
+import { call, type SavedPoint, threadPath } from "../api";
+import type { Conversing } from "../chat/conversation";
+import { IconButton } from "../ui/IconButton";
+
+export function Saves({ talk }: { talk: Conversing }) {
+  const [saves, setSaves] = useState<SavedPoint[]>([]);
+  useEffect(() => {
+    call<{ saves: SavedPoint[] }>("GET", "ai/saves").then(
+      (answer) => setSaves(answer.saves),
+      () => undefined, // The list stays as it was; it is asked for again after the next change.
+    );
+  }, [talk.facts]);
+  const path = threadPath(talk.thread.stateKey);
+  const load = (name: string) => void talk.act(() => call("POST", `${path}/load`, { name }));
+  const forget = (name: string) => void talk.act(() => call("DELETE", `ai/saves/${encodeURIComponent(name)}`));
+  return (
+    <section>
+      <h3>Saved points</h3>
+      {saves.length === 0 ? (
+        <p>The flag below a message gives its place a name.</p>
+      ) : (
+        <ul class="saves" aria-label="Saved points">
+          {saves.map((save) => (
+            <li key={save.name}>
+              <span class="saves-name">{save.name}</span>
+              <IconButton
+                icon="undo"
+                label={`Go on from ${save.name}`}
+                disabled={talk.isBusy || !talk.thread.id}
+                onClick={() => load(save.name)}
+              />
+              <IconButton icon="trash" label={`Forget ${save.name}`} onClick={() => forget(save.name)} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,192 @@
+/** The threads at the side: the list or what a search found, and the way to a new one. Arrow keys move in it. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Hit, told } from "../api";
+import { useCell } from "../cell";
+import { openNew, route } from "../router";
+import { signOut, token } from "../session";
+import { Icon, Mark } from "../ui/icons";
+import { IconButton } from "../ui/IconButton";
+import { Hits } from "./Hits";
+import { ThreadRow } from "./ThreadRow";
+import { listing, more, refresh, search } from "./store";
+
+const TYPING_MS = 140;
+const REFRESH_MS = 15_000;
+
+export function Sidebar({ onClose }: { onClose: () => void }) {
+  const shown = useCell(listing);
+  const here = useCell(route);
+  const [words, setWords] = useState("");
+  const found = useSearch(words);
+  useRefresh();
+  return (
+    <nav class="sidebar" aria-label="Threads" onKeyDown={moveBetweenRows}>
+      <header class="sidebar-head">
+        <a
+          class="brand"
+          href="./"
+          onClick={(event) => {
+            event.preventDefault();
+            openNew();
+            onClose();
+          }}
+        >
+          <Mark />
+          Threadline
+        </a>
+        <IconButton icon="close" label="Close the list" class="only-narrow" onClick={onClose} />
+      </header>
+      <div class="sidebar-tools">
+        <button
+          type="button"
+          class="button button-new"
+          onClick={() => {
+            openNew();
+            onClose();
+          }}
+        >
+          <Icon name="plus" />
+          New thread
+        </button>
+        <div class="search">
+          <Icon name="search" />
+          <input
+            type="search"
+            id="search"
+            placeholder="Search"
+            aria-label="Search in all threads"
+            value={words}
+            onInput={(event) => setWords(event.currentTarget.value)}
+            onKeyDown={(event) => event.key === "Escape" && setWords("")}
+          />
+        </div>
+      </div>
+      {words.trim() ? (
+        <Hits words={words} found={found} onOpen={onClose} />
+      ) : (
+        <ThreadList shown={shown} current={here.stateKey} onOpen={onClose} />
+      )}
+      <footer class="sidebar-foot">
+        <button type="button" class="link-button" onClick={() => void refresh(!shown.archived)}>
+          {shown.archived ? "Back to all threads" : "Archive"}
+        </button>
+        {token() && (
+          <button type="button" class="link-button" onClick={signOut}>
+            Sign out
+          </button>
+        )}
+      </footer>
+    </nav>
+  );
+}
+
+type Shown = ReturnType<typeof listing.get>;
+
+function ThreadList({ shown, current, onOpen }: { shown: Shown; current: string; onOpen: () => void }) {
+  if (shown.state === "loading") return <Loading />;
+  if (shown.state === "failed")
+    return (
+      <div class="list-note" role="alert">
+        <p>{shown.failure}</p>
+        <button type="button" class="button" onClick={() => void refresh()}>
+          Try again
+        </button>
+      </div>
+    );
+  if (!shown.threads.length)
+    return <p class="list-note">{shown.archived ? "Nothing is archived." : "What you say will be kept here."}</p>;
+  return (
+    <div class="list">
+      <ul aria-label={shown.archived ? "Archived threads" : "Threads"}>
+        {shown.threads.map((thread) => (
+          <ThreadRow key={thread.id} thread={thread} isCurrent={thread.stateKey === current} onOpen={onOpen} />
+        ))}
+      </ul>
+      {shown.nextCursor && <MoreWhenSeen key={shown.nextCursor} />}
+    </div>
+  );
+}
+
+/** Asks for the next page as soon as its place at the end of the list comes near. */
+function MoreWhenSeen() {
+  const place = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    const observer = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && void more(), {
+      rootMargin: "400px",
+    });
+    if (place.current) observer.observe(place.current);
+    return () => observer.disconnect();
+  }, []);
+  return (
+    <button ref={place} type="button" class="link-button list-more" onClick={() => void more()}>
+      Older threads
+    </button>
+  );
+}
+
+function Loading() {
+  return (
+    <div class="list" role="status" aria-label="Loading threads">
+      {[70, 45, 60, 52, 38].map((width) => (
+        <div key={width} class="row-ghost">
+          <span class={`ghost ghost-${width}`} />
+          <span class="ghost ghost-short" />
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function useRefresh(): void {
+  useEffect(() => {
+    void refresh();
+    const again = () => document.visibilityState === "visible" && void refresh();
+    const timer = window.setInterval(again, REFRESH_MS);
+    window.addEventListener("focus", again);
+    window.addEventListener("online", again);
+    return () => {
+      window.clearInterval(timer);
+      window.removeEventListener("focus", again);
+      window.removeEventListener("online", again);
+    };
+  }, []);
+}
+
+export interface Found {
+  words: string;
+  hits: Hit[];
+  failure?: string;
+}
+
+/** What the service found for these words; null while it has not said. */
+function useSearch(words: string): Found | null {
+  const [found, setFound] = useState<Found | null>(null);
+  useEffect(() => {
+    if (!words.trim()) {
+      setFound(null);
+      return;
+    }
+    const asking = new AbortController();
+    const timer = window.setTimeout(() => {
+      search(words, asking.signal).then(
+        (hits) => setFound({ words, hits }),
+        (error: unknown) => asking.signal.aborted || setFound({ words, hits: [], failure: told(error) }),
+      );
+    }, TYPING_MS);
+    return () => {
+      window.clearTimeout(timer);
+      asking.abort();
+    };
+  }, [words]);
+  return found;
+}
+
+function moveBetweenRows(event: KeyboardEvent): void {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  const side = event.currentTarget as HTMLElement;
+  const stops = [...side.querySelectorAll<HTMLElement>("#search, .row-link")];
+  const at = stops.indexOf(document.activeElement as HTMLElement);
+  if (at < 0) return;
+  event.preventDefault();
+  stops[at + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
+}

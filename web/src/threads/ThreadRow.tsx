@@ -1,0 +1,81 @@
+/** One thread of the list: its title, when something last happened, where it was used, and what can be done with it. */
+import { useState } from "preact/hooks";
+import type { Thread } from "../api";
+import { hrefOf, open, openNew } from "../router";
+import { ago, exactly } from "../times";
+import { AskName } from "../ui/AskName";
+import { Menu } from "../ui/Menu";
+import { archive, remove, rename } from "./store";
+
+interface Props {
+  thread: Thread;
+  isCurrent: boolean;
+  onOpen: () => void;
+}
+
+export function titleOf(thread: Pick<Thread, "title">): string {
+  return thread.title || "Untitled";
+}
+
+export function ThreadRow({ thread, isCurrent, onOpen }: Props) {
+  const [isRenaming, setRenaming] = useState(false);
+  const title = titleOf(thread);
+  const discard = () => {
+    if (isCurrent) openNew();
+    void remove(thread);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === "F2") setRenaming(true);
+    if (event.key === "Delete") discard();
+  };
+  return (
+    <li class={isCurrent ? "row row-current" : "row"}>
+      <a
+        class="row-link"
+        href={hrefOf(thread.stateKey)}
+        aria-current={isCurrent ? "page" : undefined}
+        onKeyDown={onKeyDown}
+        onClick={(event) => {
+          if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+          event.preventDefault();
+          open(thread.stateKey);
+          onOpen();
+        }}
+      >
+        <span class="row-title">{title}</span>
+        <span class="row-more">
+          {thread.updatedAt && (
+            <time dateTime={thread.updatedAt} title={exactly(thread.updatedAt)}>
+              {ago(thread.updatedAt)}
+            </time>
+          )}
+          {thread.surfaces?.map((surface) => (
+            <span key={surface} class="surface">
+              {surface}
+            </span>
+          ))}
+        </span>
+      </a>
+      <Menu
+        label={`More for ${title}`}
+        choices={[
+          { label: "Rename", icon: "edit", run: () => setRenaming(true) },
+          thread.archivedAt
+            ? { label: "Bring back", icon: "archive", run: () => void archive(thread, false) }
+            : { label: "Archive", icon: "archive", run: () => void archive(thread, true) },
+          { label: "Delete", icon: "trash", run: discard },
+        ]}
+      />
+      {isRenaming && (
+        <AskName
+          title="Rename the thread"
+          label="Title"
+          action="Rename"
+          initial={thread.title ?? ""}
+          onDone={(given) => void rename(thread, given)}
+          onClose={() => setRenaming(false)}
+        />
+      )}
+    </li>
+  );
+}
