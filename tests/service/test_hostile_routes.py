@@ -115,20 +115,6 @@ KEYS = (
 )
 LABELS = ("../../etc/passwd", "..\\x", "/abs", "~", "C:\\", "\\\\host\\share", "a/b", "=cmd|' /C calc'!A0")
 QUERIES = ("x') OR 1=1 --=1", "limit=%00", "q=%00", "q=%ff%fe", "limit=\u0661", "archived=maybe", "offset=null")
-    "é",
-    "é",
-    "a\u200db",
-    "a\u202eb",
-    "\U000e0041",
-    "a b",
-    "a/../b",
-    "..",
-    "%2e%2e",
-    "~",
-    "C:\\x",
-    "\\\\host\\x",
-    "x" * 129,
-)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -143,9 +129,7 @@ async def test_a_key_has_one_spelling(threadline: Threadline, client: Client, ke
     assert await standing(threadline) == before
 
 
-@pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "..\\x", "/abs", "~", "C:\\", "\\\\host\\share", "a/b", "=cmd|' /C calc'!A0"]
-)
+@pytest.mark.parametrize("name", LABELS)
 async def test_a_saved_points_name_is_a_label_and_no_path(client: Client, name: str) -> None:
     await client.ask("Hi", "lisbon")
     url = SAVES + "/" + "".join(f"%{byte:02X}" for byte in name.encode())
@@ -223,9 +207,7 @@ async def test_very_many_keys_are_refused_quickly(client: Client) -> None:
     await refused(client, "PATCH", f"{THREADS}/lisbon", body, JSON)
 
 
-@pytest.mark.parametrize(
-    "query", ["x') OR 1=1 --=1", "limit=%00", "q=%00", "q=%ff%fe", "limit=١", "archived=maybe", "last=null"]
-)
+@pytest.mark.parametrize("query", QUERIES)
 async def test_a_query_is_read_strictly(client: Client, query: str) -> None:
     answer = await client.http.get(f"{THREADS}?{query}")
     assert answer.status_code in (200, 400), answer.text
