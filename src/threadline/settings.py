@@ -93,6 +93,29 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<the Matrix bot {self.user} on {self.homeserver}>"
 
 
+class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One messaging platform. `agent` answers there if not the default one; `api` is the address of a local stand-in
+    for the platform, for trying things out."""
+
+    enabled: bool = True
+    agent: str | None = None
+    api: str | None = None
+
+
+class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messaging platforms. `keys` seal their credentials; `key` names the one that new ones are sealed under."""
+
+    keys: dict[str, str] = {}
+    key: str = ""
+    replay_seconds: float = 86_400.0
+    link_minutes: float = 10.0
+    sweep_seconds: float = 2.0
+    keep_days: float = 30.0
+    slack: ChannelSettings = ChannelSettings()
+    telegram: ChannelSettings = ChannelSettings()
+    whatsapp: ChannelSettings = ChannelSettings()
+
+
 class Tracing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Traces by OpenTelemetry. `content` puts what was said into them as well."""
 
@@ -111,6 +134,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     windows: Windows = Windows()
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
+    channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
     tracing: Tracing = Tracing()
 

@@ -22,11 +22,13 @@ from threadline.service import problems
 from threadline.service.agents import AgentRoutes
 from threadline.service.bodies import BodyGate
 from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
+from threadline.service.channels import ChannelRoutes
 from threadline.service.chat import Chat
 from threadline.service.chat_page import ChatPage, is_built
 from threadline.service.dispatches import DispatchRoutes
 from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
+from threadline.service.hooks import HookRoutes
 from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
@@ -75,15 +77,23 @@ def build_app(
 
 @asynccontextmanager
 async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
-    """Looks after turns whose process died, as long as this lasts; at the end lets the turns that run here end."""
+    """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
+    that run here end."""
     sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
+    delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
-        sweeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeping
+        await _cancelled(sweeping)
         await threadline.runner.close(settings.grace_seconds)
+        await _cancelled(delivering)
+        await threadline.messaging.close()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _sweep(threadline: Threadline, every_seconds: float) -> None:
@@ -109,6 +119,8 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
+        *ChannelRoutes(threadline, caller).routes(),
+        *HookRoutes(threadline).routes(),
         *LineageRoutes(threadline, caller).routes(),
         *FollowingRoutes(threadline, caller).routes(),
         *RestoreRoutes(threadline, caller).routes(),

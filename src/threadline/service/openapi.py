@@ -38,6 +38,9 @@ class Value(NamedTuple):
 PATH = {
     "state_key": Value(StateKey, "lisbon", "The thread's key."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
+    "tenant": Value(str, "local", "The tenant's id."),
+    "platform": Value(str, "slack", "slack, telegram or whatsapp."),
+    "outbox_id": Value(Id, "01jcq8zx-0", "The delivery's id."),
     "name": Value(Name, "before the trip", "The saved point's name; a slash may stand in it."),
 }
 HEADERS = {
@@ -95,6 +98,7 @@ class Problem(Shown, frozen=True):
     limit: str | None = None
     allowed: int | None = None
     line: int | None = None
+    correlation_id: str | None = None
 
 
 def document(routes: Sequence[BaseRoute], *, server: str = "/", signed_in: bool = False) -> dict[str, Any]:
