@@ -43,6 +43,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.GuardRefused: 403,
     errors.SignatureInvalid: 401,
     errors.AgentFailed: 502,
+    errors.ServiceUnavailable: 502,
     errors.SettingsInvalid: 500,
     errors.ExtraMissing: 500,
     errors.StoreFailed: 503,
