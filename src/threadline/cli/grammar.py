@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from threadline.version import __version__
 
+PLATFORMS = ("slack", "telegram", "whatsapp")
+LINKED = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
 
 
@@ -36,6 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_transfer(threads)
     _add_removal(threads)
     _add_context(_group(commands, "context", "the text pinned for an agent", common))
+    _add_link(_group(commands, "link", "accounts on messaging platforms that are yours", common))
+    _add_channels(commands, common)
     _add_admin(_adder(commands, common))
     _add_token(_group(commands, "token", "who may use the service", common))
     _add_audit(_group(commands, "audit", "what administrators did", common))
@@ -177,6 +181,39 @@ def _add_admin(add: AddVerb) -> None:
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")
     bridge.add_argument("--port", type=int, default=8787)
+
+
+def _add_link(add: AddVerb) -> None:
+    code = add("code", "make a code to send to the bot: it works once, for some minutes", "links:make_code")
+    code.add_argument("--platform", choices=LINKED, help="only from this one (default: from any)")
+    add("list", "linked accounts", "links:list_links")
+    remove = add("remove", "unlink an account", "links:remove_link")
+    remove.add_argument("platform", choices=LINKED)
+    remove.add_argument("account", help="its id on the platform, as the list shows it")
+
+
+def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
+    help_ = "Slack, Telegram and WhatsApp"
+    parser = commands.add_parser("channels", help=help_, description=help_ + ".")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    add = _adder(verbs, common)
+    add("key", "make a key that seals credentials", "channels:make_key")
+    credentials = _group(verbs, "credentials", "a platform's secrets, sealed", common)
+    setting = credentials("set", "ask for them, or read NAME=VALUE lines", "channels:set_credentials")
+    setting.add_argument("platform", choices=PLATFORMS)
+    credentials("list", "which platforms have some", "channels:list_credentials")
+    credentials("remove", "forget a platform's", "channels:remove_credentials").add_argument(
+        "platform", choices=PLATFORMS
+    )
+    add("rotate", "seal all credentials anew under the current key", "channels:rotate")
+    add("doctor", "what is misconfigured, and what to do about it", "channels:doctor")
+    outbox = _group(verbs, "outbox", "deliveries to platforms", common)
+    listing = outbox("list", "newest first", "channels:list_outbox")
+    listing.add_argument("--status", choices=("waiting", "claimed", "sent", "dead", "window_closed"))
+    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 1000)")
+    outbox("requeue", "try a dead one again", "channels:requeue").add_argument("id")
+    poll = add("poll", "ask for what arrives, where no webhook can reach this machine", "channels:poll")
+    poll.add_argument("platform", choices=("telegram",))
 
 
 def _add_token(add: AddVerb) -> None:
