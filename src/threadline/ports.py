@@ -169,8 +169,8 @@ class MessageVerbs(Protocol):
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         """Messages in the present history of living threads that hold all the words, best first. A message that several
-        threads show is found once, in one of them. Every word is literal: no operator of any database works. Finds
-        everything that was acknowledged before the call."""
+        threads show is found once, in the one it was written in if that still shows it. Every word is literal: no
+        operator of any database works. Finds everything that was acknowledged before the call."""
         ...
 
 

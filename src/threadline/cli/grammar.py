@@ -168,6 +168,7 @@ def _add_admin(add: AddVerb) -> None:
     copy.add_argument("target", metavar="DST", help="a file or postgresql://…; may hold an unfinished copy")
     backup = add("backup", "copy a SQLite file while it is in use", "admin:backup")
     backup.add_argument("file", help="where to; must not exist")
+    add("compact", "write a SQLite file anew, without what was purged", "admin:compact")
     add("doctor", "look for what is wrong, and say what to do", "admin:doctor")
     bridge = add("bridge", "serve dispatch payloads from an OpenAI-compatible server", "bridging:bridge")
     bridge.epilog = (
