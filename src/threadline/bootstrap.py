@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +27,8 @@ from threadline.core.threads import Scope, UserRole
 from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.ports import Agent, Clock, Guard, Platform, Store
+from threadline.messaging import Messaging
+from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -35,6 +37,7 @@ from threadline.usecases.approvals import Approvals
 from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
+from threadline.usecases.delivering import Retrying
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
 from threadline.usecases.gauges import watch
@@ -44,6 +47,7 @@ from threadline.usecases.recovery import Recovery
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
+from threadline.usecases.tracing import TracedAgent
 from threadline.usecases.turns import Turns
 
 _GRACE_SECONDS = 5.0
@@ -61,6 +65,8 @@ class Threadline:
         *,
         agents: Mapping[str, Agent] | None = None,
         timing: Timing | None = None,
+        retrying: Retrying | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -70,9 +76,11 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
+        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, retrying=retrying)
+        self.turns = Turns(store, self.sealer, self.guard, self.messaging.deliveries, metrics=self.metrics)
         self.approvals = Approvals(store, self.sealer, self.guard)
-        self.directory = Directory(store, build_agent, given=agents, configured=_configured(settings))
+        self.tracer = tracer
+        self.directory = _directory(store, settings, agents or {}, tracer)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
         self.runner = Runner(
@@ -87,6 +95,7 @@ class Threadline:
             timing=timing,
         )
         self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
+        self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         watch(self.metrics, store, self.runner, self.streams)
@@ -117,6 +126,8 @@ class Threadline:
         await self.runner.close(_GRACE_SECONDS)
         await self.directory.close()
         await self.store.close()
+        if self.tracer is not None:
+            await self.tracer.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +177,8 @@ def open(
     named = {name: as_agent(agent) for name, agent in (agents or {}).items()}
 
     async def opening() -> Threadline:
-        return Threadline(await open_store(chosen, ticking), chosen, ticking, agents=named)
+        tracer = _tracer(chosen)
+        return Threadline(await open_store(chosen, ticking), chosen, ticking, agents=named, tracer=tracer)
 
     return Opening(opening)
 
@@ -221,6 +233,28 @@ def _configured(settings: Settings) -> dict[str, AgentRow]:
         for name, agent in settings.agents.items()
     }
     return {"rehearsal": AgentRow(id="rehearsal", name="rehearsal", provider="rehearsal"), **named}
+
+
+def _tracer(settings: Settings) -> Tracer | None:
+    if not settings.tracing.enabled:
+        return None
+    try:
+        from threadline.telemetry import OtelTracer  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as exc:
+        raise ExtraMissing("otel", "tracing") from exc
+    return OtelTracer.open()
+
+
+def _directory(store: Store, settings: Settings, given: Mapping[str, Agent], tracer: Tracer | None) -> Directory:
+    configured = _configured(settings)
+    if tracer is None:
+        return Directory(store, build_agent, given=given, configured=configured)
+    traced = partial(TracedAgent, tracer=tracer, content=settings.tracing.content)
+
+    def build(row: AgentRow, *, trusted: bool) -> Agent:
+        return traced(build_agent(row, trusted=trusted), provider=row.provider)
+
+    return Directory(store, build, given={name: traced(agent) for name, agent in given.items()}, configured=configured)
 
 
 def _guard(settings: Settings) -> Guard | None:

@@ -13,7 +13,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from threadline.core.access import Act, ApiToken, NewToken
-from threadline.core.arrivals import Delivery, HttpRequest, HttpResponse, Outcome, Permanent, Polled, Transient
+from threadline.core.arrivals import (
+    Ambiguous,
+    Delivery,
+    HttpRequest,
+    HttpResponse,
+    Outcome,
+    Permanent,
+    Polled,
+    Transient,
+)
 from threadline.core.channels import (
     Agent as AgentRow,
 )
@@ -50,16 +59,21 @@ __all__ = [
     "Agent",
     "Approver",
     "Channel",
+    "Cipher",
     "Clock",
     "Desk",
     "Finding",
     "Guard",
+    "Http",
     "Load",
     "Masker",
     "Platform",
     "PolledChannel",
+    "Span",
+    "SpanKind",
     "Store",
     "ToolJournal",
+    "Tracer",
     "Transaction",
     "Verdict",
     "Watch",
@@ -407,6 +421,11 @@ class TurnVerbs(Protocol):
         """Newest first."""
         ...
 
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
+        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        ...
+
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
         """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is
         still active: status `running`, the fence one higher. None if it cannot be taken now."""
@@ -664,6 +683,39 @@ class Approver(Protocol):
     async def decide(self, call: ToolCall) -> Verdict: ...
 
 
+SpanKind: TypeAlias = Literal["internal", "server", "client"]
+
+
+class Span(Protocol):
+    """A piece of work that is traced. It begins when it is made, and ends once."""
+
+    def set(self, name: str, value: str | float | bool | Sequence[str]) -> None: ...
+
+    def rename(self, name: str) -> None: ...
+
+    def end(self, error: str | None = None) -> None:
+        """`error` is a word for what went wrong, never a text that someone wrote."""
+        ...
+
+
+class Tracer(Protocol):
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        parent: Span | None = None,
+        kind: SpanKind = "internal",
+        headers: Mapping[str, str] | None = None,
+    ) -> Span:
+        """A span under its parent; without one, under the caller that the headers of a request name."""
+        ...
+
+    async def close(self) -> None:
+        """Sends what is still to be sent."""
+        ...
+
+
 class Desk(NamedTuple):
     """What the turn path lends an agent while it answers."""
 
@@ -741,6 +793,34 @@ class PolledChannel(Channel, Protocol):
 
     def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
         """What the answer holds, or why there is none."""
+        ...
+
+
+class Http(Protocol):
+    """The one door through which anything is sent to a platform."""
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        """The platform's answer, whatever its status. Transient if nothing was sent: no connection, or an address that
+        may not be reached. Ambiguous if it was sent and no answer came in time. Never raises for what the network
+        does, and says nothing of the request in its reasons."""
+        ...
+
+
+class Cipher(Protocol):
+    """Seals small secrets under keys that only the operator has. What was sealed for one purpose opens for no other:
+    `bound_to` says what it is for, and is not kept inside."""
+
+    @property
+    def key_id(self) -> str:
+        """The key that new secrets are sealed under. SettingsInvalid if there is none."""
+        ...
+
+    def seal(self, plain: bytes, bound_to: Sequence[str]) -> bytes:
+        """Sealed under `key_id`; never the same twice."""
+        ...
+
+    def unseal(self, key_id: str, sealed: bytes, bound_to: Sequence[str]) -> bytes:
+        """SettingsInvalid if the key is not here, or does not open this for this purpose."""
         ...
 
 

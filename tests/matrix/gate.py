@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -20,6 +22,8 @@ class Gate:
         self._refused: str | None = None
         self._away = asyncio.Event()
         self._limits = 0
+        self._holds_keys = False
+        self._held_keys: list[Any] = []
         self.turned_away = asyncio.Event()
         """Set when someone came while it was away."""
 
@@ -35,7 +39,12 @@ class Gate:
         """The next so many messages come too soon."""
         self._limits = times
 
+    def hold_keys(self) -> None:
+        """Keys for encrypted rooms are kept back until the gate is open again."""
+        self._holds_keys = True
+
     def open(self) -> None:
+        self._holds_keys = False
         self._refused = None
         self._away.clear()
 
@@ -57,7 +66,15 @@ class Gate:
             text = await found.read()
         if self._away.is_set():
             return self._broken(request)
+        if request.path.endswith("/sync"):
+            text = self._without_keys(text)
         return web.Response(status=found.status, body=text, content_type="application/json")
+
+    def _without_keys(self, text: bytes) -> bytes:
+        told = json.loads(text)
+        self._held_keys += told.get("to_device", {}).get("events", [])
+        keys, self._held_keys = ([], self._held_keys) if self._holds_keys else (self._held_keys, [])
+        return json.dumps({**told, "to_device": {"events": keys}}).encode()
 
     def _broken(self, request: web.Request) -> web.Response:
         self.turned_away.set()

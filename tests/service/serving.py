@@ -85,6 +85,13 @@ def said(chunks: list[dict[str, Any]]) -> str:
     return "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
 
 
+async def quiet(threadline: Threadline) -> None:
+    """Until no request is open: what follows the last byte of a stream has been done as well."""
+    async with asyncio.timeout(30):
+        while threadline.metrics.value("threadline_http_requests_open"):  # noqa: ASYNC110 - a gauge tells nobody
+            await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def serving(threadline: Threadline, *, who_asks: WhoAsks | None = None) -> AsyncIterator[Client]:
     listening = listen("127.0.0.1", 0)

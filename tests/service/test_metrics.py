@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.rules import ROOT
 from tests.service.conftest import held
-from tests.service.serving import CHAT, THREADS, Client
+from tests.service.serving import CHAT, THREADS, Client, quiet
 from tests.usecases.conftest import Actor
 from threadline.bootstrap import Threadline
 from threadline.service.exposition import exposition
@@ -18,7 +18,12 @@ from threadline.usecases.metrics import MOST_SERIES, Family, Metrics, Sample
 LINE = re.compile(r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="[^"]*",?)+)\})? (?P<value>[0-9.e+-]+|\+Inf)')
 
 
-async def scraped(client: Client) -> dict[str, float]:
+async def scraped(threadline: Threadline, client: Client) -> dict[str, float]:
+    await quiet(threadline)
+    return await scraped_now(client)
+
+
+async def scraped_now(client: Client) -> dict[str, float]:
     answer = await client.http.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -31,13 +36,13 @@ def lines(text: str) -> list[str]:
     return found
 
 
-async def test_requests_turns_and_tokens_are_counted(client: Client) -> None:
+async def test_requests_turns_and_tokens_are_counted(threadline: Threadline, client: Client) -> None:
     await client.ask("Hi", "key")
     await client.ask("Again", "key")
     await client.http.get(f"{THREADS}/key")
     await client.http.get(f"{THREADS}/not valid")
     await client.http.get("/nowhere")
-    found = await scraped(client)
+    found = await scraped(threadline, client)
     assert found['threadline_http_requests_total{method="POST",route="/api/v1/ai/chat",status="200"}'] == 2
     route = "/api/v1/ai/threads/{state_key}"
     assert found[f'threadline_http_requests_total{{method="GET",route="{route}",status="200"}}'] == 1
@@ -52,20 +57,23 @@ async def test_requests_turns_and_tokens_are_counted(client: Client) -> None:
     assert found["threadline_snapshot_read_failures_total"] == 0
 
 
-async def test_the_page_of_operations_lists_every_metric(client: Client) -> None:
+async def test_the_page_of_operations_lists_every_metric(threadline: Threadline, client: Client) -> None:
     await client.ask("Hi", "key")
+    await quiet(threadline)
     told = re.findall(r"^\| `(threadline_\w+)`", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     served = re.findall(r"^# TYPE (\w+)", (await client.http.get("/metrics")).text, re.MULTILINE)
     assert sorted(told) == sorted(served)
 
 
-async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(client: Client, actor: Actor) -> None:
+async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(
+    threadline: Threadline, client: Client, actor: Actor
+) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
-        during = await scraped(client)
+        during = await scraped_now(client)
     await asking
-    after = await scraped(client)
+    after = await scraped(threadline, client)
     # The scrape itself is one of the open requests.
     names = ("threadline_turns_running", "threadline_stream_subscribers", "threadline_http_requests_open")
     assert [during[name] for name in names] == [1, 1, 2]
@@ -91,7 +99,7 @@ async def test_metrics_are_for_this_machine_and_for_administrators(people: dict[
 @pytest.mark.req("S0-09")
 async def test_a_snapshot_that_could_not_be_read_is_on_the_page(threadline: Threadline, client: Client) -> None:
     threadline.metrics.counter("threadline_snapshot_read_failures_total", "").add()
-    assert (await scraped(client))["threadline_snapshot_read_failures_total"] == 1
+    assert (await scraped(threadline, client))["threadline_snapshot_read_failures_total"] == 1
 
 
 async def test_a_metric_keeps_a_bounded_number_of_series() -> None:
@@ -122,10 +130,10 @@ def test_texts_and_labels_are_escaped() -> None:
     assert exposition([family]) == '# HELP x a\\nb\n# TYPE x counter\nx{what="say \\"\\\\\\"\\n"} 1.5\n'
 
 
-async def test_a_stopped_turn_is_counted_by_how_it_ended(client: Client, actor: Actor) -> None:
+async def test_a_stopped_turn_is_counted_by_how_it_ended(threadline: Threadline, client: Client, actor: Actor) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
         await client.http.post(f"{CHAT}/key/stop")
         await asking
-    assert (await scraped(client))['threadline_turns_total{status="stopped",surface="web"}'] == 1
+    assert (await scraped(threadline, client))['threadline_turns_total{status="stopped",surface="web"}'] == 1

@@ -94,6 +94,11 @@ class _Event(msgspec.Struct):
     def direct(self) -> bool:
         return self.channel_type == "im" or self.channel.startswith("D")
 
+    @property
+    def overheard(self) -> bool:
+        """Said in a channel, to whom it may concern."""
+        return self.type == "message" and self.channel_type in ("channel", "group", "mpim")
+
 
 class _Kind(msgspec.Struct):
     """What an event that is no message has in common with one that is."""
@@ -213,7 +218,7 @@ def _read_event(envelope: _Envelope) -> Arrival | Ignored:
         return Ignored("bot")
     if not event.user or not _ID.fullmatch(event.user):
         return Ignored("broken", "user")
-    if not (event.direct or event.type == "app_mention" or any(f"<@{bot}" in (event.text or "") for bot in bots)):
+    if event.overheard and not any(f"<@{bot}" in (event.text or "") for bot in bots):
         return Ignored("unaddressed")
     return _arrival(event, event.user, sent_at, bots)
 

@@ -101,11 +101,11 @@ def _address(text: str, content: dict[str, Any], me: str, name: str | None) -> t
     for called in (me, name, me[1:].split(":")[0]):
         if not called:
             continue
-        at_front = re.match(rf"@?{re.escape(called)}(?![\w.-])\s*[:,]?\s*", text, re.IGNORECASE)
+        at_front = re.match(rf"@?{re.escape(called)}\s*[:,]?(?:\s+|$)", text, re.IGNORECASE)
         # A bare word is a name only where a comma or a colon says so, or the client does.
         if at_front and (named or called == me or at_front[0].rstrip().endswith((":", ","))):
             return text[at_front.end() :], True
-    return text, named or me in text
+    return text, named or re.search(rf"{re.escape(me)}(?![\w.-])", text) is not None
 
 
 def is_own_join(event: RawEvent, me: str) -> bool:

@@ -17,9 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadline.core.ids import new_id
 from threadline.core.threads import Scope as Caller
+from threadline.ports import Span, Tracer
 from threadline.service.callers import WhoAsks
 from threadline.service.problems import REQUEST_ID_KEY
 from threadline.usecases.metrics import Metrics
+from threadline.usecases.tracing import requested
 
 log = logging.getLogger("threadline.access")
 
@@ -32,8 +34,9 @@ _TENANT_KEY = "threadline.tenant"
 class Observer:
     """The outermost of the gates, so that what they refuse is seen too."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, tracer: Tracer | None = None) -> None:
         self._app = app
+        self._tracer = tracer
         self._requests = metrics.counter(
             "threadline_http_requests_total", "Requests that were answered.", ("method", "route", "status")
         )
@@ -49,6 +52,7 @@ class Observer:
             await self._app(scope, receive, send)
             return
         seen = _Seen(scope)
+        span = None if self._tracer is None else _begin_span(self._tracer, scope)
         self._open.add()
         try:
             await self._app(scope, receive, seen.sending(send))
@@ -58,10 +62,11 @@ class Observer:
         finally:
             self._open.add(by=-1)
             self._note(scope, seen)
+            if span is not None:
+                _end_span(span, scope, seen.status)
 
     def _note(self, scope: Scope, seen: _Seen) -> None:
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        route = route_of(scope)
+        method, route = method_of(scope), route_of(scope)
         now = time.perf_counter()
         self._requests.add(method, route, str(seen.status))
         self._durations.observe((seen.answered or now) - seen.begun, method, route)
@@ -99,6 +104,22 @@ class _Seen:
         return sending
 
 
+def _begin_span(tracer: Tracer, scope: Scope) -> Span:
+    """Under the caller's own trace, if its `traceparent` names one. What the request starts hangs under it."""
+    about = {"http.request.method": method_of(scope), "url.scheme": scope.get("scheme", "http")}
+    span = tracer.span(method_of(scope), about, kind="server", headers=Headers(scope=scope))
+    requested.set(span)
+    return span
+
+
+def _end_span(span: Span, scope: Scope, status: int) -> None:
+    route = route_of(scope)
+    span.rename(f"{method_of(scope)} {route}")
+    span.set("http.route", route)
+    span.set("http.response.status_code", status)
+    span.end(str(status) if status >= 500 else None)
+
+
 def noting(who_asks: WhoAsks) -> WhoAsks:
     """The same, and the tenant is remembered for the log."""
 
@@ -108,6 +129,11 @@ def noting(who_asks: WhoAsks) -> WhoAsks:
         return caller
 
     return who
+
+
+def method_of(scope: Scope) -> str:
+    method: str = scope["method"]
+    return method if method in _METHODS else "other"
 
 
 def route_of(scope: Scope) -> str:

@@ -7,10 +7,11 @@ order of places is the order in which turns became visible.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
 from threadline.core.ids import check_id
-from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
@@ -66,6 +67,11 @@ class TurnVerbs:
     @within
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         return [rows.turn(row) for row in await self.reach.rows(_SQL["list_turns"], thread_id, limit)]
+
+    @within
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        found = await self.reach.rows(_SQL["list_surfaces"], list(thread_ids))
+        return {row["id"]: tuple(row["surfaces"]) for row in found}
 
     @within
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:

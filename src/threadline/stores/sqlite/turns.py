@@ -7,12 +7,14 @@ commit.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
 from threadline.core.ids import check_id
 from threadline.core.messages import to_us
-from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
@@ -37,6 +39,9 @@ class TurnVerbs(Verbs):
 
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         return await self._engine.read(list_turns, thread_id, limit)
+
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        return await self._engine.read(list_surfaces, thread_ids)
 
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
         return await self._engine.write(lease_turn, turn_id, worker, until)
@@ -124,6 +129,16 @@ def list_turns(reach: Reach, thread_id: str, limit: int) -> list[Turn]:
     with reach.snapshot():
         number = find_head(reach, thread_id).thread_no
         return [rows.turn(row) for row in reach.rows(_SQL["list_turns"], (number, limit))]
+
+
+def list_surfaces(reach: Reach, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+    found: dict[str, tuple[Surface, ...]] = {}
+    with reach.snapshot():
+        for thread_id in thread_ids:
+            with suppress(NotFound):
+                head = find_head(reach, thread_id)
+                found[thread_id] = tuple(surface for (surface,) in reach.rows(_SQL["list_surfaces"], (head.thread_no,)))
+    return {thread_id: surfaces for thread_id, surfaces in found.items() if surfaces}
 
 
 def list_due_turns(reach: Reach, limit: int) -> list[Turn]:

@@ -1,0 +1,95 @@
+"""`threadline matrix run`, as the page about it says, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import blocks
+from tests.house.rules import ROOT
+from tests.matrix.conftest import World
+from tests.matrix.people import PATIENCE
+
+THREADLINE = Path(sys.executable).parent / "threadline"
+PAGE = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
+
+
+def settings_of_the_page(world: World) -> str:
+    shown = next(block.text for block in blocks(PAGE) if block.language == "toml")
+    told = shown.replace("https://matrix.example.org", world.synapse.url).replace("@bot:example.org", world.bot_id)
+    assert told.count(world.tag) == 1
+    return told
+
+
+async def start(folder: Path, **environment: str) -> asyncio.subprocess.Process:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("THREADLINE_", "XDG_"))}
+    return await asyncio.create_subprocess_exec(
+        THREADLINE, "matrix", "run", cwd=folder, env={**kept, "HOME": str(folder), **environment},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def first_line(bot: asyncio.subprocess.Process) -> str:
+    assert bot.stdout is not None
+    return (await asyncio.wait_for(bot.stdout.readline(), PATIENCE)).decode()
+
+
+async def end(bot: asyncio.subprocess.Process) -> str:
+    """Ends it as an operator would; its log."""
+    bot.terminate()
+    _, log = await asyncio.wait_for(bot.communicate(), PATIENCE)
+    assert bot.returncode == 0, log
+    return log.decode()
+
+
+@pytest.mark.req("S2-20", "S2-15")
+async def test_the_page_leads_to_a_bot_that_answers_and_keeps_its_device(world: World, tmp_path: Path) -> None:
+    (tmp_path / "threadline.toml").write_text(settings_of_the_page(world))
+    alice = await world.person("alice")
+    bot = await start(tmp_path, THREADLINE_MATRIX__PASSWORD=world.matrix.password)
+    assert await first_line(bot) == f"{world.bot_id} listens on {world.synapse.url}\n"
+    room = await world.room_with(alice)
+    await alice.ask(room, world.bot_id, "Hello")
+    log = await end(bot)
+    assert world.matrix.password not in log
+    device = tmp_path / ".local/share/threadline/matrix/device.json"
+    kept = json.loads(device.read_bytes())
+    assert stat.S_IMODE(device.stat().st_mode) == 0o600
+    assert kept["token"] not in log
+    again = await start(tmp_path)
+    assert "listens" in await first_line(again)
+    assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+    assert json.loads(device.read_bytes()) == kept
+    await end(again)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "the Matrix bot needs `homeserver` and `user` in the section [matrix]"),
+        ({"THREADLINE_MATRIX__USER": "@nobody:threadline.test"}, "set THREADLINE_MATRIX__PASSWORD or"),
+        (
+            {"THREADLINE_MATRIX__USER": "@nobody:threadline.test", "THREADLINE_MATRIX__PASSWORD": "wrong"},
+            "the homeserver refused the bot: Invalid username or password (M_FORBIDDEN)",
+        ),
+        (
+            {"THREADLINE_MATRIX__USER": "@nobody:threadline.test", "THREADLINE_MATRIX__TOKEN": "wrong"},
+            "the homeserver refused the bot: .*M_UNKNOWN_TOKEN",
+        ),
+    ],
+)
+async def test_a_bot_that_cannot_log_in_says_why_in_one_line(
+    world: World, tmp_path: Path, settings: dict[str, str], said: str
+) -> None:
+    address = {"THREADLINE_MATRIX__HOMESERVER": world.synapse.url} if settings else {}
+    bot = await start(tmp_path, **settings, **address)
+    _, log = await asyncio.wait_for(bot.communicate(), PATIENCE)
+    assert bot.returncode == 2
+    assert re.fullmatch(rf"threadline: {said if '.*' in said else re.escape(said)}.*\n", log.decode())

@@ -1,0 +1,113 @@
+"""Which events are somebody's words to the bot, and which words those are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadline.core.ids import check_id
+from threadline.matrix.events import Said, TakenBack, Unreadable, is_own_join, key_of, read
+
+ME = "@bot:here.test"
+
+
+def event(content: Any, kind: str = "m.room.message", sender: str = "@alice:here.test", **more: Any) -> dict[str, Any]:
+    return {"event_id": "$e", "type": kind, "sender": sender, "content": content, "origin_server_ts": 1, **more}
+
+
+def words(content: dict[str, Any], name: str | None = None) -> Said:
+    found = read("!r", event({"msgtype": "m.text", **content}), ME, name)
+    assert isinstance(found, Said)
+    return found
+
+
+@pytest.mark.req("S2-17")
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        event({"msgtype": "m.text", "body": "hi"}, sender=ME),
+        event({"msgtype": "m.notice", "body": "hi"}),
+        event({"msgtype": "m.text", "body": "* hi", "m.relates_to": {"rel_type": "m.replace", "event_id": "$x"}}),
+        event({}, unsigned={"redacted_because": {}}),
+        event({}, kind="m.room.encrypted", unsigned={"redacted_because": {}}),
+        event({}),
+        event({"msgtype": "m.text", "body": 3}),
+        event({"msgtype": "m.text"}),
+        event({"msgtype": "org.example.poll", "body": "?"}),
+        event("text"),
+        event({"body": "hi"}, kind="m.reaction"),
+        event({"redacts": 3}, kind="m.room.redaction"),
+        {},
+    ],
+)
+def test_what_nobody_said_to_the_bot_is_nothing(ignored: dict[str, Any]) -> None:
+    assert read("!r", ignored, ME) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "text", "named"),
+    [
+        ("hello", None, "hello", False),
+        ("bot: hello", None, "hello", True),
+        ("Bot, hello", None, "hello", True),
+        ("bottle: hello", None, "bottle: hello", False),
+        ("bot is a word", None, "bot is a word", False),
+        ("@bot:here.test hello", None, "hello", True),
+        ("@bot:here.tester hello", None, "@bot:here.tester hello", False),
+        ("Thread Line: hello", "Thread Line", "hello", True),
+        ("ask @bot:here.test about it", None, "ask @bot:here.test about it", True),
+        ("", None, "", False),
+    ],
+)
+def test_the_bots_name_before_a_text_is_no_part_of_it(body: str, name: str | None, text: str, named: bool) -> None:
+    found = words({"body": body}, name)
+    assert (found.text, found.names_me) == (text, named)
+
+
+def test_a_mention_says_that_a_bare_name_is_the_bots() -> None:
+    found = words({"body": "bot hello", "m.mentions": {"user_ids": [ME]}})
+    assert (found.text, found.names_me) == ("hello", True)
+    assert not words({"body": "hello", "m.mentions": {"user_ids": ["@other:here.test"]}}).names_me
+
+
+def test_what_a_reply_quotes_is_no_part_of_it() -> None:
+    relation = {"m.in_reply_to": {"event_id": "$q"}}
+    assert words({"body": "> <@x:y> old\n> more\n\nnew", "m.relates_to": relation}).text == "new"
+    assert words({"body": "> a quote of mine"}).text == "> a quote of mine"
+
+
+def test_a_thread_is_known_by_its_first_message() -> None:
+    assert words({"body": "x", "m.relates_to": {"rel_type": "m.thread", "event_id": "$root"}}).thread == "$root"
+
+
+def test_a_file_is_named_and_not_fetched() -> None:
+    assert words({"msgtype": "m.file", "body": "a.pdf"}).text == "[file: a.pdf]"
+    assert words({"msgtype": "m.image", "body": "A cat", "filename": "cat.png"}).text == "[image: cat.png]"
+
+
+def test_a_message_without_its_key_and_a_redaction_are_told_apart() -> None:
+    assert isinstance(read("!r", event({}, kind="m.room.encrypted"), ME), Unreadable)
+    taken = read("!r", event({"redacts": "$x"}, kind="m.room.redaction"), ME)
+    assert taken == TakenBack("!r", "$e", "@alice:here.test", "$x")
+
+
+def test_the_bot_came_with_its_join_and_not_with_its_new_name() -> None:
+    join = event({"membership": "join"}, kind="m.room.member", sender=ME, state_key=ME)
+    assert is_own_join(join, ME)
+    assert not is_own_join({**join, "unsigned": {"prev_content": {"membership": "join"}}}, ME)
+    assert not is_own_join({**join, "state_key": "@alice:here.test"}, ME)
+
+
+@given(st.text(min_size=1))
+def test_every_event_id_has_a_key_of_its_own(event_id: str) -> None:
+    assert check_id("key", key_of(event_id)) != key_of(event_id + "x")
+
+
+@given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_no_content_makes_reading_fail(content: Any) -> None:
+    for kind in ("m.room.message", "m.room.encrypted", "m.room.redaction"):
+        read("!r", event(content, kind=kind), ME)
+        read("!r", event({"msgtype": "m.text", "body": "x", "m.relates_to": content, "m.mentions": content}), ME)
