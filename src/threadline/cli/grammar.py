@@ -43,7 +43,6 @@ def build_parser() -> argparse.ArgumentParser:
     _add_admin(_adder(commands, common))
     _add_token(_group(commands, "token", "who may use the service", common))
     _add_audit(_group(commands, "audit", "what administrators did", common))
-    _add_channels(_group(commands, "channels", "Slack, Telegram and WhatsApp", common))
     _add_purge(_group(commands, "purge", "remove a user or a tenant for good", common))
     return parser
 
@@ -218,6 +217,7 @@ def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     outbox("requeue", "try a dead one again", "channels:requeue").add_argument("id")
     poll = add("poll", "ask for what arrives, where no webhook can reach this machine", "channels:poll")
     poll.add_argument("platform", choices=("telegram",))
+    _add_simulation(add)
 
 
 def _add_token(add: AddVerb) -> None:
@@ -236,7 +236,7 @@ def _add_audit(add: AddVerb) -> None:
     listing.add_argument("--before", metavar="ID", help="go on before the last one of an earlier page")
 
 
-def _add_channels(add: AddVerb) -> None:
+def _add_simulation(add: AddVerb) -> None:
     simulate = add("simulate", "write to the bot on platforms that are not there", "simulation.command:simulate")
     simulate.epilog = "With --url, THREADLINE_TOKEN is an administrator's token of that service."
     simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")
