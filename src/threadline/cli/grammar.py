@@ -85,6 +85,8 @@ def _add_chat(add: AddVerb) -> None:
     chat.add_argument("--system", metavar="TEXT", help="the system prompt of a new thread")
     question = "ask once and leave; without TEXT the question is standard input"
     chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=question)
+    chat.add_argument("--server", metavar="URL", help="talk to a service instead of a database here")
+    chat.add_argument("--token", help="with --server: who you are (default: the variable THREADLINE_TOKEN)")
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
 
 
