@@ -59,18 +59,46 @@ async def test_a_question_in_a_thread_is_answered_there(world: World) -> None:
         }
 
 
+async def edit(user: MatrixUser, room: str, event_id: str, text: str) -> None:
+    new = {"msgtype": "m.text", "body": text}
+    relation = {"rel_type": "m.replace", "event_id": event_id}
+    await user.say(room, f"* {text}", **{"m.new_content": new, "m.relates_to": relation})
+
+
 @pytest.mark.req("S2-17")
-async def test_notices_edits_and_what_was_redacted_are_nobodys_words(world: World) -> None:
+async def test_ones_own_last_question_may_be_put_in_other_words_or_taken_back(world: World) -> None:
     alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        first = await alice.say(room, "Helo")
+        await alice.hear(room, world.bot_id, "1. You said: Helo")
+        await edit(alice, room, first, "Hello")
+        await alice.hear(room, world.bot_id, "1. You said: Hello")
+        second = await alice.say(room, "My number is 42")
+        await alice.hear(room, world.bot_id, "2. You said: My number is 42")
+        await edit(alice, room, first, "Too late")
+        await alice.client.room_redact(room, second)
+        assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+        assert (await alice.ask(room, world.bot_id, "Go on")).text == "2. You said: Go on"
+        await alice.client.room_redact(room, first)
+        assert "4 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+        assert not [shown for shown in alice.told(room, world.bot_id) if "Too late" in shown.text]
+
+
+@pytest.mark.req("S2-17")
+async def test_notices_reactions_and_edits_by_others_are_nobodys_words(world: World) -> None:
+    alice, bob = await world.person("alice"), await world.person("bob")
     async with world.running():
         room = await world.room_with(alice)
         first = await alice.say(room, "Hello")
         await alice.hear(room, world.bot_id, "1. You said: Hello")
+        await alice.client.room_invite(room, bob.id)
+        await bob.until(lambda: room in bob.invited)
+        await bob.join(room)
+        await edit(bob, room, first, f"{world.bot_id}: Hallo")
+        await bob.client.room_leave(room)
+        await alice.until(lambda: membership(alice, room, bob.id) == "leave")
         await alice.say(room, "from a machine", msgtype="m.notice")
-        edited = {"msgtype": "m.text", "body": "Hallo"}
-        await alice.say(
-            room, "* Hallo", **{"m.new_content": edited, "m.relates_to": {"rel_type": "m.replace", "event_id": first}}
-        )
         await alice.client.room_send(room, "m.reaction", {"m.relates_to": {"rel_type": "m.annotation", "key": "+"}})
         await alice.say(room, "cat.png", msgtype="m.image", url="mxc://threadline.test/cat")
         await alice.hear(room, world.bot_id, "2. You said: [image: cat.png]")
