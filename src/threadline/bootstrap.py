@@ -27,6 +27,7 @@ from threadline.core.threads import Scope, UserRole
 from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
+from threadline.messaging import Messaging
 from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
 from threadline.replies import Answering, DenyAll
 from threadline.settings import Settings
@@ -36,6 +37,7 @@ from threadline.usecases.approvals import Approvals
 from threadline.usecases.chat_contexts import ChatContexts
 from threadline.usecases.compaction import Compaction
 from threadline.usecases.contexts import Contexts
+from threadline.usecases.delivering import Retrying
 from threadline.usecases.directory import Directory
 from threadline.usecases.dispatching import Dispatching
 from threadline.usecases.gauges import watch
@@ -63,6 +65,7 @@ class Threadline:
         *,
         agents: Mapping[str, Agent] | None = None,
         timing: Timing | None = None,
+        retrying: Retrying | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self.store = store
@@ -73,7 +76,8 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         self.streams = Streams(store)
-        self.turns = Turns(store, self.sealer, self.guard, metrics=self.metrics)
+        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, retrying=retrying)
+        self.turns = Turns(store, self.sealer, self.guard, self.messaging.deliveries, metrics=self.metrics)
         self.approvals = Approvals(store, self.sealer, self.guard)
         self.tracer = tracer
         self.directory = _directory(store, settings, agents or {}, tracer)
@@ -91,6 +95,7 @@ class Threadline:
             timing=timing,
         )
         self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
+        self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         watch(self.metrics, store, self.runner, self.streams)

@@ -13,7 +13,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from threadline.core.access import Act, ApiToken, NewToken
-from threadline.core.arrivals import Delivery, HttpRequest, HttpResponse, Outcome, Permanent, Polled, Transient
+from threadline.core.arrivals import (
+    Ambiguous,
+    Delivery,
+    HttpRequest,
+    HttpResponse,
+    Outcome,
+    Permanent,
+    Polled,
+    Transient,
+)
 from threadline.core.channels import (
     Agent as AgentRow,
 )
@@ -50,10 +59,12 @@ __all__ = [
     "Agent",
     "Approver",
     "Channel",
+    "Cipher",
     "Clock",
     "Desk",
     "Finding",
     "Guard",
+    "Http",
     "Load",
     "Masker",
     "Platform",
@@ -777,6 +788,34 @@ class PolledChannel(Channel, Protocol):
 
     def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
         """What the answer holds, or why there is none."""
+        ...
+
+
+class Http(Protocol):
+    """The one door through which anything is sent to a platform."""
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        """The platform's answer, whatever its status. Transient if nothing was sent: no connection, or an address that
+        may not be reached. Ambiguous if it was sent and no answer came in time. Never raises for what the network
+        does, and says nothing of the request in its reasons."""
+        ...
+
+
+class Cipher(Protocol):
+    """Seals small secrets under keys that only the operator has. What was sealed for one purpose opens for no other:
+    `bound_to` says what it is for, and is not kept inside."""
+
+    @property
+    def key_id(self) -> str:
+        """The key that new secrets are sealed under. SettingsInvalid if there is none."""
+        ...
+
+    def seal(self, plain: bytes, bound_to: Sequence[str]) -> bytes:
+        """Sealed under `key_id`; never the same twice."""
+        ...
+
+    def unseal(self, key_id: str, sealed: bytes, bound_to: Sequence[str]) -> bytes:
+        """SettingsInvalid if the key is not here, or does not open this for this purpose."""
         ...
 
 

@@ -31,6 +31,7 @@ PUBLIC = (
     "!clear",
     "!undo",
     "!link <code>",
+    "!unlink",
     "!yes",
     "!no",
     "!cancel",

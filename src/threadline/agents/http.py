@@ -1,4 +1,4 @@
-"""One POST over HTTP/1.1, its answer streamed: h11 on asyncio's own sockets, nothing else.
+"""One request over HTTP/1.1, its answer streamed: h11 on asyncio's own sockets, nothing else.
 
 No redirect is followed, no compression asked for, no proxy used, and every wait has an end. What goes wrong is a Fault
 that says whether trying again may help.
@@ -26,6 +26,10 @@ _PIECE = 65_536
 _BROKEN_OFF = "The agent broke off in the middle of its answer."
 
 
+class Unreached(Fault):
+    """Nothing was sent."""
+
+
 class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -35,13 +39,20 @@ class Answer(NamedTuple):
 
 @asynccontextmanager
 async def post(
-    target: Target, body: bytes, headers: Mapping[str, str], *, silence_seconds: float, public_only: bool
+    target: Target,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    silence_seconds: float,
+    public_only: bool,
+    method: str = "POST",
 ) -> AsyncIterator[Answer]:
-    """The answer's head; reading `body` reads the rest. Leaving closes the connection."""
+    """The answer's head; reading `body` reads the rest. Leaving closes the connection. Unreached if nothing was sent;
+    after another Fault nobody knows."""
     reader, writer = await _connect(target, public_only=public_only)
     exchange = _Exchange(reader, writer, silence_seconds)
     try:
-        yield await exchange.ask(target, body, headers)
+        yield await exchange.ask(method, target, body, headers)
     finally:
         writer.close()
         with suppress(OSError, ssl.SSLError, TimeoutError):
@@ -54,15 +65,22 @@ async def _connect(target: Target, *, public_only: bool) -> tuple[asyncio.Stream
     if target.scheme == "https":
         secure = {"ssl": ssl.create_default_context(), "server_hostname": target.host}
     failure: OSError | TimeoutError | None = None
-    for address in await resolve(target, public_only=public_only):
+    for address in await _addresses(target, public_only=public_only):
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await asyncio.open_connection(address, target.port, **secure)
         except ssl.SSLError as exc:
-            raise Fault("The agent's certificate could not be verified.") from exc
+            raise Unreached("The agent's certificate could not be verified.") from exc
         except (OSError, TimeoutError) as exc:
             failure = exc
-    raise Fault("The agent could not be reached.", passing=True) from failure
+    raise Unreached("The agent could not be reached.", passing=True) from failure
+
+
+async def _addresses(target: Target, *, public_only: bool) -> list[str]:
+    try:
+        return await resolve(target, public_only=public_only)
+    except Fault as fault:
+        raise Unreached(str(fault), passing=fault.passing) from fault
 
 
 class _Exchange:
@@ -72,7 +90,7 @@ class _Exchange:
         self._silence = silence_seconds
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_PIECE)
 
-    async def ask(self, target: Target, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def ask(self, method: str, target: Target, body: bytes, headers: Mapping[str, str]) -> Answer:
         sent = {
             "host": target.authority,
             "content-type": "application/json",
@@ -81,7 +99,7 @@ class _Exchange:
             "connection": "close",
             **headers,
         }
-        request = h11.Request(method="POST", target=target.path, headers=list(sent.items()))
+        request = h11.Request(method=method, target=target.path, headers=list(sent.items()))
         # An agent that answers before it has read everything has hung up on the rest; its answer still counts.
         with suppress(ConnectionError, TimeoutError):
             for part in (request, h11.Data(data=body), h11.EndOfMessage()):

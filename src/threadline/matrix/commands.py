@@ -72,6 +72,7 @@ class Commands:
             "clear": self._ask_to_clear,
             "undo": self._undo,
             "link": self._linked_already,
+            "unlink": self._unlink,
             "yes": self._nothing_asked,
             "no": self._nothing_asked,
             "cancel": self._nothing_asked,
@@ -228,6 +229,10 @@ class Commands:
 
     async def _linked_already(self, asked: Asked, _: str | None) -> str:
         return f"You are linked already, as `{asked.person.scope.user_id}`."
+
+    async def _unlink(self, asked: Asked, _: str | None) -> str:
+        await self._rooms.unlink(asked.person)
+        return "You are no longer linked. Your chats are kept."
 
     async def _nothing_asked(self, asked: Asked, _: str | None) -> str:
         return "There is nothing here that waits for your answer."

@@ -25,7 +25,7 @@ from threadline.core.parts import Part
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.streams import LiveStream, Streams
@@ -183,7 +183,21 @@ class Runner:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+        if status == "interrupted" and turn.surface in CHANNELS:
+            await self._hand_over(scope, turn, stream)
+            return None
         return await self._finish(scope, turn, run, status, error)
+
+    async def _hand_over(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
+        """Who asked on a messaging surface waits for an answer and cannot ask again: the turn does not end here. Its
+        lease ends now, so that the next process to look goes on with it."""
+        tx = self._store.scoped(scope)
+        try:
+            await tx.put_chunks(turn.id, turn.fence, stream.unstored())
+            await tx.renew_lease(turn.id, turn.fence, until=self._clock.now())
+        except StoreFailed:
+            # Then it is taken over when the lease runs out by itself.
+            log.warning("turn not handed over", extra={"turn_id": turn.id})
 
     async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run) -> None:
         thread = await self._store.scoped(scope).thread(turn.thread_id)

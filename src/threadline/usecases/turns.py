@@ -16,10 +16,10 @@ import msgspec
 from threadline.core.errors import GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
 from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import Message, NewMessage
-from threadline.core.parts import FilePart, decode
+from threadline.core.parts import FilePart, TextPart, decode
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
-from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd, root_turn_id
+from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
 from threadline.ports import Guard, Store, Transaction
 from threadline.usecases.admission import admit_thread
 from threadline.usecases.metrics import Metrics
@@ -68,6 +68,15 @@ class Accepted(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
+class SealedRequest(msgspec.Struct, frozen=True):
+    """A request that is checked and ready to be stored, however often its transaction has to be begun."""
+
+    request: TurnRequest
+    message: Sealed
+    turn_id: str
+    digest: bytes
+
+
 class Ending(msgspec.Struct, frozen=True):
     """What a run leaves behind: how it ended, the reply if anything was shown, the last chunks of its stream."""
 
@@ -105,11 +114,20 @@ class Turns:
         stored. KeyReused: the key came with another request. TurnRunning: the thread is busy and the policy is to
         reject."""
         scope.require("member")
-        sealed = self._sealed(request)
+        sealed = self.seal(request)
+        await self.check(scope, request)
+        return await self._store.transact(scope, lambda tx: self.accept_in(tx, sealed))
+
+    async def check(self, scope: Scope, request: TurnRequest) -> None:
+        """RoleRefused or GuardRefused if this user may not ask this."""
+        scope.require("member")
         if self._guard is not None and (reason := await self._guard.check(request.message.text, scope)):
             raise GuardRefused(reason)
-        turn_id, digest = new_id(), _digest(request, sealed)
-        return await self._store.transact(scope, lambda tx: self._accept(tx, request, sealed, turn_id, digest))
+
+    def seal(self, request: TurnRequest) -> SealedRequest:
+        """InvalidInput for a request that cannot be stored."""
+        sealed = self._sealed(request)
+        return SealedRequest(request, sealed, new_id(), _digest(request, sealed))
 
     def _sealed(self, request: TurnRequest) -> Sealed:
         if request.message.role != "user":
@@ -127,32 +145,49 @@ class Turns:
             check_text("the message", sealed.text)
         return sealed
 
-    async def _accept(
-        self, tx: Transaction, request: TurnRequest, sealed: Sealed, turn_id: str, digest: bytes
-    ) -> Accepted:
+    async def accept_in(self, tx: Transaction, sealed: SealedRequest, thread: Thread | None = None) -> Accepted:
+        """Stores a request inside somebody's transaction, together with what else it does. `thread` is where it goes
+        if the request does not say. Whether the user may ask has been checked."""
+        request = sealed.request
         if request.key is not None and (earlier := await tx.turn_by_key(request.key)) is not None:
-            if earlier.request_hash != digest:
+            if earlier.request_hash != sealed.digest:
                 raise KeyReused(request.key)
             return Accepted(earlier, await self._thread_of(tx, earlier), replayed=True)
-        thread = await self._thread(tx, request)
+        thread = thread or await self._thread(tx, request)
         await self._make_way(tx, thread, request)
         if request.replaces is not None:
             await _go_back(tx, thread, request.replaces)
-        appended = await tx.append(thread.id, [sealed], turn_id=turn_id, title=first_title([sealed]))
+        turn = await self._ask(tx, sealed, thread, "accepted")
+        return Accepted(turn, await self._thread_of(tx, turn))
+
+    async def deny_in(
+        self, tx: Transaction, sealed: SealedRequest, thread: Thread, status: TurnStatus, said: str
+    ) -> Accepted:
+        """Stores a request that is refused, and what is said about it, as a turn that has ended so."""
+        reply = NewMessage("assistant", (TextPart(said),), id=reply_id(sealed.turn_id), metadata={"status": status})
+        turn = await self._ask(tx, sealed, thread, status)
+        await tx.append(thread.id, [self._sealer.message(reply)], turn_id=turn.id)
+        if (deliver := self._deliveries.get(turn.surface)) is not None:
+            await deliver(tx, turn, said)
+        return Accepted(turn, await self._thread_of(tx, turn))
+
+    async def _ask(self, tx: Transaction, sealed: SealedRequest, thread: Thread, status: TurnStatus) -> Turn:
+        request, message = sealed.request, sealed.message
+        appended = await tx.append(thread.id, [message], turn_id=sealed.turn_id, title=first_title([message]))
         if appended.replayed:
-            raise InvalidInput(f"message {sealed.id!r} is in this thread already: send a new id, or a key to retry")
-        turn = await tx.create_turn(
+            raise InvalidInput(f"message {message.id!r} is in this thread already: send a new id, or a key to retry")
+        return await tx.create_turn(
             NewTurn(
-                id=turn_id,
+                id=sealed.turn_id,
                 thread_id=thread.id,
                 surface=request.surface,
                 agent_id=request.agent_id or thread.agent_id,
+                status=status,
                 idempotency_key=request.key,
-                request_hash=digest,
+                request_hash=sealed.digest,
                 request_seq=appended.first_seq,
             )
         )
-        return Accepted(turn, await self._thread_of(tx, turn))
 
     async def _thread(self, tx: Transaction, request: TurnRequest) -> Thread:
         if request.thread_id is not None:

@@ -1,0 +1,162 @@
+"""Messaging platforms, put together: what arrives is received, what is to be said is delivered, who is who is linked.
+
+Codecs, the cipher and the door to the network are extras. They are imported when a platform is first used, so that
+whoever uses none pays for none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Iterator, Mapping
+
+from threadline.core.arrivals import Ambiguous, HttpRequest, HttpResponse, Transient
+from threadline.core.errors import ExtraMissing, StoreFailed
+from threadline.core.sealing import Sealer
+from threadline.core.threads import system_scope
+from threadline.core.turns import Surface
+from threadline.ports import Approver, Channel, Clock, Http, Store
+from threadline.settings import ChannelSettings, ChannelsSettings
+from threadline.usecases.commanding import Commanding
+from threadline.usecases.credentials import Credentials
+from threadline.usecases.delivering import Delivering, Retrying
+from threadline.usecases.directory import Directory
+from threadline.usecases.inbox import Inbox
+from threadline.usecases.links import Links
+from threadline.usecases.metrics import Metrics
+from threadline.usecases.outbox import Outbox
+from threadline.usecases.running import Runner
+from threadline.usecases.strangers import Strangers
+from threadline.usecases.turns import Turns
+from threadline.vault import Vault
+
+log = logging.getLogger("threadline.messaging")
+
+_FORGET_SECONDS = 3_600.0
+PLATFORMS: tuple[Surface, ...] = ("slack", "telegram", "whatsapp")
+
+
+class Codecs(Mapping[Surface, Channel]):
+    """The platforms that are switched on, each with its codec."""
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._settings = settings
+        self._made: dict[Surface, Channel] | None = None
+
+    def __getitem__(self, platform: Surface) -> Channel:
+        return self._codecs()[platform]
+
+    def __iter__(self) -> Iterator[Surface]:
+        return iter(self._codecs())
+
+    def __len__(self) -> int:
+        return len(self._codecs())
+
+    def _codecs(self) -> dict[Surface, Channel]:
+        if self._made is None:
+            made = _made_codecs(self._settings)
+            self._made = {
+                name: codec for name, codec in made.items() if platform_settings(self._settings, name).enabled
+            }
+        return self._made
+
+
+def _made_codecs(settings: ChannelsSettings) -> dict[Surface, Channel]:
+    try:
+        from threadline.channels import slack, telegram, whatsapp  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as exc:
+        raise ExtraMissing("channels", "Slack, Telegram and WhatsApp") from exc
+    return {
+        "slack": slack.Slack(settings.slack.api or slack.API),
+        "telegram": telegram.Telegram(settings.telegram.api or telegram.API),
+        "whatsapp": whatsapp.WhatsApp(settings.whatsapp.api or whatsapp.API),
+    }
+
+
+def platform_settings(settings: ChannelsSettings, platform: Surface) -> ChannelSettings:
+    found = {"slack": settings.slack, "telegram": settings.telegram, "whatsapp": settings.whatsapp}
+    return found[platform]
+
+
+class Door:
+    """The way out to platforms, opened at its first use."""
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._stand_ins = [api for name in PLATFORMS if (api := platform_settings(settings, name).api) is not None]
+        self._http: Http | None = None
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        if self._http is None:
+            from threadline.posting import PlatformHttp  # noqa: PLC0415 - an extra
+
+            self._http = PlatformHttp(self._stand_ins)
+        return await self._http.send(request, seconds=seconds)
+
+
+class Messaging:
+    """Everything about messaging platforms in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        sealer: Sealer,
+        clock: Clock,
+        metrics: Metrics,
+        settings: ChannelsSettings,
+        *,
+        retrying: Retrying | None = None,
+    ) -> None:
+        self.settings = settings
+        self.http = Door(settings)
+        self.codecs = Codecs(settings)
+        self.credentials = Credentials(store, Vault(settings.keys, settings.key), self.codecs)
+        self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
+        self.delivering = Delivering(store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying)
+        self.outbox = Outbox(store, sealer, self.codecs, self.delivering.nudge)
+        self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.enqueue_reply)
+        self._store = store
+        self._sealer = sealer
+        self._clock = clock
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Delivers, and forgets what was settled long ago, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.delivering.run(self.settings.sweep_seconds))
+            group.create_task(self._forget())
+
+    async def close(self) -> None:
+        """Waits for what is being sent at this moment."""
+        await self.delivering.close()
+
+    async def _forget(self) -> None:
+        while True:
+            try:
+                before = self._clock.now() - dt.timedelta(days=self.settings.keep_days)
+                for tenant_id in await self._store.tenants():
+                    await self._store.scoped(system_scope(tenant_id)).drop_settled(before=before)
+            except StoreFailed:
+                log.warning("settled rows not dropped", exc_info=True)
+            await asyncio.sleep(_FORGET_SECONDS)
+
+    def open_inbox(
+        self, turns: Turns, runner: Runner, directory: Directory, approver: Approver, default_agent: str
+    ) -> Inbox:
+        named = {name: platform_settings(self.settings, name).agent for name in PLATFORMS}
+        return Inbox(
+            self._store,
+            turns,
+            runner,
+            directory,
+            self.outbox,
+            Commanding(self._sealer),
+            Strangers(self._store, self.links, self.outbox),
+            approver,
+            self._clock,
+            self._metrics,
+            agents={name: agent for name, agent in named.items() if agent is not None},
+            default_agent=default_agent,
+            replay_window=dt.timedelta(seconds=self.settings.replay_seconds),
+            nudge=self.delivering.nudge,
+        )

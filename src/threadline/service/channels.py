@@ -1,0 +1,268 @@
+"""The routes around messaging platforms: a user's links, and what administrators look after.
+
+Credentials go in and never come out. Links and codes are the user's own; administrators see the tenant's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from threadline.bootstrap import Threadline
+from threadline.core import errors
+from threadline.core.channels import Link, LinkState, OutboxRow, OutboxStatus
+from threadline.core.turns import Surface
+from threadline.service.answers import Done, Moment, Shown, answer
+from threadline.service.callers import WhoAsks
+from threadline.service.describing import Answer, Body, operation
+from threadline.service.reading import Shape, read_body, read_query
+
+_LINKS = "/api/v1/channels/links"
+_OUTBOX = "/api/v1/channels/outbox"
+_CREDENTIALS = "/api/v1/channels/credentials"
+
+
+class LinkShown(Shown, frozen=True):
+    platform: Surface
+    platform_user_id: str
+    user_id: str
+    state: LinkState
+    created_at: Moment
+    updated_at: Moment
+
+
+class LinksShown(Shown, frozen=True):
+    links: list[LinkShown]
+
+
+class NewLink(Shape, frozen=True):
+    """What an administrator says of a sender."""
+
+    platform: str
+    platform_user_id: str
+    user_id: str
+    revoked: bool = False
+
+
+class WhichLink(Shape, frozen=True):
+    platform: str
+    platform_user_id: str
+
+
+class Coding(Shape, frozen=True):
+    """For one platform, or for any."""
+
+    platform: str | None = None
+
+
+class CodeShown(Shown, frozen=True):
+    code: str
+    expires_at: Moment
+
+
+class OutboxQuery(Shape, frozen=True):
+    status: OutboxStatus | msgspec.UnsetType = msgspec.UNSET
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+
+
+class OutboxRowShown(Shown, frozen=True):
+    """A delivery, without what it says: that is its recipient's."""
+
+    id: str
+    platform: Surface
+    user_id: str
+    recipient: str
+    status: OutboxStatus
+    attempts: int
+    next_attempt_at: Moment
+    created_at: Moment
+    turn_id: str | None = None
+    last_error: str | None = None
+    sent_at: Moment | None = None
+
+
+class OutboxShown(Shown, frozen=True):
+    deliveries: list[OutboxRowShown]
+
+
+class CredentialsGiven(Shape, frozen=True):
+    secrets: dict[str, str]
+
+
+class CredentialsShown(Shown, frozen=True):
+    """That there are some, and under which key they are sealed."""
+
+    platform: Surface
+    key_id: str
+    updated_at: Moment
+
+
+class CredentialsListed(Shown, frozen=True):
+    credentials: list[CredentialsShown]
+
+
+class ChannelRoutes:
+    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
+        self._messaging = threadline.messaging
+        self._who_asks = who_asks
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(_LINKS, self.list_links, methods=["GET"]),
+            Route(_LINKS, self.put_link, methods=["POST"]),
+            Route(_LINKS, self.remove_link, methods=["DELETE"]),
+            Route(_LINKS + "/code", self.make_code, methods=["POST"]),
+            Route(_OUTBOX, self.list_outbox, methods=["GET"]),
+            Route(_OUTBOX + "/{outbox_id}/requeue", self.requeue, methods=["POST"]),
+            Route(_CREDENTIALS, self.list_credentials, methods=["GET"]),
+            Route("/api/v1/channels/{platform}/credentials", self.put_credentials, methods=["PUT"]),
+            Route("/api/v1/channels/{platform}/credentials", self.delete_credentials, methods=["DELETE"]),
+        ]
+
+    @operation(
+        "listLinks",
+        "List links to accounts on platforms",
+        Answer(200, "The user's own; for an administrator, the tenant's.", LinksShown),
+        tag="channels",
+    )
+    async def list_links(self, request: Request) -> Response:
+        found = await self._messaging.links.listed(await self._who_asks(request))
+        return answer(LinksShown([_link(each) for each in found]))
+
+    @operation(
+        "putLink",
+        "Link an account, or bar it",
+        Answer(200, "The link as it is now.", LinkShown),
+        tag="channels",
+        description="Without a code, so for administrators only; users link themselves with a code.",
+        body=Body(NewLink, {"a new account": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
+        errors=(errors.InvalidName, errors.InvalidText),
+        needs="admin",
+    )
+    async def put_link(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        scope.require("admin")
+        asked = await read_body(request, NewLink)
+        link = await self._messaging.links.put(
+            scope, asked.platform, asked.platform_user_id, asked.user_id, revoked=asked.revoked
+        )
+        return answer(_link(link))
+
+    @operation(
+        "removeLink",
+        "Unlink an account",
+        Answer(200, "It is not linked, or was not.", Done),
+        tag="channels",
+        query=WhichLink,
+    )
+    async def remove_link(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        asked = read_query(request, WhichLink)
+        await self._messaging.links.remove(scope, asked.platform, asked.platform_user_id)
+        return answer(Done(True))
+
+    @operation(
+        "makeLinkCode",
+        "Make a code that links an account",
+        Answer(201, "The code: it works once, and until it expires. It is not shown again.", CodeShown),
+        tag="channels",
+        body=Body(Coding, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
+        errors=(errors.InvalidText,),
+    )
+    async def make_code(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        asked = await read_body(request, Coding)
+        made = await self._messaging.links.new_code(scope, asked.platform)
+        return answer(CodeShown(made.code, made.expires_at), 201)
+
+    @operation(
+        "listDeliveries",
+        "List deliveries to platforms",
+        Answer(200, "The tenant's, newest first.", OutboxShown),
+        tag="channels",
+        query=OutboxQuery,
+        needs="admin",
+    )
+    async def list_outbox(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        asked = read_query(request, OutboxQuery)
+        found = await self._messaging.outbox.listed(scope, status=asked.status or None, limit=asked.limit)
+        return answer(OutboxShown([_outbox_row(row) for row in found]))
+
+    @operation(
+        "requeueDelivery",
+        "Try a dead delivery again",
+        Answer(200, "It waits again, its attempts reset.", OutboxRowShown),
+        tag="channels",
+        errors=(errors.NotFound, errors.Conflict),
+        needs="admin",
+    )
+    async def requeue(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        return answer(_outbox_row(await self._messaging.outbox.requeue(scope, request.path_params["outbox_id"])))
+
+    @operation(
+        "listCredentials",
+        "List which platforms have credentials",
+        Answer(200, "By platform. The credentials themselves are never shown.", CredentialsListed),
+        tag="channels",
+        needs="admin",
+    )
+    async def list_credentials(self, request: Request) -> Response:
+        found = await self._messaging.credentials.listed(await self._who_asks(request))
+        return answer(
+            CredentialsListed([CredentialsShown(each.platform, each.key_id, each.updated_at) for each in found])
+        )
+
+    @operation(
+        "putCredentials",
+        "Set a platform's credentials",
+        Answer(200, "They are kept, sealed.", CredentialsShown),
+        tag="channels",
+        body=Body(CredentialsGiven),
+        errors=(errors.NotFound, errors.InvalidText, errors.SettingsInvalid, errors.ExtraMissing),
+        needs="admin",
+    )
+    async def put_credentials(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        scope.require("admin")
+        asked = await read_body(request, CredentialsGiven)
+        kept = await self._messaging.credentials.put(scope, request.path_params["platform"], asked.secrets)
+        return answer(CredentialsShown(kept.platform, kept.key_id, kept.updated_at))
+
+    @operation(
+        "deleteCredentials",
+        "Remove a platform's credentials",
+        Answer(200, "There are none, or were none.", Done),
+        tag="channels",
+        errors=(errors.NotFound,),
+        needs="admin",
+    )
+    async def delete_credentials(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        await self._messaging.credentials.delete(scope, request.path_params["platform"])
+        return answer(Done(True))
+
+
+def _link(link: Link) -> LinkShown:
+    return LinkShown(link.platform, link.platform_user_id, link.owner_id, link.state, link.created_at, link.updated_at)
+
+
+def _outbox_row(row: OutboxRow) -> OutboxRowShown:
+    return OutboxRowShown(
+        id=row.id,
+        platform=row.platform,
+        user_id=row.owner_id,
+        recipient=row.recipient,
+        status=row.status,
+        attempts=row.attempts,
+        next_attempt_at=row.next_attempt_at,
+        created_at=row.created_at,
+        turn_id=row.turn_id,
+        last_error=row.last_error,
+        sent_at=row.sent_at,
+    )

@@ -1,0 +1,112 @@
+"""Credentials of a tenant's platforms: they go in, are used, and never come out.
+
+They are stored sealed under one of the operator's keys and bound to their tenant, platform and key, so that a row
+copied into another tenant opens nothing. Rotation seals anew whatever is still under an older key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from threadline.core import jsontext
+from threadline.core.channels import SealedCredentials
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Surface
+from threadline.ports import Channel, Cipher, Store, Transaction
+
+_LONGEST = 4_096
+
+
+class Credentials:
+    def __init__(self, store: Store, cipher: Cipher, channels: Mapping[Surface, Channel]) -> None:
+        self._store = store
+        self._cipher = cipher
+        self._channels = channels
+
+    async def put(self, scope: Scope, platform: str, secrets: Mapping[str, str]) -> SealedCredentials:
+        """Administrators only. InvalidInput names what is missing or unknown, never a value."""
+        scope.require("admin")
+        channel = self.channel(platform)
+        _check(channel, secrets)
+        key_id = self._cipher.key_id
+        plain = jsontext.dump(dict(secrets), "credentials")
+        sealed = self._cipher.seal(plain, _bound_to(scope.tenant_id, channel.platform))
+
+        async def work(tx: Transaction) -> SealedCredentials:
+            stored = await tx.put_credentials(channel.platform, key_id, sealed)
+            await tx.record_act("credentials.set", channel.platform, actor_id=scope.user_id)
+            return stored
+
+        return await self._store.transact(system_scope(scope.tenant_id), work)
+
+    async def listed(self, scope: Scope) -> list[SealedCredentials]:
+        """Which platforms have some, and under which key. Administrators only."""
+        scope.require("admin")
+        return await self._store.scoped(system_scope(scope.tenant_id)).all_credentials()
+
+    async def delete(self, scope: Scope, platform: str) -> bool:
+        scope.require("admin")
+        channel = self.channel(platform)
+
+        async def work(tx: Transaction) -> bool:
+            gone = await tx.delete_credentials(channel.platform)
+            if gone:
+                await tx.record_act("credentials.deleted", channel.platform, actor_id=scope.user_id)
+            return gone
+
+        return await self._store.transact(system_scope(scope.tenant_id), work)
+
+    def channel(self, platform: str) -> Channel:
+        """NotFound for a platform that is unknown or switched off."""
+        for name, channel in self._channels.items():
+            if name == platform:
+                return channel
+        raise NotFound("platform", platform)
+
+    async def open(self, tenant_id: str, platform: Surface) -> Mapping[str, str]:
+        """The secrets themselves, for the house. NotFound if the tenant has none."""
+        found = await self._store.scoped(system_scope(tenant_id)).credentials(platform)
+        if found is None:
+            raise NotFound("credentials", platform)
+        return self._opened(tenant_id, found)
+
+    def _opened(self, tenant_id: str, found: SealedCredentials) -> dict[str, str]:
+        plain = self._cipher.unseal(found.key_id, found.sealed, _bound_to(tenant_id, found.platform))
+        return msgspec.json.decode(plain, type=dict[str, str])
+
+    async def rotate(self) -> int:
+        """Seals anew, under the current key, what is under another, in every tenant. How many. Safe to repeat."""
+        return sum([await self._rotate_tenant(tenant_id) for tenant_id in await self._store.tenants()])
+
+    async def _rotate_tenant(self, tenant_id: str) -> int:
+        key_id = self._cipher.key_id
+
+        async def work(tx: Transaction) -> int:
+            older = [found for found in await tx.all_credentials() if found.key_id != key_id]
+            for found in older:
+                plain = jsontext.dump(self._opened(tenant_id, found), "credentials")
+                sealed = self._cipher.seal(plain, _bound_to(tenant_id, found.platform))
+                await tx.put_credentials(found.platform, key_id, sealed)
+            return len(older)
+
+        return await self._store.transact(system_scope(tenant_id), work)
+
+
+def _bound_to(tenant_id: str, platform: Surface) -> tuple[str, str, str]:
+    return ("credentials", tenant_id, platform)
+
+
+def _check(channel: Channel, secrets: Mapping[str, str]) -> None:
+    needed = set(channel.secret_names)
+    if missing := sorted(needed - set(secrets)):
+        raise InvalidInput(f"{channel.platform} needs {', '.join(missing)} as well")
+    if unknown := sorted(set(secrets) - needed):
+        raise InvalidInput(
+            f"{channel.platform} has no use for {', '.join(unknown)}: it takes {', '.join(sorted(needed))}"
+        )
+    for name, value in secrets.items():
+        if not value or len(value) > _LONGEST or not value.isascii() or not value.isprintable() or " " in value:
+            raise InvalidInput(f"{name} is not a credential: 1 to {_LONGEST} visible ASCII characters, no spaces")

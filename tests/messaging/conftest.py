@@ -1,0 +1,131 @@
+"""A served Threadline between three stand-ins for platforms, with an agent that does as it is told.
+
+Everybody shares one clock that stands still until a test moves it. Tests of what must hold on every database ask for
+`stage`; those about one rule ask for `small_stage`, which is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conftest import open_database, postgres_database
+from tests.service.conftest import whoever_is_named
+from tests.service.serving import serving
+from tests.usecases.conftest import Actor, make_agent
+from threadline.bootstrap import Threadline
+from threadline.core.channels import OutboxRow
+from threadline.core.messages import Message
+from threadline.core.threads import Scope, Thread, system_scope
+from threadline.core.turns import Turn
+from threadline.ports import Store, Transaction
+from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
+from threadline.testing.clock import ManualClock
+from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp
+from threadline.usecases.places import home_key
+from threadline.vault import new_key
+
+KEYS = {"first": new_key()}
+SERVICE = ServiceSettings(recovery_seconds=0.05, grace_seconds=1.0)
+
+
+class Stage:
+    """Who is there, and a few things that every test does."""
+
+    def __init__(
+        self, threadline: Threadline, http: httpx2.AsyncClient, actor: Actor, clock: ManualClock, fakes: list[Any]
+    ) -> None:
+        self.threadline = threadline
+        self.http = http
+        self.actor = actor
+        self.clock = clock
+        self.tenant_id = threadline.settings.tenant
+        self.slack: FakeSlack = fakes[0]
+        self.telegram: FakeTelegram = fakes[1]
+        self.whatsapp: FakeWhatsApp = fakes[2]
+        self.house: Transaction = threadline.store.scoped(system_scope(self.tenant_id))
+
+    def as_user(self, user: str = "alice") -> Transaction:
+        return self.threadline.store.scoped(Scope(self.tenant_id, user))
+
+    def caller(self, user: str = "alice", role: str = "member") -> dict[str, str]:
+        """The headers that make a request this user's."""
+        return {"test-user": user, "test-role": role, "test-tenant": self.tenant_id}
+
+    async def link(self, fake: FakePlatform, user: str = "alice", sender: str | None = None) -> None:
+        """Links the platform's person and forgets that it happened."""
+        await self.house.put_link(fake.platform, sender or fake.person, user, "verified")
+
+    async def say(self, fake: FakePlatform, text: str, sender: str | None = None) -> str:
+        """Says something and waits for its one reply: what it was."""
+        before = len(fake.sent)
+        told = await fake.say(text, sender)
+        assert told.status == 200, told
+        return (await fake.replies(before + 1))[before].text
+
+    async def home(self, user: str = "alice") -> Thread:
+        found = await self.as_user(user).thread_by_key(home_key("actor"))
+        assert found is not None
+        return found
+
+    async def history(self, user: str = "alice") -> list[str]:
+        return texts(await self.as_user(user).messages((await self.home(user)).id))
+
+    async def turns(self, user: str = "alice") -> list[Turn]:
+        return await self.as_user(user).turns((await self.home(user)).id)
+
+    async def outbox(self) -> list[OutboxRow]:
+        return await self.house.outbox()
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def decisions(told: Any) -> list[str]:
+    return [result["decision"] for result in httpx2.Response(200, content=told.body).json()["results"]]
+
+
+@asynccontextmanager
+async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: Any) -> AsyncIterator[Stage]:
+    actor = Actor()
+    async with AsyncExitStack() as stack:
+        fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
+        for fake in fakes:
+            await stack.enter_async_context(fake)
+        apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api) for fake in fakes}
+        settings = Settings(
+            tenant=tenant_id,
+            agent="actor",
+            service=SERVICE,
+            channels=ChannelsSettings(keys=KEYS, sweep_seconds=0.05, **apis),
+            **changes,
+        )
+        threadline = Threadline(store, settings, clock, agents={"actor": make_agent(actor)})
+        client = await stack.enter_async_context(serving(threadline, who_asks=whoever_is_named))
+        for fake in fakes:
+            scope = Scope(tenant_id, "root", "admin")
+            await threadline.messaging.credentials.put(scope, fake.platform, fake.secrets)
+            fake.webhook = f"{client.url}/api/v1/tenants/{tenant_id}/channels/{fake.platform}/webhook"
+        yield Stage(threadline, client.http, actor, clock, fakes)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+async def stage(request: pytest.FixtureRequest, tenant_id: str, clock: ManualClock) -> AsyncIterator[Stage]:
+    database = ":memory:" if request.param == "memory" else await postgres_database()
+    store = await open_database(database, clock=clock)
+    async with staging(store, tenant_id, clock) as staged:
+        yield staged
+    await store.close()
+
+
+@pytest.fixture
+async def small_stage(tenant_id: str, clock: ManualClock) -> AsyncIterator[Stage]:
+    store = await open_database(":memory:", clock=clock)
+    async with staging(store, tenant_id, clock) as staged:
+        yield staged
+    await store.close()
