@@ -194,3 +194,28 @@ async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(wor
         await alice.client.room_invite(room, world.bot_id)
         await alice.until(lambda: membership(alice, room, world.bot_id) == "join", "the bot comes back")
         assert (await alice.ask(room, world.bot_id, "Again")).text == "2. You said: Again"
+
+
+@pytest.mark.req("S2-17")
+async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(world: World) -> None:
+    world.change(auto_link=False)
+    ada = await world.person("ada")
+    async with world.running():
+        room = await ada.create_room(world.bot_id)
+        await ada.hear(room, world.bot_id, "This account is not linked yet.")
+        assert "not linked yet" in (await ada.ask(room, world.bot_id, "Hello")).text
+        await ada.say(room, "Hello? Nobody tells me twice.")
+        assert "That code does not work" in (await ada.ask(room, world.bot_id, "!link WRONG")).text
+        me = world.threadline.as_user("ada")
+        thread = await me.create_thread(title="From the web")
+        await thread.ask("Begun elsewhere", surface="web")
+        code = (await world.threadline.messaging.links.new_code(me.scope, "matrix")).code
+        told = await ada.ask(room, world.bot_id, f"!link {code.lower()}")
+        assert told.text.startswith("This account is linked now, as `ada`. You can write here")
+        assert len(await world.threadline.store.scoped(me.scope).bindings(surface="matrix")) == 2
+        assert "2 messages" in (await ada.ask(room, world.bot_id, "!open From the web")).text
+        assert "linked already, as `ada`" in (await ada.ask(room, world.bot_id, f"!link {code}")).text
+        assert "no longer linked" in (await ada.ask(room, world.bot_id, "!unlink")).text
+        await ada.say(room, "Hello?")
+        assert "That code does not work" in (await ada.ask(room, world.bot_id, f"!link {code}")).text
+        assert [message.text for message in await thread.messages() if message.role == "user"] == ["Begun elsewhere"]

@@ -145,11 +145,8 @@ class Bot:
         if isinstance(heard, Unreadable):
             self._tracking.remember_unread(heard.room_id, heard.event_id)
             return self._hearing.hear_unreadable(heard)
-        hear: Callable[[Any], Any] = (
-            self._hearing.hear_taken_back if isinstance(heard, TakenBack) else self._hearing.hear
-        )
         try:
-            rest: Rest | None = await through_faults(lambda: hear(heard))
+            rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
             return rest
         except Exception:
             log.exception("a message could not be answered", extra={"place": heard.room_id})

@@ -28,10 +28,6 @@ from threadline.ports import Platform, Store
 log = logging.getLogger("threadline.matrix")
 
 _PAUSES = (0.2, 1.0, 3.0, 10.0)
-STRANGER = (
-    "I do not know you yet. Get a code where you use Threadline already (`threadline link code`), "
-    "and say `!link <code>` here."
-)
 _UNREADABLE = (
     "I cannot read this message: its key has not reached me. I have asked your client for it. If nothing happens, send "
     "the message again; if that does not help, verify this device or ask in a room without encryption."
@@ -84,7 +80,8 @@ class Hearing:
             return None
         try:
             if person is None:
-                return self._reply(said, await self._meet(said), shared, None)
+                advice = await self._meet(said, shared)
+                return None if advice is None else self._reply(said, advice, shared, None)
             if (answer := await self._commands.run(person, said)) is not None:
                 return self._reply(said, answer, shared, person)
             return await self._ask(person, said, shared)
@@ -114,11 +111,12 @@ class Hearing:
             key = f"{key_of(taken.event_id)}.back"
             await self._platform(person).take_back(bound.thread_id, key_of(taken.target), key=key)
 
-    async def _meet(self, said: Said) -> str:
+    async def _meet(self, said: Said, shared: bool) -> str | None:
+        """What to say to someone nobody knows: nothing but how to link, and not where others read along."""
         command = parse(said.text)
         if isinstance(command, Command) and command.name == "link" and command.argument:
             return await self._linking.redeem(said.sender, command.argument)
-        return STRANGER
+        return None if shared else await self._linking.hint(said.sender)
 
     async def _ask(self, person: Person, said: Said, shared: bool) -> Rest:
         platform, key = self._platform(person), key_of(said.event_id)

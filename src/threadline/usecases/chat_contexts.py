@@ -81,6 +81,7 @@ class ChatContexts:
 
         async def work(tx: Transaction) -> Thread:
             if await tx.claim_inbox(self._surface, key) is not None:
+                await tx.settle_inbox(self._surface, key, status="done")
                 return await move(tx)
             found = await tx.thread(chat_id)
             if found is None:
