@@ -183,8 +183,8 @@ class MessageVerbs(Protocol):
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         """Messages in the present history of living threads that hold all the words, best first. A message that several
-        threads show is found once, in one of them. Every word is literal: no operator of any database works. Finds
-        everything that was acknowledged before the call."""
+        threads show is found once, in the one it was written in if that still shows it. Every word is literal: no
+        operator of any database works. Finds everything that was acknowledged before the call."""
         ...
 
 
@@ -419,6 +419,11 @@ class TurnVerbs(Protocol):
 
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
         """Newest first."""
+        ...
+
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
+        the order of their names. Threads without a turn, and those that are not there, are left out."""
         ...
 
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from threadline.core.access import TokenRole
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
@@ -52,11 +53,45 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
 
 
+class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens that somebody else signs. One kind of key: a shared `secret`, a `public_key_file` in PEM, or `jwks`, a
+    file or an address. A claim may be a path, as `realm_access.roles`. `tenant` and `role` are for tokens that say
+    none; a token that then still has none is refused."""
+
+    secret: str | None = None
+    public_key_file: str | None = None
+    jwks: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    leeway_seconds: float = 30.0
+    tenant_claim: str = "tenant"
+    user_claim: str = "sub"
+    role_claim: str = "role"
+    tenant: str | None = None
+    role: TokenRole | None = None
+
+    def __repr__(self) -> str:
+        return f"<JWT of {self.issuer or 'any issuer'}>"
+
+
+class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none."""
+
+    per_token: int = 600
+    per_address: int = 1_200
+
+
 class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The HTTP service. `origins` are the web pages of other addresses that may use it, as `http://localhost:3000`."""
+    """The HTTP service. `origins` are the web pages of other addresses that may use it, as `http://localhost:3000`.
+    `authentication` asks every caller for an API token or, with `jwt`, for one of those; `jwt` alone asks as well.
+    `proxies` are addresses or networks whose `X-Forwarded-For` is believed."""
 
     host: str = "127.0.0.1"
     port: int = 8300
+    authentication: bool = False
+    jwt: JwtSettings | None = None
+    rates: Rates = Rates()
+    proxies: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     body_bytes: int = 1_048_576
     import_bytes: int = 67_108_864
@@ -64,6 +99,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
     log_format: Literal["human", "json"] = "human"
+
+    @property
+    def asks_who(self) -> bool:
+        return self.authentication or self.jwt is not None
 
 
 class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,7 +2,8 @@
 
 Every `python` block runs, with `await` at the top if it likes. In `sh` and `console` blocks, commands of `threadline`
 run (also at the end of an `echo … |`); what a `console` block shows below a command must be what it prints. Ids,
-times and widths of columns may differ, and `…` in what is shown stands for anything.
+times and widths of columns may differ, and `…` in what is shown stands for anything. A `toml` block that begins with
+`# threadline.toml` is that file from then on.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ VARYING = (
     (re.compile(r"[ \t]+"), " "),
 )
 COMMAND_SECONDS = 60
+SETTINGS = "# threadline.toml\n"
 
 
 class Block(NamedTuple):
@@ -63,6 +65,8 @@ def run_page(path: Path, folder: Path) -> None:
         for block in blocks(path.read_text(encoding="utf-8")):
             if block.language == "python":
                 run_python(block, path, namespace, runner)
+            elif block.language == "toml" and block.text.startswith(SETTINGS):
+                (folder / "threadline.toml").write_text(block.text, encoding="utf-8")
             elif block.language in {"sh", "console"}:
                 for command in commands(block):
                     run_command(command, f"{path.name}:{block.line}", folder)

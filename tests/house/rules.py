@@ -30,6 +30,7 @@ HOMES = {
     "markdown_it": "threadline.channels threadline.matrix",
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
+    "jwt": "threadline.service",
     "nio": "threadline.matrix",
     "openai": "threadline.agents",
     "prompt_toolkit": "threadline.cli",

@@ -82,6 +82,13 @@ def test_a_page_keeps_one_namespace_and_may_await(reader: Path) -> None:
     assert (reader / "out").read_text() == "2"
 
 
+def test_settings_that_a_page_shows_hold_from_there_on(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("```toml\n# threadline.toml\nno_such_key = 1\n```\n\n```sh\nthreadline threads list\n```\n")
+    with pytest.raises(PageWrong, match="no_such_key"):
+        run_page(page, reader)
+
+
 def test_a_page_whose_code_fails_is_found_at_its_line(reader: Path) -> None:
     page = reader / "page.md"
     page.write_text("# Page\n\n```python\nx = 1\nassert x == 2\n```\n")

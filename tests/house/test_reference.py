@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ def declared(struct: type[msgspec.Struct], section: str = "") -> Iterator[tuple[
         if inner is None:
             yield section, field.name, _toml(field)
         else:
-            name = f"{field.name}.NAME" if inner is not kind else field.name
+            name = f"{field.name}.NAME" if get_origin(kind) is dict else field.name
             yield from declared(inner, f"{section}.{name}".lstrip("."))
 
 

@@ -15,7 +15,7 @@ from tests.service.serving import THREADS, Client
 from threadline.bootstrap import Threadline
 from threadline.service import app as app_
 from threadline.service.app import build_app
-from threadline.service.openapi import document, spelt
+from threadline.service.openapi import PATH, document, spelt
 from threadline.service.reference import render
 
 SOURCE = Path(app_.__file__).parent
@@ -92,7 +92,7 @@ OF_PLATFORMS = frozenset(("deliver", "greetPlatform", "requeueDelivery", "putCre
 
 
 async def set_the_scene(client: Client) -> dict[str, Any]:
-    """What the examples speak of: a thread with two turns, a saved point, an agent, a pinned text."""
+    """What the examples speak of: a thread with two turns, a saved point, an agent, a pinned text, a token."""
     await client.ask("What is there to see?", "lisbon")
     await client.ask("And on Sunday?", "lisbon")
     for path, body in (
@@ -102,10 +102,15 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
     ):
         answer = await client.http.request("PUT" if "saves" in path else "POST", path, json=body)
         assert answer.is_success, answer.text
+    token = (await client.http.post("/api/v1/tokens", json={"user": "ada"})).json()["token"]
     gone = await client.http.post(f"{THREADS}/lisbon/branch", json={"stateKey": "gone"})
     await client.http.delete(f"{THREADS}/gone")
     timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
-    return {"a timeline of this thread": timelines[0]["id"], "a deleted thread": gone.json()["id"]}
+    return {
+        "a timeline of this thread": timelines[0]["id"],
+        "a deleted thread": gone.json()["id"],
+        PATH["token_id"].example: token["id"],
+    }
 
 
 async def test_every_example_is_taken_and_answered_as_described(threadline: Threadline, client: Client) -> None:
@@ -118,6 +123,7 @@ async def test_every_example_is_taken_and_answered_as_described(threadline: Thre
             continue
         for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
             url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
+            url = url.replace(PATH["token_id"].example, standing[PATH["token_id"].example])
             sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else {}
             answer = await client.http.request(method, url, headers=headers, **({} if body is None else sent))

@@ -19,8 +19,8 @@ from threadline.cli.main import main
 
 
 @contextmanager
-def served(database: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "threadline", "serve", "--port", "0", "--database", str(database)]
+def served(database: Path, *, port: int | None = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "threadline", "serve", "--port", str(port), "--database", str(database)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_admin(_adder(commands, common))
     _add_token(_group(commands, "token", "who may use the service", common))
     _add_audit(_group(commands, "audit", "what administrators did", common))
+    _add_channels(_group(commands, "channels", "Slack, Telegram and WhatsApp", common))
     _add_purge(_group(commands, "purge", "remove a user or a tenant for good", common))
     return parser
 
@@ -86,8 +87,10 @@ def _add_chat(add: AddVerb) -> None:
 
 def _add_serve(add: AddVerb) -> None:
     serve = add("serve", "serve threads over HTTP, for AI SDK clients and everyone else", "serving:serve_http")
-    serve.add_argument("--host", help="an address of this machine (default: 127.0.0.1)")
+    serve.add_argument("--host", help="the address to serve on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="0 takes a free one (default: 8300)")
+    asking = "ask every caller for a token, as `threadline token create` makes them"
+    serve.add_argument("--authentication", action="store_true", default=None, help=asking)
 
 
 def _add_reading(add: AddVerb) -> None:
@@ -168,6 +171,7 @@ def _add_admin(add: AddVerb) -> None:
     copy.add_argument("target", metavar="DST", help="a file or postgresql://…; may hold an unfinished copy")
     backup = add("backup", "copy a SQLite file while it is in use", "admin:backup")
     backup.add_argument("file", help="where to; must not exist")
+    add("compact", "write a SQLite file anew, without what was purged", "admin:compact")
     add("doctor", "look for what is wrong, and say what to do", "admin:doctor")
     bridge = add("bridge", "serve dispatch payloads from an OpenAI-compatible server", "bridging:bridge")
     bridge.epilog = (
@@ -193,6 +197,14 @@ def _add_audit(add: AddVerb) -> None:
     listing = add("list", "administrative acts of the tenant, newest first", "access:list_acts")
     listing.add_argument("--limit", type=int, default=50, help="how many (1 to 100)")
     listing.add_argument("--before", metavar="ID", help="go on before the last one of an earlier page")
+
+
+def _add_channels(add: AddVerb) -> None:
+    simulate = add("simulate", "write to the bot on platforms that are not there", "simulation.command:simulate")
+    simulate.epilog = "With --url, THREADLINE_TOKEN is an administrator's token of that service."
+    simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")
+    simulate.add_argument("--url", help="a service that runs already (default: one of its own)")
+    simulate.add_argument("--port", type=int, default=8390, help="with --url: where the first stand-in listens")
 
 
 def _add_purge(add: AddVerb) -> None:

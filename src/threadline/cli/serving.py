@@ -21,11 +21,13 @@ except ModuleNotFoundError as exc:
 
 async def serve_http(args: argparse.Namespace) -> None:
     settings = settings_of(args)
-    given = {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    given = {
+        name: getattr(args, name) for name in ("host", "port", "authentication") if getattr(args, name) is not None
+    }
     service = msgspec.structs.replace(settings.service, **given)
     configure(service.log_format)
     async with open_threadline(settings=settings) as threadline:
-        listening = listen(check_address(service.host), service.port)
+        listening = listen(check_address(service.host, asks_who=service.asks_who), service.port)
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
         print(f"Threadline serves {settings.database} on {address_of(listening)}", flush=True)
         await serve(server, listening)

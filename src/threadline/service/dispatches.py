@@ -148,7 +148,6 @@ class DispatchRoutes:
 
     async def _read(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
         scope = await self._who_asks(request)
-        scope.require("member")
         return scope, await known_agent(self._threadline, scope, request), await read_object(request)
 
     async def _prompt(self, scope: Scope, agent_id: str, body: dict[str, Any]) -> tuple[Agent, Prompt]:

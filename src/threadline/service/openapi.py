@@ -38,6 +38,7 @@ class Value(NamedTuple):
 PATH = {
     "state_key": Value(StateKey, "lisbon", "The thread's key."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
+    "token_id": Value(Id, "01jcq8tz", "The token's id, as the list shows it."),
     "tenant": Value(str, "local", "The tenant's id."),
     "platform": Value(str, "slack", "slack, telegram or whatsapp."),
     "outbox_id": Value(Id, "01jcq8zx-0", "The delivery's id."),
@@ -71,6 +72,7 @@ Each GET answers HEAD as well. No answer may be stored by a cache."""
 _EVERYWHERE: tuple[type[errors.ThreadlineError] | Fault, ...] = (
     errors.InvalidInput,
     Fault(421, "host_refused"),
+    Fault(429, "rate_limited"),
     Fault(500, "internal"),
     *(error for error, status in STATUSES.items() if issubclass(error, errors.StoreFailed) and status != 507),
 )
@@ -83,6 +85,7 @@ _TAKING_A_BODY = (
     errors.LimitExceeded,
     errors.StoreFull,
 )
+_SIGNED_IN = (Fault(401, "unauthenticated"), Fault(401, "invalid_token"), Fault(431, "header_too_large"))
 _BY_ROLE = (errors.RoleRefused,)
 
 
@@ -292,6 +295,8 @@ def _shared(method: str, operation: Operation) -> Iterator[type[errors.Threadlin
         yield from _WRITING
     if method in _WITH_BODY:
         yield from _TAKING_A_BODY
+    if operation.needs is not None:
+        yield from _SIGNED_IN
     if operation.needs not in (None, "viewer"):
         yield from _BY_ROLE
 

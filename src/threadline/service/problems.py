@@ -43,6 +43,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.GuardRefused: 403,
     errors.SignatureInvalid: 401,
     errors.AgentFailed: 502,
+    errors.ServiceUnavailable: 502,
     errors.SettingsInvalid: 500,
     errors.ExtraMissing: 500,
     errors.StoreFailed: 503,
@@ -56,7 +57,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
 
 TITLES = {
     400: "Bad request",
-    401: "Not signed",
+    401: "Not signed in",
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
@@ -65,6 +66,7 @@ TITLES = {
     415: "Unsupported media type",
     421: "Not for this host",
     422: "Key used before",
+    429: "Too many requests",
     431: "Header too large",
     500: "Internal error",
     502: "The agent failed",

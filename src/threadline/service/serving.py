@@ -32,6 +32,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 ws="none",
                 timeout_graceful_shutdown=max(1, round(grace_seconds)),
             )

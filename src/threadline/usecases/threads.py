@@ -28,6 +28,7 @@ from threadline.core.threads import (
     ThreadChanges,
     Timeline,
 )
+from threadline.core.turns import Surface
 from threadline.ports import Clock, Store, Transaction
 from threadline.usecases.admission import admit_changes, admit_name, admit_thread
 
@@ -76,6 +77,10 @@ class Threads:
         if offset < 0:
             raise InvalidInput("offset cannot be negative")
         return await self._tx.threads(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
+
+    async def surfaces(self, threads: Sequence[Thread]) -> dict[str, tuple[Surface, ...]]:
+        """From where each was talked in lately, by thread id."""
+        return await self._tx.surfaces([thread.id for thread in threads])
 
     async def update(self, thread_id: str, changes: ThreadChanges) -> Thread:
         self.scope.require("member")

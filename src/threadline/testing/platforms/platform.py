@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+import zlib
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -44,7 +45,8 @@ class FakePlatform:
     person: ClassVar[str]
     """Who writes, unless somebody else is named."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, port: int = 0) -> None:
+        self._port = port
         self.clock = clock or SystemClock()
         self.webhook: str | None = None
         self.sent: list[Reply] = []
@@ -64,11 +66,15 @@ class FakePlatform:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
-        await self._server.start()
+        await self._server.start(self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._server.close()
+
+    def account(self, name: str) -> str:
+        """The id of somebody on this platform, the same whenever they are named."""
+        return str(10_000_000 + zlib.crc32(name.encode()) % 90_000_000)
 
     def write(self, text: str, sender: str | None = None) -> bytes:
         """What a person writes to the bot, as a webhook that is still to be delivered."""

@@ -22,9 +22,14 @@ class FakeSlack(FakePlatform):
     person: ClassVar[str] = "U1001"
 
     def __init__(
-        self, clock: Clock | None = None, *, signing_secret: str = "fake-signing-secret", bot_token: str = "xoxb-fake"
+        self,
+        clock: Clock | None = None,
+        *,
+        port: int = 0,
+        signing_secret: str = "fake-signing-secret",
+        bot_token: str = "xoxb-fake",
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, port=port)
         self._signing_secret = signing_secret
         self._bot_token = bot_token
         self._written = 0
@@ -37,6 +42,9 @@ class FakeSlack(FakePlatform):
     @property
     def api(self) -> str:
         return f"{self._server.url}/api"
+
+    def account(self, name: str) -> str:
+        return f"U{super().account(name)}"
 
     def sign(self, body: bytes) -> dict[str, str]:
         stamp = str(int(self.clock.now().timestamp()))

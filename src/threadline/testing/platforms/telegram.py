@@ -23,9 +23,14 @@ class FakeTelegram(FakePlatform):
     person: ClassVar[str] = "1001"
 
     def __init__(
-        self, clock: Clock | None = None, *, bot_token: str = "123456:fake", webhook_secret: str = "fake-webhook-secret"
+        self,
+        clock: Clock | None = None,
+        *,
+        port: int = 0,
+        bot_token: str = "123456:fake",
+        webhook_secret: str = "fake-webhook-secret",
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, port=port)
         self._bot_token = bot_token
         self._webhook_secret = webhook_secret
         self._numbers: dict[int, int] = {}

@@ -29,11 +29,12 @@ class FakeWhatsApp(FakePlatform):
         self,
         clock: Clock | None = None,
         *,
+        port: int = 0,
         app_secret: str = "fake-app-secret",
         access_token: str = "fake-access-token",
         verify_token: str = "fake-verify-token",
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, port=port)
         self._app_secret = app_secret
         self._access_token = access_token
         self._verify_token = verify_token

@@ -1,0 +1,210 @@
+"""A thread of a service in the hand, with the verbs that the library's has.
+
+A thread is named by its state key, which is chosen here, so that a first message that is sent twice begins one thread.
+`info` is the thread as the last call left it; before the first message there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from threadline.client.replies import Prepare, RemoteReply, answer_body, stop
+from threadline.client.transport import Transport
+from threadline.client.values import History, Known, SavedShown, ThreadInfo, Timelines, UiMessage, read
+from threadline.core.approvals import Answer, Pending, pending
+from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.events import ToolCall
+from threadline.core.ids import check_state_key, new_state_key
+from threadline.core.parts import ToolPart
+from threadline.core.threads import SavedPoint, Timeline
+from threadline.ports import Approver
+
+THREADS = "/api/v1/ai/threads"
+_PAGE = 500
+
+
+class RemoteThread:
+    """One thread. Two handles on the same thread are fine: the service keeps the order."""
+
+    def __init__(
+        self, transport: Transport, state_key: str, info: ThreadInfo | None = None, *, agent_id: str | None = None
+    ) -> None:
+        self._transport = transport
+        self.state_key = check_state_key(state_key)
+        self.info = info
+        self._agent_id = agent_id
+
+    def __repr__(self) -> str:
+        return f"<thread {self.state_key} of a service>"
+
+    @property
+    def id(self) -> str:
+        """What it is found under again."""
+        return self.state_key
+
+    def ask(
+        self,
+        question: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        policy: str | None = None,
+        approver: Approver | None = None,
+    ) -> RemoteReply:
+        """A turn: await the reply, or iterate over its events while it is written. Every attempt has the same key, so
+        that it is stored once. Without an `approver`, a tool that needs approval leaves it pending, for `respond`."""
+        given = {"agentId": agent or self._agent_id, "policy": policy}
+        body = {
+            "id": self.state_key,
+            "message": {"role": "user", "parts": [{"type": "text", "text": question}]},
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+        async def prepare() -> Mapping[str, Any]:
+            return body
+
+        return self._reply(prepare, key=key, approver=approver)
+
+    async def pending(self) -> list[Pending]:
+        """The approvals that the last reply waits for."""
+        newest = await self.last_turns(1) if await self._exists() else []
+        return pending(newest[-1].parts) if newest else []
+
+    def respond(self, answers: Mapping[str, Answer | bool], *, approver: Approver | None = None) -> RemoteReply:
+        """Answers every pending approval, by its id; the same reply goes on. InvalidInput for one nobody asked for."""
+        given = {key: Answer(said) if isinstance(said, bool) else said for key, said in answers.items()}
+
+        async def prepare() -> Mapping[str, Any]:
+            newest = await self.last_turns(1)
+            calls = [
+                (part.approval.id, ToolCall(part.call_id, part.name, part.input_value()))
+                for part in (newest[-1].parts if newest else ())
+                if isinstance(part, ToolPart) and part.approval is not None and part.approval.id in given
+            ]
+            if len(calls) != len(given) or not calls:
+                raise InvalidInput("an approval is answered that nobody asked for here")
+            return answer_body(self.state_key, newest[-1].id, calls, given)
+
+        return self._reply(prepare, approver=approver)
+
+    async def refresh(self) -> ThreadInfo:
+        """Reads the thread again. NotFound before its first message, and once it is deleted."""
+        self.info = await self._history(tail=1)
+        return self.info
+
+    async def messages(self, *, first: int = 0, last: int | None = None) -> list[UiMessage]:
+        return (await self._history(first=first, last=last)).shown()
+
+    async def stream(self) -> AsyncIterator[UiMessage]:
+        """The whole history, page by page."""
+        count = (await self.refresh()).message_count
+        for first in range(0, count, _PAGE):
+            for message in await self.messages(first=first, last=min(first + _PAGE, count) - 1):
+                yield message
+
+    async def last_turns(self, turns: int = 12) -> list[UiMessage]:
+        """The newest messages that begin with the `turns`-th last one of the user's; all if there are fewer."""
+        if turns < 1:
+            raise InvalidInput("ask for one turn or more")
+        tail = 2 * turns
+        while True:
+            history = await self._history(tail=tail)
+            found = history.shown()
+            asked = [number for number, message in enumerate(found) if message.role == "user"]
+            if len(asked) >= turns:
+                return found[asked[-turns] :]
+            if history.first_seq == 0:
+                return found
+            tail *= 4
+
+    async def branch(
+        self, *, at: int | str | None = None, title: str | None = None, state_key: str | None = None
+    ) -> RemoteThread:
+        """A new thread that begins as this one up to `at` (a seq or a message id; default: all of it)."""
+        key = state_key or new_state_key()
+        given = {"at": at, "title": title, "stateKey": key}
+        try:
+            info = read(await self._post("branch", given), ThreadInfo)
+        except DuplicateId:
+            if state_key is not None:
+                raise
+            # The key was made up here, so it is an earlier attempt, whose answer was lost, that took it.
+            return await RemoteThread(self._transport, key).found()
+        return RemoteThread(self._transport, key, info)
+
+    async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
+        given = {"stateKey": self.state_key, **({} if at is None else {"at": at})}
+        answer = await self._transport.call("PUT", f"/api/v1/ai/saves/{quote(name, safe='')}", given)
+        return read(answer, SavedShown).saved_point()
+
+    async def load(self, name: str) -> None:
+        self.info = read(await self._post("load", {"name": name}), ThreadInfo)
+
+    async def undo(self) -> None:
+        """Goes back to before the last user message; `switch` takes it back. Not repeated if its answer is lost."""
+        self.info = read(await self._post("undo", again=False), ThreadInfo)
+
+    async def switch(self, timeline_id: str) -> None:
+        self.info = read(await self._post("switch", {"timelineId": timeline_id}), ThreadInfo)
+
+    async def timelines(self) -> list[Timeline]:
+        answer = read(await self._transport.call("GET", f"{self._path}/timelines"), Timelines)
+        thread_id = (self.info or await self.refresh()).id
+        return [each.timeline(thread_id) for each in answer.timelines]
+
+    async def update(
+        self,
+        *,
+        title: str | None = None,
+        archived: bool | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        given = {"title": title, "archived": archived, "metadata": metadata}
+        changes = {name: value for name, value in given.items() if value is not None}
+        self.info = read(await self._transport.call("PATCH", self._path, changes), ThreadInfo)
+
+    async def delete(self) -> None:
+        await self._transport.call("DELETE", self._path)
+
+    async def stop(self) -> bool:
+        """Ends the turn that runs on it; what was shown is kept. False if none does."""
+        return await stop(self._transport, self.state_key)
+
+    async def export(self, format: str = "jsonl") -> AsyncIterator[bytes]:
+        """The thread as `jsonl`, `json` or `markdown`, piece by piece."""
+        async with self._transport.open("GET", f"{self._path}/export", query={"format": format}) as answer:
+            async for piece in answer.aiter_bytes():
+                yield piece
+
+    async def found(self) -> RemoteThread:
+        """Itself, read anew. NotFound."""
+        await self.refresh()
+        return self
+
+    @property
+    def _path(self) -> str:
+        return f"{THREADS}/{self.state_key}"
+
+    def _reply(self, prepare: Prepare, *, key: str | None = None, approver: Approver | None = None) -> RemoteReply:
+        return RemoteReply(self._transport, self.state_key, prepare, self._lookup, key=key, approver=approver)
+
+    async def _lookup(self, message_id: str) -> UiMessage | None:
+        """A message of the last turns: what was just answered, also where something else was said by now."""
+        return next((each for each in await self.last_turns(3) if each.id == message_id), None)
+
+    async def _exists(self) -> bool:
+        answer = await self._transport.call("GET", self._path, query={"tail": 1})
+        return read(answer, Known).id is not None
+
+    async def _history(self, **query: int | None) -> History:
+        answer = await self._transport.call("GET", self._path, query=query)
+        if read(answer, Known).id is None:
+            raise NotFound("thread", self.state_key)
+        self.info = read(answer, ThreadInfo)
+        return read(answer, History)
+
+    async def _post(self, verb: str, body: Mapping[str, Any] | None = None, *, again: bool = True) -> bytes:
+        given = {name: value for name, value in (body or {}).items() if value is not None}
+        return await self._transport.call("POST", f"{self._path}/{verb}", given, again=again)

@@ -1,0 +1,129 @@
+"""Requests to a service: with a token, within time, and again where that is safe.
+
+What may be repeated without doing anything twice is tried again after a passing fault; what may not is tried again only
+if it never left. An answer that is a problem is raised as the error it was on the other side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from threadline.client.problems import to_error
+from threadline.core.errors import ExtraMissing, InvalidInput, ServiceUnavailable
+
+try:
+    import httpx2
+except ModuleNotFoundError as exc:
+    raise ExtraMissing("client", "the client of a service") from exc
+
+_PASSING = frozenset((429, 502, 503, 504))
+_LONGEST_PAUSE = 10.0
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long to wait: for a connection, for the next bytes (a stream that lives says so every few seconds), and
+    before each further attempt."""
+
+    connect_seconds: float = 5.0
+    read_seconds: float = 60.0
+    retry_seconds: tuple[float, ...] = (0.1, 0.5, 1.0, 2.0, 4.0)
+
+
+class Transport:
+    def __init__(self, url: str, token: str | None, patience: Patience) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(f"{url!r} is no address of a service: it begins with http:// or https://")
+        self.patience = patience
+        self._http = httpx2.AsyncClient(
+            base_url=url.rstrip("/"),
+            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            timeout=httpx2.Timeout(patience.read_seconds, connect=patience.connect_seconds),
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        again: bool = True,
+    ) -> bytes:
+        """The whole answer. `again` says that doing it twice does no harm."""
+        async with self.open(method, path, body, query=query, content=content, again=again) as answer:
+            return await _whole(answer)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        again: bool = True,
+    ) -> AsyncIterator[httpx2.Response]:
+        """An answer that has begun and is no problem; its body is read by whoever asked. Leaving hangs up."""
+        sent: dict[str, Any] = {} if body is None else {"json": body}
+        if content is not None:
+            sent = {"content": content}
+        request = self._http.build_request(
+            method, path, params={} if query is None else _present(query), headers=headers, **sent
+        )
+        answer = await self._send(request, again=again)
+        try:
+            if answer.status_code >= 400:
+                raise to_error(answer.status_code, await _whole(answer))
+            yield answer
+        finally:
+            await answer.aclose()
+
+    async def _send(self, request: httpx2.Request, *, again: bool) -> httpx2.Response:
+        for pause in (*self.patience.retry_seconds, None):
+            try:
+                answer = await self._http.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
+                if pause is None:
+                    raise ServiceUnavailable("the service cannot be reached") from exc
+            except httpx2.TransportError as exc:
+                if pause is None or not again:
+                    raise ServiceUnavailable(f"the service broke off: {type(exc).__name__}") from exc
+            else:
+                if pause is None or not again or answer.status_code not in _PASSING:
+                    return answer
+                pause = max(pause, _asked_pause(answer))
+                await answer.aclose()
+            await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+
+async def _whole(answer: httpx2.Response) -> bytes:
+    try:
+        return await answer.aread()
+    except httpx2.TransportError as exc:
+        raise ServiceUnavailable(f"the service broke off: {type(exc).__name__}") from exc
+
+
+def _asked_pause(answer: httpx2.Response) -> float:
+    """How long the service asks to wait, within reason."""
+    given = answer.headers.get("retry-after", "")
+    return min(float(given), _LONGEST_PAUSE) if given.isdecimal() else 0.0
+
+
+def _present(query: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else value
+        for key, value in query.items()
+        if value is not None
+    }

@@ -1,0 +1,108 @@
+"""A service as one user sees it: whose token it is, is who asks."""
+
+from __future__ import annotations
+
+from typing import Self
+from urllib.parse import quote
+
+from threadline.client.threads import THREADS, RemoteThread
+from threadline.client.transport import Patience, Transport
+from threadline.client.values import (
+    Agents,
+    FoundMessage,
+    Hits,
+    Imported,
+    PinnedContext,
+    Saves,
+    ThreadInfo,
+    ThreadsPage,
+    read,
+)
+from threadline.core.errors import NotFound
+from threadline.core.ids import check_id, new_state_key
+from threadline.core.threads import Page, SavedPoint
+
+_SAVES = "/api/v1/ai/saves"
+
+
+def connect(url: str, *, token: str | None = None, patience: Patience | None = None) -> Client:
+    """A client of the service at this address. Nothing is sent yet. Close it, or use it with `async with`."""
+    return Client(Transport(url, token, patience or Patience()))
+
+
+class Client:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.contexts = RemoteContexts(transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    def create_thread(self, *, state_key: str | None = None, agent_id: str | None = None) -> RemoteThread:
+        """A thread that begins with its first question."""
+        return RemoteThread(self._transport, state_key or new_state_key(), agent_id=agent_id)
+
+    async def thread(self, state_key: str) -> RemoteThread:
+        """NotFound."""
+        return await RemoteThread(self._transport, state_key).found()
+
+    async def threads(
+        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, archived: bool = False
+    ) -> Page[ThreadInfo]:
+        """Latest activity first."""
+        query = {"limit": limit, "cursor": cursor, "offset": offset, "archived": archived}
+        found = read(await self._transport.call("GET", THREADS, query=query), ThreadsPage)
+        return Page(tuple(found.threads), found.next_cursor)
+
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[FoundMessage]:
+        """Messages that hold all the words."""
+        asked = {"q": query, "limit": limit, "offset": offset}
+        return read(await self._transport.call("GET", THREADS, query=asked), Hits).hits
+
+    async def saved_points(self) -> list[SavedPoint]:
+        found = read(await self._transport.call("GET", _SAVES), Saves)
+        return [each.saved_point() for each in found.saves]
+
+    async def forget_saved_point(self, name: str) -> None:
+        await self._transport.call("DELETE", f"{_SAVES}/{quote(name, safe='')}")
+
+    async def agents(self) -> Agents:
+        return read(await self._transport.call("GET", "/api/v1/agents"), Agents)
+
+    async def import_threads(self, lines: bytes) -> list[ThreadInfo]:
+        """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""
+        answer = await self._transport.call("POST", f"{THREADS}/import", content=lines, again=False)
+        return read(answer, Imported).threads
+
+
+class RemoteContexts:
+    """What the user pinned for agents."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def set(self, agent_id: str, context: str) -> None:
+        await self._transport.call("POST", _context(agent_id), {"context": context})
+
+    async def get(self, agent_id: str) -> PinnedContext:
+        """NotFound if nothing is pinned."""
+        return read(await self._transport.call("GET", _context(agent_id)), PinnedContext)
+
+    async def clear(self, agent_id: str) -> bool:
+        """False if nothing was pinned."""
+        try:
+            await self.get(agent_id)
+        except NotFound:
+            return False
+        await self._transport.call("DELETE", _context(agent_id))
+        return True
+
+
+def _context(agent_id: str) -> str:
+    return f"/api/v1/agents/{check_id('agent', agent_id)}/context"

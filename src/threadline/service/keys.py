@@ -1,0 +1,160 @@
+"""Keys that JWTs are checked with. What a key is decides which algorithms it may check: never what a token claims.
+
+A shared secret checks HMAC, an RSA key RS and PS, an elliptic curve the one ES of its size, Ed25519 EdDSA; `none` is
+nobody's. So a public key can never be taken for an HMAC secret. A set of keys is read once, again when it has grown
+old, and at most every half minute when a token names a key that is not in it; if that fails, the old ones stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from jwt.exceptions import PyJWTError
+
+from threadline.core import jsontext
+from threadline.core.errors import SettingsInvalid, StoreUnavailable, ThreadlineError
+
+log = logging.getLogger("threadline.service")
+
+_RSA_BITS = 2048
+_FRESH_SECONDS = 600.0
+_PAUSE_SECONDS = 30.0
+_CURVES = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
+_HMAC = (("HS256", 32), ("HS384", 48), ("HS512", 64))
+_FROM_JWK: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "RSA": RSAAlgorithm.from_jwk,
+    "EC": ECAlgorithm.from_jwk,
+    "OKP": OKPAlgorithm.from_jwk,
+}
+
+Load: TypeAlias = Callable[[], Awaitable[bytes]]
+
+
+class Key(NamedTuple):
+    value: Any
+    algorithms: tuple[str, ...]
+
+
+class Keys(Protocol):
+    async def find(self, key_id: str | None) -> Key | None:
+        """The key that a token's header names; None if there is no such key."""
+        ...
+
+
+class OneKey:
+    """Whatever a token calls it."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+
+    async def find(self, key_id: str | None) -> Key | None:
+        return self._key
+
+
+def secret_key(secret: str) -> Key:
+    """SettingsInvalid for a secret that can be guessed; a longer one may check more."""
+    raw = secret.encode()
+    algorithms = tuple(name for name, least in _HMAC if len(raw) >= least)
+    if not algorithms:
+        raise SettingsInvalid("service.jwt.secret is too short: 32 bytes or more")
+    return Key(raw, algorithms)
+
+
+def public_key(pem: bytes) -> Key:
+    try:
+        found = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise SettingsInvalid("service.jwt.public_key_file is no public key in PEM") from exc
+    algorithms = algorithms_of(found)
+    if not algorithms:
+        raise SettingsInvalid("service.jwt.public_key_file: RSA of 2048 bits or more, P-256, P-384, P-521 or Ed25519")
+    return Key(found, algorithms)
+
+
+def algorithms_of(key: Any) -> tuple[str, ...]:
+    """None for a key that is too weak, or not a public key at all."""
+    match key:
+        case RSAPublicKey() if key.key_size >= _RSA_BITS:
+            return ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+        case EllipticCurvePublicKey():
+            return _CURVES.get(key.curve.name, ())
+        case Ed25519PublicKey():
+            return ("EdDSA",)
+    return ()
+
+
+def key_set(raw: bytes) -> dict[str | None, Key]:
+    """The usable public keys of a JWKS, by id. Those for other purposes, of other kinds or broken are left out.
+    InvalidInput if it is no JWKS."""
+    document = jsontext.parse(raw)
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise SettingsInvalid("this is no JWKS: it has no list of keys")
+    found: dict[str | None, Key] = {}
+    for jwk in listed:
+        key = _from_jwk(jwk) if isinstance(jwk, dict) else None
+        if key is not None:
+            found[jwk.get("kid") if isinstance(jwk.get("kid"), str) else None] = key
+    return found
+
+
+def _from_jwk(jwk: dict[str, Any]) -> Key | None:
+    read = _FROM_JWK.get(str(jwk.get("kty")))
+    if read is None or jwk.get("use", "sig") != "sig":
+        return None
+    try:
+        value = read(jwk)
+    except (PyJWTError, ValueError, TypeError):
+        return None
+    algorithms = algorithms_of(value)
+    if "alg" in jwk:
+        algorithms = tuple(name for name in algorithms if name == jwk["alg"])
+    return Key(value, algorithms) if algorithms else None
+
+
+class KeySet:
+    """A JWKS that is loaded from somewhere. StoreUnavailable while it could not be loaded even once."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._keys: dict[str | None, Key] = {}
+        self._tried_at: float | None = None
+        self._loaded_at: float | None = None
+        self._line = asyncio.Lock()
+
+    async def find(self, key_id: str | None) -> Key | None:
+        if self._loaded_at is None or _now() - self._loaded_at >= _FRESH_SECONDS or self._look_up(key_id) is None:
+            await self._refresh()
+        if self._loaded_at is None:
+            raise StoreUnavailable("the keys that tokens are checked with cannot be loaded")
+        return self._look_up(key_id)
+
+    def _look_up(self, key_id: str | None) -> Key | None:
+        """A token that names no key means the only one there is."""
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    async def _refresh(self) -> None:
+        async with self._line:
+            if self._tried_at is not None and _now() - self._tried_at < _PAUSE_SECONDS:
+                return
+            self._tried_at = _now()
+            try:
+                self._keys = key_set(await self._load())
+                self._loaded_at = _now()
+            except (ThreadlineError, OSError):
+                log.warning("keys for tokens not loaded", exc_info=True)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

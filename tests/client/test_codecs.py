@@ -1,0 +1,91 @@
+"""What the client reads, as values: the stream back into events, problems back into errors."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadline.client.chunks import FrameReader, to_event
+from threadline.client.problems import to_error
+from threadline.client.values import Hits, read
+from threadline.core import errors, events
+from threadline.core.errors import ServiceUnavailable, ThreadlineError
+from threadline.core.events import Event
+from threadline.service.aisdk.chunks import ChunkWriter
+
+WORDS = st.text('ab é\n\r"\\:😀\u2028\x85\x0b', min_size=1, max_size=8)
+JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | WORDS, st.lists, max_leaves=4)
+SAID: dict[str, st.SearchStrategy[Any]] = {
+    "text": st.builds(events.TextDelta, WORDS),
+    "call": st.builds(events.ToolCall, WORDS, WORDS, JSON),
+    "result": st.builds(events.ToolResult, WORDS, JSON, st.booleans()),
+    "error": st.builds(events.ToolError, WORDS, WORDS),
+    "approval": st.builds(events.ApprovalRequest, WORDS, WORDS),
+    "denied": st.builds(events.ToolDenied, WORDS),
+    "source": st.builds(events.Source, WORDS, WORDS, st.none() | WORDS),
+    "status": st.builds(events.Status, WORDS),
+    "input": st.builds(events.ToolInputStart, WORDS, WORDS),
+    "step": st.builds(events.StepStart),
+}
+
+
+def read_back(stream: bytes, size: int = 7) -> list[Event]:
+    reader = FrameReader()
+    frames = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
+    assert frames.pop().chunk is None
+    found = [to_event(frame.chunk) for frame in frames if frame.chunk is not None]
+    return [event for event in found if event is not None]
+
+
+@given(st.lists(st.one_of(*SAID.values()), max_size=5), st.integers(1, 200))
+def test_what_the_service_writes_is_read_back(said: list[Event], size: int) -> None:
+    writer = ChunkWriter("m")
+    stream = writer.start("t:0") + b"".join(writer.event(event, f"t:{n}") for n, event in enumerate(said, 1))
+    assert read_back(stream + writer.end("executed"), size) == [*said, events.Finish("stop")]
+
+
+def test_ends_and_ids_and_comments() -> None:
+    writer = ChunkWriter("m")
+    assert read_back(writer.end("stopped")) == [events.Failure("stopped by the user")]
+    assert read_back(writer.end("interrupted", "away")) == [events.Failure("away")]
+    reader = FrameReader()
+    assert reader.feed(b': keep-alive\n\nid:t:1\r\ndata: {"type":"start"}\r\n\r\n') == [("t:1", {"type": "start"})]
+
+
+@pytest.mark.parametrize("data", ["nonsense", "[]", '{"type":"text-delta"}', '{"type":"tool-output-error"}'])
+def test_a_stream_that_cannot_be_read_says_so(data: str) -> None:
+    reader = FrameReader()
+    with pytest.raises(ServiceUnavailable):
+        [to_event(frame.chunk or {}) for frame in reader.feed(f"data: {data}\n\n".encode())]
+
+
+def test_chunks_of_a_newer_service_are_passed_over() -> None:
+    assert to_event({"type": "custom"}) is None
+
+
+KINDS = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, ThreadlineError)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_comes_back_as_itself_with_its_words(kind: type[ThreadlineError]) -> None:
+    error = to_error(499, b'{"code":"%s","detail":"so it is","currentCount":3}' % kind.code.encode())
+    assert (type(error), str(error)) == (kind, "so it is")
+    assert vars(error)["current_count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, errors.Refused), (404, errors.NotFound), (409, errors.Conflict), (431, errors.InvalidInput)],
+)
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"code":7}', b'{"code":"newer","detail":null}'])
+def test_a_problem_that_is_not_known_is_the_nearest_error(status: int, kind: type, body: bytes) -> None:
+    assert type(to_error(status, body)) is kind
+
+
+def test_an_answer_of_another_shape_is_no_answer() -> None:
+    with pytest.raises(ServiceUnavailable):
+        read(b'{"hits":3}', Hits)

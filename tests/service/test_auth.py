@@ -1,0 +1,220 @@
+"""Signing in over HTTP: tokens that are presented oddly, tokens that end, and JWTs with keys from the network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import msgspec
+import pytest
+from jwt.algorithms import RSAAlgorithm
+
+from tests.conftest import OpenStore
+from tests.service.conftest import SERVICE
+from tests.service.serving import THREADS, Client, serving
+from tests.service.signed_in import bearer, client_with, token_for
+from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.stores.sqlite.disk import a_disk
+from tests.usecases.conftest import Actor, make_threadline
+from threadline.bootstrap import Threadline
+from threadline.bootstrap import open as open_threadline
+from threadline.core.threads import Scope, system_scope
+from threadline.service.callers import check_address
+from threadline.service.jwts import jwt_reader
+from threadline.settings import JwtSettings, Settings
+from threadline.testing.clock import ManualClock
+
+ASKING = msgspec.structs.replace(SERVICE, authentication=True)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(database=":memory:", agent="actor", service=ASKING)
+
+
+@pytest.fixture
+async def ada(threadline: Threadline, client: Client) -> AsyncIterator[Client]:
+    async with client_with(client.url, await token_for(threadline, "ada")) as ada:
+        yield ada
+
+
+async def test_a_token_acts_for_its_user(ada: Client, threadline: Threadline) -> None:
+    await ada.ask("Hi", "key")
+    threads = await threadline.threads(Scope("local", "ada")).page()
+    assert [thread.state_key for thread in threads.items] == ["key"]
+
+
+async def told(client: Client, head: bytes) -> bytes:
+    """The answer to a request with these header lines."""
+    host, port = client.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /api/v1/ai/threads HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + head + b"\r\n\r\n")
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"authorization: Bearer \xc3\xa9\xff\xfe", 401),
+        (b"authorization: Bearer tl_local_\xe9" + b"0" * 63, 401),
+        (b"authorization: Bearer ", 401),
+        (b"authorization:", 401),
+        (b"authorization: Basic YTpi", 401),
+        (b"authorization: Bearer", 401),
+        (b"authorization: tl_local_" + b"0" * 64, 401),
+        (b"authorization: Bearer a b c", 401),
+        (b"authorization: Bearer one\r\nauthorization: Bearer two", 400),
+        (b"authorization: Bearer " + b"a" * 20_000, 431),
+        (b"authorization: Bearer " + b"a" * 1_000_000, 431),
+        (b"authorization: Bearer tl_" + b"a" * 9_000 + b"_" + b"0" * 64, 401),
+    ],
+)
+async def test_a_hostile_header_is_a_problem_and_not_a_crash(client: Client, head: bytes, status: int) -> None:
+    answer = await told(client, head)
+    assert answer.startswith(b"HTTP/1.1 %d" % status), answer[:200]
+    assert b"application/problem+json" in answer
+
+
+async def test_a_token_in_an_address_is_no_token(ada: Client, client: Client) -> None:
+    text = ada.http.headers["authorization"].removeprefix("Bearer ")
+    for url in (f"{THREADS}?token={text}", f"{THREADS}?access_token={text}"):
+        assert (await client.http.get(url)).status_code == 401
+    assert (await client.http.get(THREADS, headers={"authorization": f"bEaReR {text}"})).status_code == 200
+
+
+async def test_a_revoked_token_ends_with_the_next_request(ada: Client, threadline: Threadline) -> None:
+    assert (await ada.http.get(THREADS)).status_code == 200
+    administration = threadline.administration(Scope("local", "root", "admin"))
+    await administration.revoke_token((await administration.tokens())[0].id)
+    assert (await ada.http.get(THREADS)).json()["code"] == "invalid_token"
+
+
+async def test_one_tenants_secret_opens_no_other_tenant(ada: Client, client: Client, threadline: Threadline) -> None:
+    text = ada.http.headers["authorization"].removeprefix("Bearer ")
+    await token_for(threadline, "ada", tenant="other")
+    answer = await client.http.get(THREADS, headers=bearer(text.replace("tl_local_", "tl_other_")))
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
+async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
+    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+) -> None:
+    store = await open_store()
+    threadline = make_threadline(store, Settings(tenant=tenant_id, agent="actor", service=ASKING), clock, actor)
+    text = await token_for(threadline, "ada", tenant=tenant_id)
+    first = clock.now()
+    async with serving(threadline) as anyone, client_with(anyone.url, text) as ada:
+        for seconds in (0, 20, 20, 30):
+            clock.advance(seconds)
+            assert (await ada.http.get(THREADS)).status_code == 200
+    tokens = await store.scoped(system_scope(tenant_id)).tokens()
+    assert [token.last_used_at for token in tokens] == [clock.now()]
+    assert (clock.now() - first).total_seconds() == 70
+
+
+def test_with_authentication_any_address_may_be_served() -> None:
+    assert check_address("0.0.0.0", asks_who=True) == "0.0.0.0"
+
+
+async def test_with_authentication_any_host_name_is_answered(ada: Client) -> None:
+    assert (await ada.http.get(THREADS, headers={"host": "threads.example"})).status_code == 200
+
+
+@contextmanager
+def an_issuer(answers: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator[str]:
+    """A web server with these answers by path; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, body = answers[self.path]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+async def test_keys_are_fetched_from_an_address_and_from_nowhere_it_points_to() -> None:
+    published = a_set(jwk(RSAAlgorithm, RSA, kid="one"))
+    answers = {"/keys": (200, {}, published), "/moved": (302, {"Location": "/keys"}, b""), "/": (200, {}, b"<html>")}
+    token = signed(RSA, "RS256", headers={"kid": "one"})
+    with an_issuer(answers) as url:
+        found = await jwt_reader(JwtSettings(jwks=f"{url}/keys")).read(token)
+        assert found == Scope("acme", "ada", "member")
+        for place in ("/moved", "/"):
+            with pytest.raises(Exception, match="cannot be loaded"):
+                await jwt_reader(JwtSettings(jwks=f"{url}{place}")).read(token)
+
+
+async def test_a_jwt_signs_in_beside_tokens(threadline: Threadline, tmp_path: Any) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(a_set(jwk(RSAAlgorithm, RSA, kid="one")))
+    service = msgspec.structs.replace(SERVICE, jwt=JwtSettings(jwks=str(keys), audience="threadline"))
+    with_jwt = Threadline(
+        threadline.store, msgspec.structs.replace(threadline.settings, service=service), threadline.clock
+    )
+    token = await token_for(threadline, "ada", tenant="acme")
+    signed_token = signed(RSA, "RS256", headers={"kid": "one"}, aud="threadline", role="viewer")
+    async with serving(with_jwt) as anyone:
+        for text, status in ((token, 200), (signed_token, 200), (signed(RSA, "RS256", headers={"kid": "one"}), 401)):
+            assert (await anyone.http.get(THREADS, headers=bearer(text))).status_code == status
+        refused = await anyone.http.post("/api/v1/ai/chat", json={}, headers=bearer(signed_token))
+        assert (refused.status_code, refused.json()["code"]) == (403, "role_refused")
+
+
+async def test_administrators_make_and_end_tokens_over_http(threadline: Threadline, client: Client) -> None:
+    async with client_with(client.url, await token_for(threadline, "root", "admin")) as root:
+        made = await root.http.post("/api/v1/tokens", json={"user": "ada", "name": "laptop", "role": "viewer"})
+        assert made.status_code == 201
+        token_id, text = made.json()["token"]["id"], made.json()["text"]
+        assert (await client.http.get(THREADS, headers=bearer(text))).status_code == 200
+        assert text not in (await root.http.get("/api/v1/tokens")).text
+        assert (await root.http.delete(f"/api/v1/tokens/{token_id}")).status_code == 200
+        assert (await root.http.delete(f"/api/v1/tokens/{token_id}")).status_code == 404
+        assert (await client.http.get(THREADS, headers=bearer(text))).status_code == 401
+        acts = (await root.http.get("/api/v1/audit?limit=2")).json()["acts"]
+        assert [(act["who"], act["act"], act["target"]) for act in acts] == [
+            ("root", "token.revoked", token_id),
+            ("root", "token.created", token_id),
+        ]
+        earlier = (await root.http.get(f"/api/v1/audit?before={acts[1]['id']}")).json()["acts"]
+        assert [act["act"] for act in earlier] == ["token.created"]
+        for wrong in ({}, {"user": ""}, {"user": "ada", "role": "system"}, {"user": "a", "expiresAt": "2020-01-01"}):
+            assert (await root.http.post("/api/v1/tokens", json=wrong)).status_code == 400, wrong
+
+
+@pytest.mark.req("S0-10")
+async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(tmp_path: Any, actor: Actor) -> None:
+    settings = Settings(database=str(tmp_path / "t.db"), agent="actor", service=SERVICE)
+    with a_disk() as disk:
+        async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
+            url = "/api/v1/agents/rehearsal/context"
+            assert (await client.http.post(url, json={"context": "first"})).json() == {"status": "applied"}
+            disk.is_full = True
+            answer = await client.http.post(url, json={"context": "second"})
+            disk.is_full = False
+            assert answer.status_code == 507
+            assert json.loads(answer.content)["code"] == "store_full"
+            assert "applied" not in answer.text
+            assert (await client.http.get(url)).json()["context"] == "first"

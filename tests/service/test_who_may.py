@@ -1,0 +1,204 @@
+"""Who may: every route of the app, asked by everyone who should not, and by those who should.
+
+The routes are the app's own, so a new one is in here by being there. A stranger asks for each thing twice, once by the
+owner's name for it and once by a name nobody uses, and must not be able to tell one from the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.service.conftest import SERVICE
+from tests.service.serving import THREADS, Client, serving
+from tests.service.signed_in import client_with, revoked_token, token_for
+from tests.usecases.conftest import Actor, make_threadline
+from threadline.bootstrap import Threadline
+from threadline.core.access import make_token
+from threadline.core.threads import system_scope
+from threadline.ports import Store
+from threadline.service.app import build_app
+from threadline.service.describing import Operation
+from threadline.service.openapi import PATH, described
+from threadline.settings import Settings
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.world import SECRET
+
+pytestmark = pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
+
+NOBODYS = {"lisbon": "atlantis", "concierge": "doorman", "porter": "janitor", "before the trip": "after the flood"}
+"""Alice's names for things, and names that nobody uses."""
+NOBODY = ("nobody", "a revoked token", "an expired token", "a made-up token", "no token at all")
+OUR_SECRET = "plugh"
+"""In what alice's tenant shares."""
+LINES = b'{"type":"thread","title":"in"}\n'
+
+
+class Question(NamedTuple):
+    """A request to one route, with its declared example as its body."""
+
+    method: str
+    url: str
+    operation: Operation
+    body: bytes | None
+    media_type: str
+
+    def renamed(self, names: dict[str, str]) -> Question:
+        url, body = self.url, self.body or b""
+        for old, new in names.items():
+            url, body = url.replace(old, new), body.replace(old.encode(), new.encode())
+        return self._replace(url=url, body=body if self.body is not None else None)
+
+    async def ask(self, client: Client) -> httpx2.Response:
+        headers = {} if self.body is None else {"content-type": self.media_type}
+        return await client.http.request(self.method, self.url, content=self.body, headers=headers)
+
+    @property
+    def needs(self) -> str | None:
+        return self.operation.needs
+
+
+def questions(threadline: Threadline) -> list[Question]:
+    found = []
+    for template, method, operation in described(build_app(threadline).routes):
+        url = template
+        for name, value in PATH.items():
+            said = operation.path.get(name, value.example)
+            url = url.replace(f"{{{name}:path}}", said).replace(f"{{{name}}}", said)
+        examples = list(operation.body.examples.values()) if operation.body else []
+        body = json.dumps(examples[0]).encode() if examples else LINES if operation.body else None
+        media_type = operation.body.media_types[0] if operation.body else ""
+        found.append(Question(method.upper(), url, operation, body, media_type))
+    # What deletes comes last, so that the rest has something to ask for.
+    return sorted(found, key=lambda question: question.method == "DELETE")
+
+
+@pytest.fixture
+def settings(tenant_id: str) -> Settings:
+    return Settings(agent="actor", tenant=tenant_id, service=msgspec.structs.replace(SERVICE, authentication=True))
+
+
+@pytest.fixture
+def threadline(store: Store, settings: Settings, clock: ManualClock, actor: Actor) -> Threadline:
+    return make_threadline(store, settings, clock, actor)
+
+
+@pytest.fixture
+async def callers(threadline: Threadline, clock: ManualClock, tenant_id: str) -> AsyncIterator[dict[str, Client]]:
+    tokens = {
+        "alice": await token_for(threadline, "alice", tenant=tenant_id),
+        "a viewer": await token_for(threadline, "alice", "viewer", tenant=tenant_id),
+        "another user": await token_for(threadline, "bob", tenant=tenant_id),
+        "an admin": await token_for(threadline, "root", "admin", tenant=tenant_id),
+        "another tenant": await token_for(threadline, "alice", "admin", tenant=f"{tenant_id}-abroad"),
+        "a revoked token": await revoked_token(threadline, "alice"),
+        "an expired token": await token_for(threadline, "alice", "admin", tenant=tenant_id, lasts=1),
+        "a made-up token": make_token(tenant_id),
+        "no token at all": "hunter2",
+        "nobody": None,
+    }
+    clock.advance(2)
+    async with serving(threadline) as anyone, AsyncExitStack() as stack:
+        yield {name: await stack.enter_async_context(client_with(anyone.url, text)) for name, text in tokens.items()}
+
+
+@pytest.fixture
+async def alices(callers: dict[str, Client], actor: Actor) -> Client:
+    """Alice has a thread, a saved point and a pinned text; her tenant has an agent."""
+    alice, admin = callers["alice"], callers["an admin"]
+    actor.lines = [f"{SECRET} is the word."]
+    await alice.ask(f"{SECRET}?", "lisbon")
+    await alice.ask("And again?", "lisbon")
+    put = await alice.http.put("/api/v1/ai/saves/before the trip", json={"stateKey": "lisbon"})
+    pin = await alice.http.post("/api/v1/agents/rehearsal/context", json={"context": SECRET})
+    made = await admin.http.post(
+        "/api/v1/agents", json={"id": "concierge", "provider": "rehearsal", "name": OUR_SECRET}
+    )
+    assert (put.status_code, pin.status_code, made.status_code) == (200, 200, 201)
+    actor.lines = ["Hello."]
+    return alice
+
+
+async def view(alice: Client) -> list[Any]:
+    urls = (f"{THREADS}/lisbon", f"{THREADS}/lisbon/timelines", THREADS, "/api/v1/ai/saves", "/api/v1/agents")
+    return [(await alice.http.get(url)).json() for url in (*urls, "/api/v1/agents/rehearsal/context")]
+
+
+async def counts(store: Store, tenant_id: str) -> dict[str, int]:
+    return await store.scoped(system_scope(tenant_id)).row_counts()
+
+
+@pytest.mark.req("S0-12", "SX-04")
+@pytest.mark.parametrize("who", NOBODY)
+async def test_whoever_cannot_say_who_they_are_gets_nothing(
+    threadline: Threadline, callers: dict[str, Client], alices: Client, store: Store, tenant_id: str, who: str
+) -> None:
+    before = await counts(store, tenant_id)
+    for question in questions(threadline):
+        answer = await question.ask(callers[who])
+        if question.needs is None:
+            assert answer.is_success, (question.url, answer.text)
+            continue
+        assert answer.status_code == 401, (question.method, question.url, answer.text)
+        assert answer.json()["code"] == ("unauthenticated" if who == "nobody" else "invalid_token")
+        assert answer.headers["www-authenticate"].startswith("Bearer ")
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert await counts(store, tenant_id) == before
+
+
+@pytest.mark.req("SX-04")
+@pytest.mark.parametrize(("who", "may"), [("a viewer", ("viewer",)), ("alice", ("viewer", "member"))])
+async def test_a_role_opens_what_is_declared_for_it_and_no_more(
+    threadline: Threadline, callers: dict[str, Client], alices: Client, who: str, may: tuple[str, ...]
+) -> None:
+    for question in questions(threadline):
+        before = None if question.needs in (None, *may) else await view(alices)
+        answer = await question.ask(callers[who])
+        if before is None:
+            assert answer.status_code not in (401, 403), (question.method, question.url, answer.text)
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (403, "role_refused"), (question.url, answer.text)
+            assert await view(alices) == before
+
+
+async def test_an_administrator_may_do_everything(
+    threadline: Threadline, callers: dict[str, Client], alices: Client
+) -> None:
+    for question in questions(threadline):
+        answer = await question.ask(callers["an admin"])
+        assert answer.status_code not in (401, 403), (question.method, question.url, answer.text)
+
+
+def test_reading_is_for_viewers_and_nothing_else_is(threadline: Threadline) -> None:
+    """What changes something and says no role would be open to those who may only look."""
+    for question in questions(threadline):
+        if question.method != "GET":
+            assert question.needs in ("member", "admin", None), question.url
+
+
+@pytest.mark.req("S0-12", "S1-05", "SX-04")
+@pytest.mark.parametrize("who", ["another user", "another tenant"])
+async def test_what_is_someone_elses_is_as_unknown_as_what_never_was(
+    threadline: Threadline, callers: dict[str, Client], alices: Client, who: str
+) -> None:
+    before = await view(alices)
+    # An agent is the whole tenant's, so a neighbour shares it.
+    names = {theirs: nobodys for theirs, nobodys in NOBODYS.items() if (who, theirs) != ("another user", "concierge")}
+    for question in questions(threadline):
+        theirs = await question.ask(callers[who])
+        nobodys = await question.renamed(names).ask(callers[who])
+        for word in (SECRET,) if who == "another user" else (SECRET, OUR_SECRET):
+            assert word not in theirs.text, (question.url, theirs.text)
+        assert theirs.status_code == nobodys.status_code, (question.method, question.url, theirs.text, nobodys.text)
+        if theirs.headers.get("content-type") == "application/problem+json":
+            told = theirs.text
+            for old, new in names.items():
+                told = told.replace(old, new)
+            assert told == nobodys.text, question.url
+    assert await view(alices) == before
