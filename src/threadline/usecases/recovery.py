@@ -7,9 +7,12 @@ with any number of workers: a lease decides which of them acts.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import logging
 
 from threadline.core import events
+from threadline.core.errors import StoreFailed
 from threadline.core.folding import Fold
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
@@ -19,6 +22,8 @@ from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
 from threadline.usecases.turns import Ending, Turns, reply_id, standing_request
+
+log = logging.getLogger("threadline.recovery")
 
 
 class Recovery:
@@ -42,6 +47,16 @@ class Recovery:
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
         self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
+
+    async def run(self, every_seconds: float) -> None:
+        """Sweeps every so many seconds, until cancelled."""
+        while True:
+            try:
+                if taken := await self.sweep():
+                    log.warning("turns recovered", extra={"turns": taken})
+            except StoreFailed:
+                log.warning("recovery failed", exc_info=True)
+            await asyncio.sleep(every_seconds)
 
     async def sweep(self) -> int:
         """Looks after every tenant. How many turns were taken up."""
