@@ -19,6 +19,7 @@ from bench.cases import (
     append,
     chatting,
     crowd,
+    http,
     listing,
     masking,
     messaging,
@@ -28,6 +29,7 @@ from bench.cases import (
     search,
     space,
     startup,
+    streams,
     turns,
 )
 from bench.machine import noise
@@ -62,6 +64,10 @@ CASES = (
     Case("masking", masking.mask, ("sqlite",)),
     Case("chat", chatting.chat, ("sqlite",)),
     Case("channels", messaging.channels),
+    Case("http", http.requests),
+    Case("http-raw", http.raw),
+    Case("streams", streams.idle, ("sqlite",)),
+    Case("resume", streams.storm, ("sqlite",)),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

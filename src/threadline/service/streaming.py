@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from threadline.bootstrap import Threadline
-from threadline.core import events
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Chunk, Turn
-from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
+from threadline.core.turns import Turn
+from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST
+from threadline.service.frames import Frames, SharedFrames
 from threadline.service.reading import header
-from threadline.usecases.turns import reply_id
 
 _SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
 MAJOR = "X-AI-SDK"
@@ -61,16 +60,18 @@ class TurnStreams:
         self._streams = threadline.streams
         self._store = threadline.store
         self._heartbeat = heartbeat_seconds
+        self._frames = SharedFrames()
 
     def answer(
         self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None, *, major: int = LATEST
     ) -> StreamingResponse:
-        body = self._body(scope, turn, -1 if seen is None else seen.number, ChunkWriter(reply_id(turn.id), major))
+        frames = self._frames.of(scope.tenant_id, turn, major)
+        body = self._body(scope, turn, -1 if seen is None else seen.number, frames)
         return StreamingResponse(body, headers={**HEADERS, "X-State-Key": thread.state_key})
 
-    async def _body(self, scope: Scope, turn: Turn, seen: int, writer: ChunkWriter) -> AsyncIterator[bytes]:
+    async def _body(self, scope: Scope, turn: Turn, seen: int, frames: Frames) -> AsyncIterator[bytes]:
         if seen < 0:
-            yield writer.start(f"{turn.id}:0")
+            yield frames.start
         after = 0
         standing: Turn | None = turn
         while True:
@@ -79,24 +80,18 @@ class TurnStreams:
                     yield KEEP_ALIVE
                     continue
                 after = batch[-1].n
-                if written := _written(writer, turn.id, batch, seen):
+                if written := frames.written(batch, seen):
                     yield written
             standing = await self._store.scoped(scope).turn(turn.id)
             # A turn that another process took over goes on there, and its stream is read from the store.
             if standing is None or not standing.is_active:
                 break
-        yield await self._end(scope, writer, standing or turn)
+        yield await self._end(scope, frames, standing or turn)
 
-    async def _end(self, scope: Scope, writer: ChunkWriter, turn: Turn) -> bytes:
+    async def _end(self, scope: Scope, frames: Frames, turn: Turn) -> bytes:
         if turn.status == "stopped" and await self._store.scoped(scope).thread(turn.thread_id) is None:
-            return writer.end("interrupted", _DELETED)
-        return writer.end(turn.status, turn.error)
-
-
-def _written(writer: ChunkWriter, turn_id: str, batch: list[Chunk], seen: int) -> bytes:
-    """The frames of a batch in one piece. What was seen is written for nobody: the writer has to know of it."""
-    frames = [(chunk.n, writer.event(events.from_json(chunk.json), f"{turn_id}:{chunk.n}")) for chunk in batch]
-    return b"".join(frame for n, frame in frames if n > seen)
+            return frames.end("interrupted", _DELETED)
+        return frames.end(turn.status, turn.error)
 
 
 async def find_turn(threadline: Threadline, scope: Scope, thread: Thread, seen: Seen | None) -> Turn | None:
