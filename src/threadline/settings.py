@@ -168,6 +168,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str = "local"
     user: str = "local"
     agent: str = "rehearsal"
+    replay_seconds: float = 3600.0
     limits: Limits = Limits()
     masking: Masking = Masking()
     guard: Guarding = Guarding()

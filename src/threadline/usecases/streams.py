@@ -3,7 +3,7 @@
 The process that runs a turn keeps its chunks in memory and hands them to its own readers at once: no disk stands
 between an event and a reader. A reader holds only a position, so a slow one costs nothing and slows nothing. Chunks
 are also stored in small batches, so that readers in other processes, or after a restart, replay the same stream from
-the store and follow it there.
+the store and follow it there. Of a turn that ended long ago only the reply is kept, and its stream is made from that.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from threadline.core.errors import NotFound
 from threadline.core.threads import Scope
 from threadline.core.turns import Chunk
 from threadline.ports import Store
+from threadline.usecases.replaying import replayed
 
 _POLL_SECONDS = 1.0
 _PAGE = 1000
@@ -161,7 +162,7 @@ class Streams:
     ) -> AsyncGenerator[list[Chunk], None]:
         tx = self._store.scoped(scope)
         clock = asyncio.get_running_loop().time
-        spoken = clock()
+        spoken, first = clock(), after == 0
         async with self._store.watch(scope, turn_id) as watch:
             while True:
                 # The turn is read before its chunks: if it had ended by then, these chunks are all there will be.
@@ -171,9 +172,11 @@ class Streams:
                     yield page
                     spoken = clock()
                 if page:
-                    after = page[-1].n
+                    after, first = page[-1].n, False
                 if len(page) == _PAGE:
                     continue
                 if turn is None or not turn.is_active:
+                    if turn is not None and first:
+                        yield await replayed(tx, turn)
                     return
                 await watch.wait(_POLL_SECONDS if quiet_seconds is None else min(_POLL_SECONDS, quiet_seconds))
