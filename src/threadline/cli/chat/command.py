@@ -38,6 +38,7 @@ async def chat(args: argparse.Namespace) -> int:
     if args.server is None:
         async with opened(args) as tl:
             await tl.recovery.recover(scope_of(tl))
+            await tl.recovery.drop_chunks(scope_of(tl))
             return await _chat(
                 args, lambda approver: LocalHost(tl, scope_of(tl), approver), _history_file(tl.settings.database)
             )
