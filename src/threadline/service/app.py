@@ -7,11 +7,13 @@ closes no database: whoever opened the Threadline closes it.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
@@ -32,7 +34,7 @@ from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.hooks import HookRoutes
 from threadline.service.jwts import jwt_reader
-from threadline.service.limits import AddressLimit, RateLimit
+from threadline.service.limits import AddressLimit, RateLimit, forget_windows
 from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
@@ -44,8 +46,11 @@ from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
 from threadline.service.welcome import Welcome
 from threadline.settings import ServiceSettings
+from threadline.usecases.running import Runner
 
 log = logging.getLogger("threadline.service")
+
+_FORGOTTEN_EVERY = dt.timedelta(minutes=10)
 
 
 def build_app(
@@ -61,7 +66,7 @@ def build_app(
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
-        async with lifespan(threadline, settings):
+        async with lifespan(threadline, settings, app.state):
             yield
         if authentication is not None:
             await authentication.close()
@@ -105,18 +110,35 @@ def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -
 
 
 @asynccontextmanager
-async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
+async def lifespan(
+    threadline: Threadline, settings: ServiceSettings, state: State | None = None
+) -> AsyncIterator[None]:
     """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
-    that run here end."""
+    that run here end. If `state` has a `deadline`, by then, because a server that ends has waited for their readers
+    already; and if it has a `hurry`, no longer than until that is set."""
     sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
     delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
         await _cancelled(sweeping)
-        await threadline.runner.close(settings.grace_seconds)
+        await _close_runner(threadline.runner, settings.grace_seconds, state or State())
         await _cancelled(delivering)
         await threadline.messaging.close()
+
+
+async def _close_runner(runner: Runner, grace_seconds: float, state: State) -> None:
+    deadline, hurry = getattr(state, "deadline", None), getattr(state, "hurry", None) or asyncio.Event()
+    if deadline is not None:
+        grace_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+
+    async def hurrying() -> None:
+        await hurry.wait()
+        await runner.close()
+
+    hurried = asyncio.create_task(hurrying(), name="hurry")
+    await runner.close(grace_seconds)
+    await _cancelled(hurried)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
@@ -126,8 +148,13 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 async def _sweep(threadline: Threadline, every_seconds: float) -> None:
+    forgotten_at = threadline.clock.now()
     while True:
         try:
+            if threadline.clock.now() - forgotten_at > _FORGOTTEN_EVERY:
+                forgotten_at = threadline.clock.now()
+                tenant_ids = {*await threadline.store.tenants(), threadline.settings.tenant}
+                await forget_windows(threadline.store, tenant_ids, forgotten_at)
             taken = await threadline.recovery.sweep()
             if taken:
                 log.warning("turns recovered", extra={"turns": taken})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
+from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -80,6 +81,12 @@ class RateLimit:
 
 def window_of(now: dt.datetime) -> dt.datetime:
     return now.replace(second=0, microsecond=0)
+
+
+async def forget_windows(store: Store, tenant_ids: Iterable[str], now: dt.datetime) -> None:
+    """Rows of tokens and addresses that were not seen for a while."""
+    for tenant_id in tenant_ids:
+        await store.scoped(system_scope(tenant_id)).drop_permits(before=window_of(now) - WINDOW)
 
 
 class AddressLimit:
