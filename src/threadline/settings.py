@@ -24,6 +24,7 @@ from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
+_NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 
 
 class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,6 +170,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str = "local"
     user: str = "local"
     agent: str = "rehearsal"
+    replay_seconds: float = 3600.0
     limits: Limits = Limits()
     masking: Masking = Masking()
     guard: Guarding = Guarding()
@@ -230,7 +232,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     for name, value in env.items():
-        if not name.startswith(_PREFIX) or name == _FILE_VARIABLE or name.startswith(_BRIDGE_VARIABLES):
+        if not name.startswith(_PREFIX) or name in _NO_SETTINGS or name.startswith(_BRIDGE_VARIABLES):
             continue
         *sections, key = name[len(_PREFIX) :].lower().split("__")
         target = tree

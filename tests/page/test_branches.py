@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import threadline
 from tests.page.browsing import Service
-from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
+from tests.page.conftest import EVERY_SCREEN, PHONE, Person, say, settled, shown
 
 
 def message(page: Page, number: int) -> Locator:
@@ -28,7 +28,7 @@ def talk(page: Page, *questions: str) -> None:
 
 def details(page: Page) -> Locator:
     panel = page.get_by_role("complementary", name="Details")
-    if not panel.is_visible():
+    if page.viewport_size == {"width": PHONE[0], "height": PHONE[1]} and not panel.is_visible():
         page.get_by_role("button", name="Show details").click()
     return panel
 

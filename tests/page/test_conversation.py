@@ -151,3 +151,21 @@ def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -
     expect(shown(page, "You said: “Hello”.")).to_be_visible()
     page.context.set_offline(False)
     expect(page.get_by_text("The service cannot be reached.")).to_be_hidden()
+
+
+@EVERY_SCREEN
+@pytest.mark.parametrize(("answer", "outcome"), [("Allow", "Here it is, stamped"), ("Deny", "You did not allow me")])
+@pytest.mark.req("S1-32")
+def test_a_tool_waits_for_an_approval_also_through_a_reload(person: Person, answer: str, outcome: str) -> None:
+    page = person.open()
+    say(page, "stamp hello")
+    question = page.get_by_text("May stamp run with this input?")
+    expect(question).to_be_visible()
+    settled(page)
+    page.reload()
+    expect(question).to_be_visible()
+    page.get_by_role("button", name=answer).click()
+    expect(shown(page, outcome)).to_be_visible()
+    settled(page)
+    expect(question).to_be_hidden()
+    expect(page.locator(".message")).to_have_count(2)

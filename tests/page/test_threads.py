@@ -47,6 +47,7 @@ def test_threads_are_listed_opened_and_come_first_when_they_go_on(person: Person
     settled(page)
     open_list(page)
     expect(rows).to_contain_text(["Lisbon", "Porto"])
+    expect(rows.first).to_contain_text("web")
     page.go_back()
     expect(page.get_by_text("What is on your mind?")).to_be_visible()
 

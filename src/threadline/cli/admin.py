@@ -1,4 +1,4 @@
-"""`threadline migrate|copy|backup|purge|doctor`: for whoever runs the database."""
+"""`threadline migrate|copy|backup|compact|purge|doctor`: for whoever runs the database."""
 
 from __future__ import annotations
 
@@ -49,6 +49,13 @@ async def backup(args: argparse.Namespace) -> None:
     await operating.backup(settings_of(args).database, args.file, progress=progress)
     progress.close()
     say(args, {"file": args.file}, f"Backed up to {args.file}")
+
+
+async def compact(args: argparse.Namespace) -> None:
+    progress = Progress("Thousands of steps")
+    before, after = await operating.compact(settings_of(args).database, progress=progress)
+    progress.close()
+    say(args, {"bytesBefore": before, "bytes": after}, f"Wrote the file anew: {before:,} bytes before, {after:,} now")
 
 
 async def doctor(args: argparse.Namespace) -> int:

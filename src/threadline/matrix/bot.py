@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.core.threads import system_scope
-from threadline.matrix.events import RawEvent, Said, Unreadable, is_own_join, read
-from threadline.matrix.hearing import Hearing, through_faults
+from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read
+from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
 from threadline.matrix.inviting import Inviting
 from threadline.matrix.reconciling import Reconciling
@@ -23,6 +22,8 @@ from threadline.settings import MatrixSettings
 from threadline.usecases.recovery import Recovery
 
 log = logging.getLogger("threadline.matrix")
+
+Heard: TypeAlias = Said | Unreadable | TakenBack
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -115,10 +116,10 @@ class Bot:
 
     def _enqueue(self, opened: OpenBatch, room_id: str, events: list[RawEvent]) -> None:
         """After what is being done in the room, in order."""
-        heard: list[Said | Unreadable] = []
+        heard: list[Heard] = []
         for event in events:
             found = read(room_id, event, self._homeserver.user_id, self._homeserver.display_name(room_id))
-            if isinstance(found, Said | Unreadable) and found.event_id not in self._in_hand:
+            if found is not None and found.event_id not in self._in_hand:
                 self._in_hand.add(found.event_id)
                 opened.add()
                 heard.append(found)
@@ -128,16 +129,10 @@ class Bot:
             self._rooms[room_id] = task
             task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms[room_id] is done else None)
 
-    async def _work(
-        self, opened: OpenBatch, heard: list[Said | Unreadable], earlier: asyncio.Task[None] | None
-    ) -> None:
+    async def _work(self, opened: OpenBatch, heard: list[Heard], earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
         for each in heard:
-            if isinstance(each, Unreadable):
-                self._tracking.remember_unread(each.room_id, each.event_id)
-                self._start(opened, self._hearing.hear_unreadable(each), each.event_id, added=True)
-                continue
             rest = await self._hear(each)
             if rest is None:
                 self._in_hand.discard(each.event_id)
@@ -145,24 +140,31 @@ class Bot:
             else:
                 self._start(opened, rest, each.event_id, added=True)
 
-    async def _hear(self, said: Said) -> Coroutine[Any, Any, None] | None:
+    async def _hear(self, heard: Heard) -> Rest | None:
+        """What must be done in order is done; what may be done beside the next is returned."""
+        if isinstance(heard, Unreadable):
+            self._tracking.remember_unread(heard.room_id, heard.event_id)
+            return self._hearing.hear_unreadable(heard)
         try:
-            found: Coroutine[Any, Any, None] | None = await through_faults(lambda: self._hearing.hear(said))
-            return found
+            rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
+            return rest
         except Exception:
-            log.exception("a message could not be answered", extra={"place": said.room_id})
-            return self._hearing.apologise(said)
+            log.exception("a message could not be answered", extra={"place": heard.room_id})
+            return self._hearing.apologise(heard) if isinstance(heard, Said) else None
 
     async def _read_again(self, opened: OpenBatch, room_id: str, event_id: str) -> None:
-        event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+        try:
+            event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+        except HomeserverRefused:
+            # It was redacted, or the room is closed to the bot by now.
+            self._tracking.forget_unread([(room_id, event_id)])
+            return
         if isinstance(read(room_id, event, self._homeserver.user_id), Unreadable):
             return
         self._tracking.forget_unread([(room_id, event_id)])
         self._enqueue(opened, room_id, [event])
 
-    def _start(
-        self, opened: OpenBatch, work: Coroutine[Any, Any, None], event_id: str | None = None, *, added: bool = False
-    ) -> None:
+    def _start(self, opened: OpenBatch, work: Rest, event_id: str | None = None, *, added: bool = False) -> None:
         if not added:
             opened.add()
 

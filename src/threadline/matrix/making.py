@@ -120,7 +120,9 @@ class RoomMaker:
         self, person: Person, kind: str, chat_id: str, name: str, state: Sequence[RawEvent], *, space: bool = False
     ) -> str:
         """The room under this id: made now, or found if an earlier attempt may have come so far."""
-        is_first = await self._store.scoped(person.scope).claim_inbox(SURFACE, f"{chat_id}.{kind}")
+        tx, attempt = self._store.scoped(person.scope), f"{chat_id}.{kind}"
+        is_first = await tx.claim_inbox(SURFACE, attempt)
+        await tx.settle_inbox(SURFACE, attempt, status="done")
         found = None if is_first else await self._find(kind, chat_id)
         return found or await self._homeserver.create_room(name, invite=[person.matrix_id], state=state, space=space)
 

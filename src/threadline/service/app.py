@@ -7,7 +7,6 @@ closes no database: whoever opened the Threadline closes it.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from threadline.bootstrap import Threadline
-from threadline.core.errors import StoreFailed, ThreadlineError
+from threadline.core.errors import ThreadlineError
 from threadline.service import problems
 from threadline.service.administration import AdministrationRoutes
 from threadline.service.agents import AgentRoutes
@@ -49,8 +48,6 @@ from threadline.settings import ServiceSettings
 from threadline.usecases.running import Runner
 
 log = logging.getLogger("threadline.service")
-
-_FORGOTTEN_EVERY = dt.timedelta(minutes=10)
 
 
 def build_app(
@@ -116,12 +113,16 @@ async def lifespan(
     """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
     that run here end. If `state` has a `deadline`, by then, because a server that ends has waited for their readers
     already; and if it has a `hurry`, no longer than until that is set."""
-    sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
+    sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds), name="recovery")
+    forgetting = asyncio.create_task(
+        forget_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="limits"
+    )
     delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
         await _cancelled(sweeping)
+        await _cancelled(forgetting)
         await _close_runner(threadline.runner, settings.grace_seconds, state or State())
         await _cancelled(delivering)
         await threadline.messaging.close()
@@ -145,22 +146,6 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-async def _sweep(threadline: Threadline, every_seconds: float) -> None:
-    forgotten_at = threadline.clock.now()
-    while True:
-        try:
-            if threadline.clock.now() - forgotten_at > _FORGOTTEN_EVERY:
-                forgotten_at = threadline.clock.now()
-                tenant_ids = {*await threadline.store.tenants(), threadline.settings.tenant}
-                await forget_windows(threadline.store, tenant_ids, forgotten_at)
-            taken = await threadline.recovery.sweep()
-            if taken:
-                log.warning("turns recovered", extra={"turns": taken})
-        except StoreFailed:
-            log.warning("recovery failed", exc_info=True)
-        await asyncio.sleep(every_seconds)
 
 
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:

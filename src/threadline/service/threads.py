@@ -22,6 +22,7 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.messages import to_ui
 from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.core.turns import Surface
 from threadline.service.answers import (
     Done,
     HitShown,
@@ -88,8 +89,14 @@ class Switching(Shape, frozen=True):
     timeline_id: Id
 
 
+class ListedThread(ThreadShown, frozen=True):
+    """`surfaces` are those it was talked in from lately."""
+
+    surfaces: tuple[Surface, ...] | None = None
+
+
 class ThreadPage(Shown, frozen=True):
-    threads: list[ThreadShown]
+    threads: list[ListedThread]
     next_cursor: str | None = None
 
 
@@ -167,7 +174,12 @@ class ThreadRoutes:
             offset=asked.offset,
             archived=asked.archived,
         )
-        return answer(ThreadPage([thread_json(thread) for thread in page.items], page.next_cursor))
+        surfaces = await threads.surfaces(page.items)
+        listed = [
+            ListedThread(**msgspec.structs.asdict(thread_json(thread)), surfaces=surfaces.get(thread.id))
+            for thread in page.items
+        ]
+        return answer(ThreadPage(listed, page.next_cursor))
 
     @operation(
         "readThread",

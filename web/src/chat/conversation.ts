@@ -79,7 +79,12 @@ export function useConversation(initial: History): Conversing {
     if (isShown || isBusy) return;
     if (isFirst && head.messageCount === firstSeq + messages.length && !head.turnId) return;
     refresh().then(
-      () => head.turnId && !now.current.isBusy && void chat.resumeStream(),
+      (fresh) => {
+        if (!fresh) return;
+        // What a lost connection left is settled now: how the turn ended is known from the service.
+        chat.clearError();
+        if (fresh.active) void chat.resumeStream();
+      },
       () => undefined, // The service cannot be reached: the next head comes when it can.
     );
   });

@@ -3,7 +3,7 @@
  * line of text for each end and each saved point. Pure, so that the drawing only draws.
  */
 import type { SavedPoint, Timeline } from "../api";
-import { ownerAt } from "./versions";
+import { ownerAt, versionsAmong } from "./versions";
 
 export const LANE = 18;
 const ROW = 34;
@@ -38,25 +38,41 @@ type Placed = Omit<DrawnPoint, "y"> & { seq: number };
 
 export function draw(all: readonly Timeline[], saves: readonly SavedPoint[]): Drawing {
   const timelines = new Map(all.map((timeline) => [timeline.id, timeline]));
-  const shown = all.filter((timeline) => timeline.begins || timeline.current || isParent(all, timeline.id));
-  const lanes = new Map(shown.map((timeline, at) => [timeline.id, LANE / 2 + 4 + at * LANE]));
-  const laneOf = (id: string) => lanes.get(id) ?? LANE / 2 + 4;
+  const versions = versionsAmong(all);
+  const shown = all.filter((timeline) => versions.includes(timeline) || isParent(versions, timeline.id));
+  const laneOf = lanesOf(shown, versions);
   const current = all.find((timeline) => timeline.current);
   const isOnPath = (id: string, seq: number) => !!current && ownerAt(timelines, current.id, seq) === id;
 
   const placed: Placed[] = [
-    ...shown.filter((timeline) => timeline.begins || timeline.current).map((timeline) => endOf(timeline, laneOf)),
+    ...versions.map((timeline) => endOf(timeline, laneOf)),
     ...saves.map((save) => saveOf(save, ownerAt(timelines, save.timelineId, save.seq), laneOf, isOnPath)),
   ];
   const forks = shown.flatMap((timeline) => (timeline.parent ? [timeline.parent.seq] : []));
   const { points, ends, height } = stack(placed, forks);
   const lines = shown.map((timeline) => lineOf(timeline, laneOf, points, ends));
   const path = current ? pathOf(current, timelines, laneOf, points, ends) : [];
-  return { width: 8 + shown.length * LANE, height, lines: [...lines, ...path], points };
+  const width = 4 + LANE / 2 + Math.max(0, ...shown.map((timeline) => laneOf(timeline.id)));
+  return { width, height, lines: [...lines, ...path], points };
 }
 
 function isParent(all: readonly Timeline[], id: string): boolean {
   return all.some((timeline) => timeline.parent?.timelineId === id);
+}
+
+/** A column for each; a version takes that of its parent if the parent is none itself and has no other yet. */
+function lanesOf(shown: readonly Timeline[], versions: readonly Timeline[]): (id: string) => number {
+  const lanes = new Map<string, number>();
+  const taken = new Set<string>();
+  let count = 0;
+  for (const { id, parent } of shown) {
+    const isFree = parent && lanes.has(parent.timelineId) && !taken.has(parent.timelineId);
+    if (isFree && !versions.some((version) => version.id === parent.timelineId)) {
+      taken.add(parent.timelineId);
+      lanes.set(id, lanes.get(parent.timelineId) ?? 0);
+    } else lanes.set(id, count++);
+  }
+  return (id) => LANE / 2 + 4 + (lanes.get(id) ?? 0) * LANE;
 }
 
 function endOf(timeline: Timeline, laneOf: (id: string) => number): Placed {

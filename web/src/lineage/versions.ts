@@ -16,6 +16,25 @@ export interface Versions {
   isAnswers: boolean;
 }
 
+/**
+ * The timelines that are versions of their own. A reply that waited for an approval is stored once more when it goes
+ * on, on a timeline that begins with it: what it replaced is a stage, not a version.
+ */
+export function versionsAmong(all: readonly Timeline[]): Timeline[] {
+  const replaced = new Set<string>();
+  const latest = new Map<string, Timeline>();
+  for (const each of all) {
+    if (each.begins?.role !== "assistant" || !each.parent) continue;
+    const { timelineId, seq } = each.parent;
+    const before = latest.get(`${timelineId} ${seq}`);
+    if (before) replaced.add(before.id);
+    latest.set(`${timelineId} ${seq}`, each);
+    const parent = all.find((timeline) => timeline.id === timelineId);
+    if (parent && parent.messageCount - 1 === seq + 1) replaced.add(parent.id);
+  }
+  return all.filter((timeline) => timeline.current || (timeline.begins && !replaced.has(timeline.id)));
+}
+
 export function ownerAt(timelines: ReadonlyMap<string, Timeline>, id: string, seq: number): string {
   let owner = id;
   for (let found = timelines.get(owner); found?.parent && seq <= found.parent.seq; found = timelines.get(owner))
@@ -29,7 +48,7 @@ export function versionsOf(all: readonly Timeline[]): Map<number, Versions> {
   const current = all.find((timeline) => timeline.current);
   const found = new Map<number, Versions>();
   if (!current) return found;
-  for (const seq of new Set(all.filter((each) => each.begins).map((each) => (each.parent?.seq ?? -1) + 1))) {
+  for (const seq of new Set(all.filter((each) => each.begins?.role === "user").map((each) => (each.parent?.seq ?? -1) + 1))) {
     if (seq >= current.messageCount) continue;
     const beside = all.filter((each) => each.messageCount > seq && isBeside(timelines, current.id, each.id, seq));
     const newest = new Map<string, Timeline>();

@@ -2,6 +2,7 @@
 import { call, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
 import { Lineage } from "../lineage/Lineage";
+import { versionsAmong } from "../lineage/versions";
 import { isPanelOpen } from "../shell";
 import { exactly } from "../times";
 import { Icon } from "../ui/icons";
@@ -54,7 +55,7 @@ function Counts({ talk }: { talk: Conversing }) {
         <dt>Tokens</dt>
         <dd>{(thread.tokenCount ?? 0).toLocaleString()}</dd>
         <dt>Versions</dt>
-        <dd>{facts.timelines.filter((timeline) => timeline.begins).length.toLocaleString()}</dd>
+        <dd>{versionsAmong(facts.timelines).length.toLocaleString()}</dd>
         {thread.agentId && (
           <>
             <dt>Agent</dt>

@@ -121,6 +121,11 @@ asks("restore_thread", "thread_id")
 asks("purge_thread", "thread_id")
 
 
+@probe("surfaces")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.surfaces([ids.thread_id])
+
+
 @probe("users")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return sorted({user.id for user in await tx.users()} - {tx.scope.user_id})

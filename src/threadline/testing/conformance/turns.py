@@ -96,6 +96,22 @@ class TestCreatingTurns:
         assert ids(await alice.active_turns(thread_id)) == ["a", "b"]
         assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
 
+    async def test_the_surfaces_of_threads_are_told_at_once(self, alice: Transaction, bob: Transaction) -> None:
+        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
+        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        both, one, none = [await accepted(alice) for _ in range(3)]
+        for new in (NewTurn("a", both, "web"), NewTurn("b", both, "slack"), NewTurn("c", both, "web")):
+            await alice.create_turn(new)
+        await alice.create_turn(NewTurn("d", one, "cli"))
+        asked = [both, one, none, "nobody"]
+        assert await alice.surfaces(asked) == {both: ("slack", "web"), one: ("cli",)}
+        assert await alice.surfaces([]) == await bob.surfaces(asked) == {}
+        for number in range(50):
+            await alice.create_turn(NewTurn(f"more-{number}", one, "api"))
+        assert await alice.surfaces([one]) == {one: ("api",)}
+        await alice.delete_thread(one)
+        assert await alice.surfaces([one]) == {}
+
 
 class TestLeasing:
     async def test_a_lease_makes_a_turn_run(self, alice: Transaction, clock: ManualClock) -> None:

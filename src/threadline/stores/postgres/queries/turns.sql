@@ -28,6 +28,15 @@ SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, requ
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
 FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 ORDER BY place DESC LIMIT $3
 
+-- name: list_surfaces
+SELECT t.id, array_agg(DISTINCT r.surface ORDER BY r.surface) AS surfaces
+FROM threadline.threads t CROSS JOIN LATERAL (
+    SELECT surface FROM threadline.turns
+    WHERE tenant_id = $1 AND thread_id = t.id ORDER BY place DESC LIMIT 50
+) r
+WHERE t.tenant_id = $1 AND t.id = ANY ($2::text[]) AND t.deleted_at IS NULL
+GROUP BY t.id
+
 -- name: list_due_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at

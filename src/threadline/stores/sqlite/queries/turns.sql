@@ -23,6 +23,11 @@ SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_ke
 FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
 
+-- name: list_surfaces
+SELECT DISTINCT surface FROM (
+    SELECT surface FROM turns INDEXED BY turns_by_thread WHERE thread_no = ? ORDER BY no DESC LIMIT 50
+) ORDER BY surface;
+
 -- name: list_due_turns
 SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
