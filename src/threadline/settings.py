@@ -127,6 +127,8 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether someone without a link becomes a user of their own, under their Matrix id."""
     encrypt: bool = False
     """Whether rooms that the bot makes are encrypted."""
+    with_service: bool = False
+    """Whether `threadline serve` runs the bot as well. One process at a time may."""
     edit_seconds: float = 1.0
     sync_seconds: float = 30.0
     recovery_seconds: float = 5.0

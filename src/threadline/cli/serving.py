@@ -6,9 +6,12 @@ import argparse
 import asyncio
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 
+from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.cli.opening import settings_of
 from threadline.cli.showing import shown, without_password
@@ -28,6 +31,18 @@ _OF_SERVICE = ("host", "port", "workers", "authentication")
 _PASSED_ON = ("database", "settings", "tenant", "user")
 
 
+@asynccontextmanager
+async def _bot_beside(threadline: Threadline) -> AsyncIterator[None]:
+    """The Matrix bot, where the settings say that it belongs to the service."""
+    if not threadline.settings.matrix.with_service:
+        yield
+        return
+    from threadline.cli.matrix import running_bot  # noqa: PLC0415 - an extra
+
+    async with running_bot(threadline):
+        yield
+
+
 async def serve_http(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     given = {name: getattr(args, name) for name in _OF_SERVICE if getattr(args, name) is not None}
@@ -39,6 +54,10 @@ async def serve_http(args: argparse.Namespace) -> int:
         raise SettingsInvalid(f"{service.workers} workers cannot serve: say 1 or more")
     if service.workers > 1 and settings.database == ":memory:":
         raise SettingsInvalid("a database in memory has one process: serve it with one worker, or name a file")
+    if service.workers > 1 and settings.matrix.with_service:
+        raise SettingsInvalid(
+            "the Matrix bot is one process: serve with one worker, or run `threadline matrix run` beside"
+        )
     listening = listen(check_address(service.host, asks_who=service.asks_who), service.port)
     serves = f"Threadline serves {shown(without_password(settings.database))} on {address_of(listening)}"
     with listening:
@@ -57,7 +76,7 @@ async def serve_http(args: argparse.Namespace) -> int:
 async def _serve(
     settings: Settings, service: ServiceSettings, listening: socket.socket, announced: str, lifeline: int | None = None
 ) -> int:
-    async with open_threadline(settings=settings) as threadline:
+    async with open_threadline(settings=settings) as threadline, _bot_beside(threadline):
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
         announcing = asyncio.create_task(_announce(server, announced))
         await serve(server, listening, lifeline=lifeline)

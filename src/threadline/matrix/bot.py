@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.core.threads import system_scope
+from threadline.matrix.device import DeviceFolder
 from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read
 from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
@@ -31,6 +32,7 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 class Bot:
     def __init__(
         self,
+        folder: DeviceFolder,
         homeserver: Homeserver,
         hearing: Hearing,
         inviting: Inviting,
@@ -40,6 +42,7 @@ class Bot:
         tenant_id: str,
         settings: MatrixSettings,
     ) -> None:
+        self._folder = folder
         self._homeserver = homeserver
         self._hearing = hearing
         self._inviting = inviting
@@ -55,7 +58,12 @@ class Bot:
         """Set when the bot has caught up with the homeserver for the first time."""
 
     async def run(self) -> None:
-        """Until it is cancelled. HomeserverRefused if nobody can log in like this."""
+        """Until it is cancelled. HomeserverRefused if nobody can log in like this, SettingsInvalid if the device is in
+        use."""
+        with self._folder.held():
+            await self._run()
+
+    async def _run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
         try:
             await through_faults(self._homeserver.log_in)
