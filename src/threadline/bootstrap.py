@@ -94,7 +94,16 @@ class Threadline:
             masker=self.masker,
             timing=timing,
         )
-        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
+        self.recovery = Recovery(
+            store,
+            self.turns,
+            self.runner,
+            clock,
+            DenyAll(),
+            timing=timing,
+            metrics=self.metrics,
+            replay_seconds=settings.replay_seconds,
+        )
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)

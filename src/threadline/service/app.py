@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from threadline.bootstrap import Threadline
-from threadline.core.errors import StoreFailed, ThreadlineError
+from threadline.core.errors import ThreadlineError
 from threadline.service import problems
 from threadline.service.administration import AdministrationRoutes
 from threadline.service.agents import AgentRoutes
@@ -108,7 +108,7 @@ def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -
 async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
     """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
     that run here end."""
-    sweeping = asyncio.create_task(_sweep(threadline, settings.recovery_seconds), name="recovery")
+    sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds), name="recovery")
     delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
@@ -123,17 +123,6 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-async def _sweep(threadline: Threadline, every_seconds: float) -> None:
-    while True:
-        try:
-            taken = await threadline.recovery.sweep()
-            if taken:
-                log.warning("turns recovered", extra={"turns": taken})
-        except StoreFailed:
-            log.warning("recovery failed", exc_info=True)
-        await asyncio.sleep(every_seconds)
 
 
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
