@@ -80,6 +80,22 @@ MASKING = Work("masking of text", Budget("value", "≥", 20))
 MASKING_MESSAGE = Work("sealing a message of 2 kB, masked, against unmasked")
 CHAT = Work("threadline chat until its prompt appears", _value(700))
 CHAT_MEMORY = Work("threadline chat at its prompt: memory", None)
+CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", None)
+CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
+CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
+CHANNEL_OUTBOX = Work("replies delivered from the outbox")
+HTTP_LIST = _both("HTTP: list 50 threads", None)
+HTTP_LIST_P99 = _both("HTTP: list 50 threads: slowest of 100", None)
+HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
+HTTP_READ_P99 = _both("HTTP: read a thread of 100 messages: slowest of 100", None)
+HTTP_CHAT = _both("HTTP: chat with the rehearsal agent", None)
+HTTP_CHAT_P99 = _both("HTTP: chat with the rehearsal agent: slowest of 100", None)
+HTTP_RAW = _both("HTTP: read a thread of 10,000 messages", None)
+STREAMS_MEMORY = Work("10,000 idle streams: memory", _value(400))
+STREAMS_MEMORY_EACH = Work("10,000 idle streams: memory for each")
+STREAMS_DELAY = Work("10,000 idle streams: a word to all, slowest of 100", _value(250))
+RESUME = Work("readers that come back at once")
+RESUME_P99 = Work("readers that come back at once: slowest of 100")
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
@@ -116,4 +132,20 @@ WORKS = (
     MASKING_MESSAGE,
     CHAT,
     CHAT_MEMORY,
+    CHANNEL_ACKNOWLEDGED,
+    CHANNEL_ACKNOWLEDGED_P99,
+    CHANNEL_WRONG,
+    CHANNEL_OUTBOX,
+    HTTP_LIST,
+    HTTP_LIST_P99,
+    HTTP_READ,
+    HTTP_READ_P99,
+    HTTP_CHAT,
+    HTTP_CHAT_P99,
+    HTTP_RAW,
+    STREAMS_MEMORY,
+    STREAMS_MEMORY_EACH,
+    STREAMS_DELAY,
+    RESUME,
+    RESUME_P99,
 )

@@ -15,7 +15,23 @@ from typing import NamedTuple
 import msgspec
 
 from bench.arena import Arena, arena
-from bench.cases import append, chatting, crowd, listing, masking, moves, peers, reading, search, space, startup, turns
+from bench.cases import (
+    append,
+    chatting,
+    crowd,
+    http,
+    listing,
+    masking,
+    messaging,
+    moves,
+    peers,
+    reading,
+    search,
+    space,
+    startup,
+    streams,
+    turns,
+)
 from bench.machine import noise
 from bench.places import BACKENDS, Backend
 from bench.results import CaseResult, Row
@@ -47,6 +63,11 @@ CASES = (
     Case("prompts", turns.prompts),
     Case("masking", masking.mask, ("sqlite",)),
     Case("chat", chatting.chat, ("sqlite",)),
+    Case("channels", messaging.channels),
+    Case("http", http.requests),
+    Case("http-raw", http.raw),
+    Case("streams", streams.idle, ("sqlite",)),
+    Case("resume", streams.storm, ("sqlite",)),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

@@ -83,6 +83,7 @@ class Threadline:
         self.directory = _directory(store, settings, agents or {}, tracer)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
+        timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
         self.runner = Runner(
             store,
             self.turns,
@@ -94,7 +95,16 @@ class Threadline:
             masker=self.masker,
             timing=timing,
         )
-        self.recovery = Recovery(store, self.turns, self.runner, clock, DenyAll(), timing=timing, metrics=self.metrics)
+        self.recovery = Recovery(
+            store,
+            self.turns,
+            self.runner,
+            clock,
+            DenyAll(),
+            timing=timing,
+            metrics=self.metrics,
+            replay_seconds=settings.replay_seconds,
+        )
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)

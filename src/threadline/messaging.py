@@ -10,22 +10,25 @@ import asyncio
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from threadline.core.arrivals import Ambiguous, HttpRequest, HttpResponse, Transient
-from threadline.core.errors import ExtraMissing, StoreFailed
+from threadline.core.errors import ExtraMissing, NotFound, StoreFailed
 from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
-from threadline.ports import Approver, Channel, Clock, Http, Store
+from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Store
 from threadline.settings import ChannelSettings, ChannelsSettings
 from threadline.usecases.commanding import Commanding
 from threadline.usecases.credentials import Credentials
 from threadline.usecases.delivering import Delivering, Retrying
+from threadline.usecases.diagnosing import Diagnosing
 from threadline.usecases.directory import Directory
 from threadline.usecases.inbox import Inbox
 from threadline.usecases.links import Links
 from threadline.usecases.metrics import Metrics
 from threadline.usecases.outbox import Outbox
+from threadline.usecases.polling import Polling
 from threadline.usecases.running import Runner
 from threadline.usecases.strangers import Strangers
 from threadline.usecases.turns import Turns
@@ -110,7 +113,8 @@ class Messaging:
         self.settings = settings
         self.http = Door(settings)
         self.codecs = Codecs(settings)
-        self.credentials = Credentials(store, Vault(settings.keys, settings.key), self.codecs)
+        self._vault = Vault(settings.keys, settings.key)
+        self.credentials = Credentials(store, self._vault, self.codecs)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         self.delivering = Delivering(store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying)
         self.outbox = Outbox(store, sealer, self.codecs, self.delivering.nudge)
@@ -143,7 +147,6 @@ class Messaging:
     def open_inbox(
         self, turns: Turns, runner: Runner, directory: Directory, approver: Approver, default_agent: str
     ) -> Inbox:
-        named = {name: platform_settings(self.settings, name).agent for name in PLATFORMS}
         return Inbox(
             self._store,
             turns,
@@ -155,8 +158,30 @@ class Messaging:
             approver,
             self._clock,
             self._metrics,
-            agents={name: agent for name, agent in named.items() if agent is not None},
-            default_agent=default_agent,
+            agents=self._agents(default_agent),
             replay_window=dt.timedelta(seconds=self.settings.replay_seconds),
             nudge=self.delivering.nudge,
         )
+
+    def _agents(self, default_agent: str) -> dict[Surface, str]:
+        return {name: platform_settings(self.settings, name).agent or default_agent for name in PLATFORMS}
+
+    def diagnosing(self, directory: Directory, default_agent: str) -> Diagnosing:
+        stand_ins = frozenset(name for name in PLATFORMS if platform_settings(self.settings, name).api is not None)
+        return Diagnosing(
+            self._store,
+            self._vault,
+            self.credentials,
+            directory,
+            self.codecs,
+            platforms=PLATFORMS,
+            agents=self._agents(default_agent),
+            stand_ins=stand_ins,
+        )
+
+    def polling(self, inbox: Inbox, platform: str) -> Polling:
+        """NotFound for a platform that cannot be asked."""
+        channel = self.codecs.get("telegram")
+        if platform != "telegram" or channel is None:
+            raise NotFound("platform that can be polled", platform)
+        return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.http)

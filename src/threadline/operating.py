@@ -77,6 +77,21 @@ async def backup(url: str, target: str, *, progress: Callable[[int, int], None] 
         await store.close()
 
 
+async def compact(url: str, *, progress: Callable[[int], None] | None = None) -> tuple[int, int]:
+    """Writes a SQLite file anew, without what was purged. How many bytes it had before and has now."""
+    if is_postgres(url) or url == ":memory:":
+        raise InvalidInput("compact is for SQLite files; PostgreSQL has VACUUM")
+    if not database_exists(url):
+        raise NotFound("database", url)
+    store = await SqliteStore.open(sqlite_path(url))
+    try:
+        before = (await store.statistics())["bytes"]
+        await store.compact(progress=progress)
+        return before, (await store.statistics())["bytes"]
+    finally:
+        await store.close()
+
+
 async def copy(source: str, target: str, *, progress: Callable[[int], None] | None = None) -> dict[str, int]:
     """Copies every tenant of one database into another, and verifies it. How many rows of each table."""
     if source == target:

@@ -183,8 +183,8 @@ class MessageVerbs(Protocol):
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         """Messages in the present history of living threads that hold all the words, best first. A message that several
-        threads show is found once, in one of them. Every word is literal: no operator of any database works. Finds
-        everything that was acknowledged before the call."""
+        threads show is found once, in the one it was written in if that still shows it. Every word is literal: no
+        operator of any database works. Finds everything that was acknowledged before the call."""
         ...
 
 
@@ -872,9 +872,19 @@ class Platform(Protocol):
 
     async def saved_points(self) -> list[SavedPoint]: ...
 
-    async def send_message(self, chat_id: str, text: str, *, key: str) -> Turn:
+    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> Turn:
         """Stores the message and lets the agent answer. Returns as soon as the message is safe; asked again with the
-        same key, it stores nothing and gives the same turn as it is now. NotFound, Refused, InvalidInput."""
+        same key, it stores nothing and gives the same turn as it is now. `instead_of` is the key of an earlier message
+        that this one stands in for: the context goes on from before that. NotFound, Refused, InvalidInput."""
+        ...
+
+    async def is_last(self, chat_id: str, message_key: str) -> bool:
+        """Whether the message that was sent under this key is the last one of the user's in the context."""
+        ...
+
+    async def take_back(self, chat_id: str, message_key: str, *, key: str) -> bool:
+        """Takes back the last message, and what was answered or is being answered to it. False if it is not the last:
+        then nothing is changed."""
         ...
 
     def stream_message(self, turn_id: str) -> AsyncIterator[Event]:

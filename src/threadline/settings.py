@@ -24,6 +24,7 @@ from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
+_NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 
 
 class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +89,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = 8300
+    workers: int = 1
     authentication: bool = False
     jwt: JwtSettings | None = None
     rates: Rates = Rates()
@@ -96,6 +98,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body_bytes: int = 1_048_576
     import_bytes: int = 67_108_864
     heartbeat_seconds: float = 15.0
+    lease_seconds: float = 30.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
     log_format: Literal["human", "json"] = "human"
@@ -124,6 +127,8 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether someone without a link becomes a user of their own, under their Matrix id."""
     encrypt: bool = False
     """Whether rooms that the bot makes are encrypted."""
+    with_service: bool = False
+    """Whether `threadline serve` runs the bot as well. One process at a time may."""
     edit_seconds: float = 1.0
     sync_seconds: float = 30.0
     recovery_seconds: float = 5.0
@@ -167,6 +172,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str = "local"
     user: str = "local"
     agent: str = "rehearsal"
+    replay_seconds: float = 3600.0
     limits: Limits = Limits()
     masking: Masking = Masking()
     guard: Guarding = Guarding()
@@ -228,7 +234,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     for name, value in env.items():
-        if not name.startswith(_PREFIX) or name == _FILE_VARIABLE or name.startswith(_BRIDGE_VARIABLES):
+        if not name.startswith(_PREFIX) or name in _NO_SETTINGS or name.startswith(_BRIDGE_VARIABLES):
             continue
         *sections, key = name[len(_PREFIX) :].lower().split("__")
         target = tree

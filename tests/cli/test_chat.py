@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import sys
@@ -13,6 +14,9 @@ import pexpect
 import pytest
 
 import threadline
+from tests.service.test_serving import served
+from threadline.cli.main import main
+from threadline.client import connect
 from threadline.settings import Settings
 
 TIMEOUT = 20
@@ -213,3 +217,74 @@ async def leave_waiting(database: str) -> str:
         thread = await tl.as_user().create_thread()
         await thread.ask("stamp hello", surface="web", approver=threadline.Defer())
         return thread.id
+
+
+@pytest.mark.req("SX-02")
+def test_a_chat_with_a_service_is_the_same_chat(person: Person, tmp_path: Path) -> None:
+    with served(tmp_path / "served.db") as (url, _):
+        person.starts("--server", url)
+        person.sees("/help lists commands")
+        person.says("calculate 6*7")
+        person.sees("6*7 is 42.")
+        person.says("stamp hello")
+        person.sees("The agent wants to run stamp")
+        person.types("y")
+        person.sees("Here it is, stamped: hello [2cf24dba].")
+        person.says("slow 30")
+        person.sees("I am taking")
+        person.presses("c")
+        person.sees("Stopped. What was said is kept.")
+        person.says("/save one")
+        person.sees("Saved one")
+        person.says("/undo")
+        person.sees("4 messages now")
+        person.says("/branch elsewhere")
+        person.sees("You are on a branch now")
+        person.says("/load one")
+        person.sees("Loaded one: 6 messages")
+        person.says("/rename Sums")
+        person.sees("Renamed to Sums")
+        person.says("/threads")
+        person.sees("Sums")
+        person.says("/context I like tea.")
+        person.sees("Pinned for rehearsal")
+        person.says("/model other")
+        person.sees("the service decides which model answers")
+        person.says("/export sums.md")
+        person.sees("Written to sums.md")
+        person.leaves()
+        person.starts("--server", url, "--continue")
+        person.sees("Going on with Sums")
+        person.says("/quit")
+        person.sees(f"threadline chat --server {url} --resume")
+
+
+def test_a_service_is_asked_once_and_what_is_wrong_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THREADLINE_TOKEN", "a-token-that-nobody-asks-for")
+    with served(tmp_path / "served.db") as (url, _):
+        assert main(["chat", "--server", url, "-p", "calculate 6*7", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["status"], said["text"].endswith("6*7 is 42.")) == ("executed", True)
+        assert main(["chat", "--server", url, "--resume", said["threadId"], "-p", "what did I say first?"]) == 0
+        assert "calculate 6*7" in capsys.readouterr().out
+        assert main(["chat", "--server", url, "--model", "x", "-p", "Hi"]) == 2
+        assert main(["chat", "--server", "somewhere", "-p", "Hi"]) == 2
+        assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_what_waits_with_a_service_is_asked_for_on_coming_back(person: Person, tmp_path: Path) -> None:
+    database = tmp_path / "served.db"
+    with served(database) as (url, _):
+        asyncio.run(leave_waiting_at(url))
+        person.starts("--server", url, "--resume", "waiting")
+        person.sees("The agent wants to run stamp")
+        person.types("n")
+        person.sees("did not allow")
+        person.leaves()
+
+
+async def leave_waiting_at(url: str) -> None:
+    async with connect(url) as client:
+        await client.create_thread(state_key="waiting").ask("stamp hello")

@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 def test_help_names_every_command(run: Run) -> None:
     shown = run("--help")
     assert shown.code == 0
-    for command in ("chat", "threads", "context", "migrate", "copy", "backup", "doctor", "bridge", "purge"):
+    for command in ("chat", "threads", "context", "migrate", "copy", "backup", "compact", "doctor", "bridge", "purge"):
         assert command in shown.out
 
 
@@ -147,6 +147,8 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["migrate", "--partitions", "4"], 2, "for PostgreSQL"),
         (["purge", "tenant", "local"], 5, "--yes"),
         (["backup", "x.db"], 3, "no database"),
+        (["compact"], 3, "no database"),
+        (["compact", "--database", "postgresql://nowhere/db"], 2, "VACUUM"),
         (["nonsense"], 2, "invalid choice"),
     ],
 )

@@ -12,6 +12,7 @@ from threadline.core.ids import check_id
 from threadline.matrix.events import Said, TakenBack, Unreadable, is_own_join, key_of, read
 
 ME = "@bot:here.test"
+NEW = {"msgtype": "m.text", "body": "hi"}
 
 
 def event(content: Any, kind: str = "m.room.message", sender: str = "@alice:here.test", **more: Any) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def words(content: dict[str, Any], name: str | None = None) -> Said:
         event({"msgtype": "m.text", "body": "hi"}, sender=ME),
         event({"msgtype": "m.notice", "body": "hi"}),
         event({"msgtype": "m.text", "body": "* hi", "m.relates_to": {"rel_type": "m.replace", "event_id": "$x"}}),
+        event({"msgtype": "m.text", "body": "* hi", "m.new_content": NEW, "m.relates_to": {"rel_type": "m.replace"}}),
         event({}, unsigned={"redacted_because": {}}),
         event({}, kind="m.room.encrypted", unsigned={"redacted_because": {}}),
         event({}),
@@ -81,6 +83,12 @@ def test_what_a_reply_quotes_is_no_part_of_it() -> None:
 
 def test_a_thread_is_known_by_its_first_message() -> None:
     assert words({"body": "x", "m.relates_to": {"rel_type": "m.thread", "event_id": "$root"}}).thread == "$root"
+
+
+def test_an_edit_says_the_new_words_and_what_they_stand_in_for() -> None:
+    relation = {"rel_type": "m.replace", "event_id": "$x"}
+    found = words({"body": "* hi", "m.new_content": NEW, "m.relates_to": relation})
+    assert (found.text, found.instead_of) == ("hi", "$x")
 
 
 def test_a_file_is_named_and_not_fetched() -> None:

@@ -59,18 +59,46 @@ async def test_a_question_in_a_thread_is_answered_there(world: World) -> None:
         }
 
 
+async def edit(user: MatrixUser, room: str, event_id: str, text: str) -> None:
+    new = {"msgtype": "m.text", "body": text}
+    relation = {"rel_type": "m.replace", "event_id": event_id}
+    await user.say(room, f"* {text}", **{"m.new_content": new, "m.relates_to": relation})
+
+
 @pytest.mark.req("S2-17")
-async def test_notices_edits_and_what_was_redacted_are_nobodys_words(world: World) -> None:
+async def test_ones_own_last_question_may_be_put_in_other_words_or_taken_back(world: World) -> None:
     alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        first = await alice.say(room, "Helo")
+        await alice.hear(room, world.bot_id, "1. You said: Helo")
+        await edit(alice, room, first, "Hello")
+        await alice.hear(room, world.bot_id, "1. You said: Hello")
+        second = await alice.say(room, "My number is 42")
+        await alice.hear(room, world.bot_id, "2. You said: My number is 42")
+        await edit(alice, room, first, "Too late")
+        await alice.client.room_redact(room, second)
+        assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+        assert (await alice.ask(room, world.bot_id, "Go on")).text == "2. You said: Go on"
+        await alice.client.room_redact(room, first)
+        assert "4 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+        assert not [shown for shown in alice.told(room, world.bot_id) if "Too late" in shown.text]
+
+
+@pytest.mark.req("S2-17")
+async def test_notices_reactions_and_edits_by_others_are_nobodys_words(world: World) -> None:
+    alice, bob = await world.person("alice"), await world.person("bob")
     async with world.running():
         room = await world.room_with(alice)
         first = await alice.say(room, "Hello")
         await alice.hear(room, world.bot_id, "1. You said: Hello")
+        await alice.client.room_invite(room, bob.id)
+        await bob.until(lambda: room in bob.invited)
+        await bob.join(room)
+        await edit(bob, room, first, f"{world.bot_id}: Hallo")
+        await bob.client.room_leave(room)
+        await alice.until(lambda: membership(alice, room, bob.id) == "leave")
         await alice.say(room, "from a machine", msgtype="m.notice")
-        edited = {"msgtype": "m.text", "body": "Hallo"}
-        await alice.say(
-            room, "* Hallo", **{"m.new_content": edited, "m.relates_to": {"rel_type": "m.replace", "event_id": first}}
-        )
         await alice.client.room_send(room, "m.reaction", {"m.relates_to": {"rel_type": "m.annotation", "key": "+"}})
         await alice.say(room, "cat.png", msgtype="m.image", url="mxc://threadline.test/cat")
         await alice.hear(room, world.bot_id, "2. You said: [image: cat.png]")
@@ -166,3 +194,28 @@ async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(wor
         await alice.client.room_invite(room, world.bot_id)
         await alice.until(lambda: membership(alice, room, world.bot_id) == "join", "the bot comes back")
         assert (await alice.ask(room, world.bot_id, "Again")).text == "2. You said: Again"
+
+
+@pytest.mark.req("S2-17")
+async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(world: World) -> None:
+    world.change(auto_link=False)
+    ada = await world.person("ada")
+    async with world.running():
+        room = await ada.create_room(world.bot_id)
+        await ada.hear(room, world.bot_id, "This account is not linked yet.")
+        assert "not linked yet" in (await ada.ask(room, world.bot_id, "Hello")).text
+        await ada.say(room, "Hello? Nobody tells me twice.")
+        assert "That code does not work" in (await ada.ask(room, world.bot_id, "!link WRONG")).text
+        me = world.threadline.as_user("ada")
+        thread = await me.create_thread(title="From the web")
+        await thread.ask("Begun elsewhere", surface="web")
+        code = (await world.threadline.messaging.links.new_code(me.scope, "matrix")).code
+        told = await ada.ask(room, world.bot_id, f"!link {code.lower()}")
+        assert told.text.startswith("This account is linked now, as `ada`. You can write here")
+        assert len(await world.threadline.store.scoped(me.scope).bindings(surface="matrix")) == 2
+        assert "2 messages" in (await ada.ask(room, world.bot_id, "!open From the web")).text
+        assert "linked already, as `ada`" in (await ada.ask(room, world.bot_id, f"!link {code}")).text
+        assert "no longer linked" in (await ada.ask(room, world.bot_id, "!unlink")).text
+        await ada.say(room, "Hello?")
+        assert "That code does not work" in (await ada.ask(room, world.bot_id, f"!link {code}")).text
+        assert [message.text for message in await thread.messages() if message.role == "user"] == ["Begun elsewhere"]

@@ -45,6 +45,7 @@ async def test_the_first_invitation_makes_a_space_with_a_room_and_the_second_mak
         assert await state(alice, space, "m.space.child", room) == {"via": ["threadline.test"]}
         assert (await state(alice, room, "m.space.parent", space))["canonical"] is True
         assert (await state(alice, room, ROOM_STATE))["platform_chat_id"] == bound["C1"].thread_id
+        assert (await alice.client.room_put_state(room, "m.room.topic", {"topic": "mine"})).event_id
         before = set(await all_rooms(world, alice))
         second = await world.room_with(alice)
         assert set(await all_rooms(world, alice)) - before == {second}
@@ -64,20 +65,19 @@ async def test_new_makes_a_room_in_the_space_with_its_own_context_and_the_next_l
     alice = await world.person("alice")
     async with world.running():
         room = await world.room_with(alice)
+        await alice.ask(room, world.bot_id, "Remember me")
         await set_next_index(world, alice, 7)
-        await alice.say(room, "Remember me")
-        await alice.hear(room, world.bot_id, "1. You said: Remember me")
         told = await alice.ask(room, world.bot_id, "!new Research")
-        assert told.text.startswith("C8 “Research” is ready")
+        assert told.text.startswith("C7 “Research” is ready")
         bound = await bindings(world, alice)
-        assert bound["space"].metadata["next_index"] == 9
-        research = await accepted(alice, bound["C8"].place)
+        assert bound["space"].metadata["next_index"] == 8
+        research = await accepted(alice, bound["C7"].place)
         assert (await state(alice, research, "m.room.name"))["name"] == "Research"
         await alice.join(bound["space"].place)
         assert await state(alice, bound["space"].place, "m.space.child", research) == {"via": ["threadline.test"]}
         await alice.say(research, "Fresh")
         await alice.hear(research, world.bot_id, "1. You said: Fresh")
-        assert bound["C8"].thread_id != bound["C1"].thread_id
+        assert bound["C7"].thread_id != bound["C1"].thread_id
 
 
 async def set_next_index(world: World, user: MatrixUser, index: int) -> None:

@@ -47,6 +47,7 @@ class Stage:
         self.slack: FakeSlack = fakes[0]
         self.telegram: FakeTelegram = fakes[1]
         self.whatsapp: FakeWhatsApp = fakes[2]
+        self.slack_codec = threadline.messaging.codecs["slack"]
         self.house: Transaction = threadline.store.scoped(system_scope(self.tenant_id))
 
     def as_user(self, user: str = "alice") -> Transaction:

@@ -150,9 +150,9 @@ async def test_a_role_without_the_right_to_chat_is_told_so(stage: Stage) -> None
 
 
 @pytest.mark.req("S3-20")
-async def test_a_missing_agent_is_told(tenant_id: str, small_stage: Stage) -> None:
+async def test_a_missing_agent_is_told(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
-    small_stage.threadline.inbox._default_agent = "nobody"  # noqa: SLF001 - as if the operator had removed it
+    small_stage.threadline.directory._given.clear()  # noqa: SLF001 - as if the operator had removed it
     said = await small_stage.say(small_stage.slack, "Is anyone there?")
     assert "Nobody answers" in said
     thread = (await small_stage.as_user().threads()).items[0]

@@ -233,3 +233,19 @@ async def test_an_answered_reply_is_read_and_resumed_without_doubling(client: Cl
     turn = client.ids[0].partition(":")[0]
     resumed = await client.http.get(f"{CHAT}/key/stream", headers={"last-event-id": f"{turn}:0"})
     assert client.chunks(resumed) == whole[1:]
+
+
+@pytest.mark.req("S1-25")
+async def test_old_streams_are_made_from_what_is_stored(client: Client, rehearsing: Threadline) -> None:
+    """The asked turn and the one that answered: the same words under the same id, and none twice."""
+    asked = await client.post_chat("stamp hello", "key", headers={"idempotency-key": "k"})
+    answer = responded((await stored(client))[-1], **APPROVED)
+    first = client.chunks(await respond(client, answer))
+    tx = rehearsing.store.scoped(rehearsing.as_user().scope)
+    assert await tx.drop_chunks(finished_before=rehearsing.clock.now()) > 0
+    again = client.chunks(await respond(client, answer))
+    assert (again[0], said(again), again[-1]) == (first[0], said(first), first[-1])
+    assert kinds(again)[1:3] == ["tool-output-available", "start-step"]
+    question = await client.post_chat("stamp hello", "key", headers={"idempotency-key": "k"})
+    assert said(client.chunks(question)) == said(client.chunks(asked)) == "I need your approval for this."
+    assert kinds(client.chunks(question))[-3:] == ["tool-approval-request", "finish-step", "finish"]

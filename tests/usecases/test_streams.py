@@ -10,7 +10,7 @@ from tests.conftest import OpenStore
 from tests.usecases.conftest import Actor, make_threadline
 from threadline.bootstrap import Threadline
 from threadline.core import events
-from threadline.core.errors import NotFound
+from threadline.core.errors import AgentFailed, NotFound
 from threadline.core.threads import Scope
 from threadline.core.turns import Chunk
 from threadline.library import UserView
@@ -125,3 +125,57 @@ async def test_the_first_event_does_not_wait_for_the_disk(threadline: Threadline
     assert first.n == 1
     actor.gate.set()
     await reply.ended()
+
+
+@pytest.mark.req("S1-16", "S1-25", "S1-26")
+async def test_the_stream_of_an_old_turn_is_dropped_and_made_from_its_reply(
+    threadline: Threadline, me: UserView, actor: Actor, clock: ManualClock
+) -> None:
+    actor.lines = ["Let me see. ", events.ToolCall("c1", "look", {}), events.ToolResult("c1", "seen"), "So ", "it is."]
+    thread = await me.create_thread()
+    first = await thread.ask("Hi", key="k")
+    turn = await thread.ask("Hi", key="k").ended()
+    young = await collected(threadline.streams, me.scope, turn.id)
+    await threadline.recovery.sweep()
+    assert await collected(threadline.streams, me.scope, turn.id) == young
+    clock.advance(3601)
+    await threadline.recovery.sweep()
+    assert await threadline.store.scoped(me.scope).chunks(turn.id) == []
+    said = [event async for event in thread.ask("Hi", key="k")]
+    assert said == [
+        events.TextDelta("Let me see. "),
+        events.ToolCall("c1", "look", {}),
+        events.ToolResult("c1", "seen"),
+        events.TextDelta("So it is."),
+        events.Finish("stop"),
+    ]
+    assert await thread.ask("Hi", key="k") == first
+    await thread.undo()
+    assert [event async for event in thread.ask("Hi", key="k")] == said
+
+
+@pytest.mark.req("S1-15")
+async def test_what_is_made_of_a_failed_turn_says_that_it_failed(
+    threadline: Threadline, me: UserView, actor: Actor, clock: ManualClock
+) -> None:
+    actor.lines = ["I begin", AgentFailed("away")]
+    turn = await (await me.create_thread()).ask("Hi").ended()
+    clock.advance(3601)
+    assert await threadline.recovery.drop_chunks(me.scope) > 0
+    chunks = await collected(threadline.streams, me.scope, turn.id)
+    assert [events.from_json(chunk.json) for chunk in chunks] == [events.TextDelta("I begin"), events.Failure("away")]
+
+
+async def test_streams_of_turns_that_run_are_kept(
+    threadline: Threadline, me: UserView, actor: Actor, clock: ManualClock
+) -> None:
+    actor.gate = asyncio.Event()
+    reply = (await me.create_thread()).ask("Hi")
+    turn = (await reply.accept()).turn
+    await actor.waiting.wait()
+    clock.advance(7200)
+    await threadline.recovery.drop_chunks(me.scope)
+    actor.gate.set()
+    await reply.ended()
+    texts = [events.from_json(chunk.json) for chunk in await collected(threadline.streams, me.scope, turn.id)]
+    assert events.TextDelta("Hello, ") in texts

@@ -1,4 +1,4 @@
-"""`threadline migrate|copy|backup|purge|doctor`: for whoever runs the database."""
+"""`threadline migrate|copy|backup|compact|purge|doctor`: for whoever runs the database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from threadline import operating
 from threadline.cli.opening import settings_of
 from threadline.cli.output import Progress, print_json, say
-from threadline.cli.showing import shown
+from threadline.cli.showing import shown, without_password
 from threadline.core.errors import Refused, ThreadlineError
 from threadline.ports import Finding
 from threadline.stores.migrations import Migration
@@ -51,13 +51,20 @@ async def backup(args: argparse.Namespace) -> None:
     say(args, {"file": args.file}, f"Backed up to {args.file}")
 
 
+async def compact(args: argparse.Namespace) -> None:
+    progress = Progress("Thousands of steps")
+    before, after = await operating.compact(settings_of(args).database, progress=progress)
+    progress.close()
+    say(args, {"bytesBefore": before, "bytes": after}, f"Wrote the file anew: {before:,} bytes before, {after:,} now")
+
+
 async def doctor(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     findings = await _findings(args)
     if args.json:
-        print_json({"database": _without_password(settings.database), "findings": findings})
+        print_json({"database": without_password(settings.database), "findings": findings})
     else:
-        print(f"Database: {shown(_without_password(settings.database))}")
+        print(f"Database: {shown(without_password(settings.database))}")
         for finding in findings:
             print(f"{finding.level}: {shown(finding.what)}\n  → {shown(finding.remedy)}")
         if not findings:
@@ -73,12 +80,6 @@ async def _findings(args: argparse.Namespace) -> list[Finding]:
         return await operating.check(settings)
     except ThreadlineError as exc:
         return [Finding("error", str(exc), "once that is mended, run threadline doctor again")]
-
-
-def _without_password(url: str) -> str:
-    scheme, found, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}://{credentials.partition(':')[0]}@{place}" if found and at else url
 
 
 async def purge_user(args: argparse.Namespace) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from threadline.version import __version__
 
+PLATFORMS = ("slack", "telegram", "whatsapp")
+LINKED = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
 
 
@@ -36,10 +38,11 @@ def build_parser() -> argparse.ArgumentParser:
     _add_transfer(threads)
     _add_removal(threads)
     _add_context(_group(commands, "context", "the text pinned for an agent", common))
+    _add_link(_group(commands, "link", "accounts on messaging platforms that are yours", common))
+    _add_channels(commands, common)
     _add_admin(_adder(commands, common))
     _add_token(_group(commands, "token", "who may use the service", common))
     _add_audit(_group(commands, "audit", "what administrators did", common))
-    _add_channels(_group(commands, "channels", "Slack, Telegram and WhatsApp", common))
     _add_purge(_group(commands, "purge", "remove a user or a tenant for good", common))
     return parser
 
@@ -82,6 +85,8 @@ def _add_chat(add: AddVerb) -> None:
     chat.add_argument("--system", metavar="TEXT", help="the system prompt of a new thread")
     question = "ask once and leave; without TEXT the question is standard input"
     chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=question)
+    chat.add_argument("--server", metavar="URL", help="talk to a service instead of a database here")
+    chat.add_argument("--token", help="with --server: who you are (default: the variable THREADLINE_TOKEN)")
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
 
 
@@ -89,8 +94,10 @@ def _add_serve(add: AddVerb) -> None:
     serve = add("serve", "serve threads over HTTP, for AI SDK clients and everyone else", "serving:serve_http")
     serve.add_argument("--host", help="the address to serve on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="0 takes a free one (default: 8300)")
+    serve.add_argument("--workers", type=int, metavar="N", help="so many processes on one address (default: 1)")
     asking = "ask every caller for a token, as `threadline token create` makes them"
     serve.add_argument("--authentication", action="store_true", default=None, help=asking)
+    serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
 
 
 def _add_reading(add: AddVerb) -> None:
@@ -171,6 +178,7 @@ def _add_admin(add: AddVerb) -> None:
     copy.add_argument("target", metavar="DST", help="a file or postgresql://…; may hold an unfinished copy")
     backup = add("backup", "copy a SQLite file while it is in use", "admin:backup")
     backup.add_argument("file", help="where to; must not exist")
+    add("compact", "write a SQLite file anew, without what was purged", "admin:compact")
     add("doctor", "look for what is wrong, and say what to do", "admin:doctor")
     bridge = add("bridge", "serve dispatch payloads from an OpenAI-compatible server", "bridging:bridge")
     bridge.epilog = (
@@ -180,6 +188,40 @@ def _add_admin(add: AddVerb) -> None:
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")
     bridge.add_argument("--port", type=int, default=8787)
+
+
+def _add_link(add: AddVerb) -> None:
+    code = add("code", "make a code to send to the bot: it works once, for some minutes", "links:make_code")
+    code.add_argument("--platform", choices=LINKED, help="only from this one (default: from any)")
+    add("list", "linked accounts", "links:list_links")
+    remove = add("remove", "unlink an account", "links:remove_link")
+    remove.add_argument("platform", choices=LINKED)
+    remove.add_argument("account", help="its id on the platform, as the list shows it")
+
+
+def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
+    help_ = "Slack, Telegram and WhatsApp"
+    parser = commands.add_parser("channels", help=help_, description=help_ + ".")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    add = _adder(verbs, common)
+    add("key", "make a key that seals credentials", "channels:make_key")
+    credentials = _group(verbs, "credentials", "a platform's secrets, sealed", common)
+    setting = credentials("set", "ask for them, or read NAME=VALUE lines", "channels:set_credentials")
+    setting.add_argument("platform", choices=PLATFORMS)
+    credentials("list", "which platforms have some", "channels:list_credentials")
+    credentials("remove", "forget a platform's", "channels:remove_credentials").add_argument(
+        "platform", choices=PLATFORMS
+    )
+    add("rotate", "seal all credentials anew under the current key", "channels:rotate")
+    add("doctor", "what is misconfigured, and what to do about it", "channels:doctor")
+    outbox = _group(verbs, "outbox", "deliveries to platforms", common)
+    listing = outbox("list", "newest first", "channels:list_outbox")
+    listing.add_argument("--status", choices=("waiting", "claimed", "sent", "dead", "window_closed"))
+    listing.add_argument("--limit", type=int, default=50, help="how many (1 to 1000)")
+    outbox("requeue", "try a dead one again", "channels:requeue").add_argument("id")
+    poll = add("poll", "ask for what arrives, where no webhook can reach this machine", "channels:poll")
+    poll.add_argument("platform", choices=("telegram",))
+    _add_simulation(add)
 
 
 def _add_token(add: AddVerb) -> None:
@@ -198,7 +240,7 @@ def _add_audit(add: AddVerb) -> None:
     listing.add_argument("--before", metavar="ID", help="go on before the last one of an earlier page")
 
 
-def _add_channels(add: AddVerb) -> None:
+def _add_simulation(add: AddVerb) -> None:
     simulate = add("simulate", "write to the bot on platforms that are not there", "simulation.command:simulate")
     simulate.epilog = "With --url, THREADLINE_TOKEN is an administrator's token of that service."
     simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")

@@ -21,6 +21,7 @@ from threadline.core.errors import (
     InvalidInput,
     NotFound,
     Refused,
+    ServiceUnavailable,
     SettingsInvalid,
     StoreFailed,
     ThreadlineError,
@@ -33,6 +34,7 @@ _EXIT_CODES: tuple[tuple[type[ThreadlineError], int], ...] = (
     (Conflict, 4),
     (Refused, 5),
     (StoreFailed, 6),
+    (ServiceUnavailable, 6),
 )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.core.threads import system_scope
-from threadline.matrix.events import RawEvent, Said, Unreadable, is_own_join, read
-from threadline.matrix.hearing import Hearing, through_faults
+from threadline.matrix.device import DeviceFolder
+from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read
+from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
 from threadline.matrix.inviting import Inviting
 from threadline.matrix.reconciling import Reconciling
@@ -24,12 +24,15 @@ from threadline.usecases.recovery import Recovery
 
 log = logging.getLogger("threadline.matrix")
 
+Heard: TypeAlias = Said | Unreadable | TakenBack
+
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Bot:
     def __init__(
         self,
+        folder: DeviceFolder,
         homeserver: Homeserver,
         hearing: Hearing,
         inviting: Inviting,
@@ -39,6 +42,7 @@ class Bot:
         tenant_id: str,
         settings: MatrixSettings,
     ) -> None:
+        self._folder = folder
         self._homeserver = homeserver
         self._hearing = hearing
         self._inviting = inviting
@@ -54,7 +58,12 @@ class Bot:
         """Set when the bot has caught up with the homeserver for the first time."""
 
     async def run(self) -> None:
-        """Until it is cancelled. HomeserverRefused if nobody can log in like this."""
+        """Until it is cancelled. HomeserverRefused if nobody can log in like this, SettingsInvalid if the device is in
+        use."""
+        with self._folder.held():
+            await self._run()
+
+    async def _run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
         try:
             await through_faults(self._homeserver.log_in)
@@ -89,11 +98,16 @@ class Bot:
                 log.warning("homeserver away: %s", exc)
                 await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
+            except HomeserverRefused as exc:
+                if exc.code != "M_UNKNOWN_TOKEN":
+                    raise
+                log.warning("logged out by the homeserver")
+                await through_faults(self._homeserver.log_in)
 
     async def _take(self, batch: Batch, since: str | None) -> None:
         opened = self._tracking.begin(batch.position)
         for room_id, inviter in batch.invites.items():
-            self._start(opened, self._inviting.answer(room_id, inviter))
+            self._start(opened, self._invited(room_id, inviter))
         if since is not None:
             for room in batch.rooms:
                 events = await self._complete(room, since)
@@ -103,22 +117,34 @@ class Bot:
                 self._start(opened, self._read_again(opened, room_id, event_id))
         opened.done()
 
+    async def _invited(self, room_id: str, inviter: str) -> None:
+        await through_faults(lambda: self._inviting.answer(room_id, inviter))
+
     async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
         """With what the sync left out, and without what was said before the bot came."""
         left_out: list[RawEvent] = []
         if room.before is not None and not any(is_own_join(event, self._homeserver.user_id) for event in room.events):
-            before = room.before
-            left_out = await through_faults(lambda: self._homeserver.events_between(room.room_id, before, since))
+            left_out = await self._left_out(room.room_id, room.before, since)
         events = [*left_out, *room.events]
         joined = [index for index, event in enumerate(events) if is_own_join(event, self._homeserver.user_id)]
         return events[joined[-1] + 1 :] if joined else events
 
+    async def _left_out(self, room_id: str, before: str, since: str) -> list[RawEvent]:
+        try:
+            found: list[RawEvent] = await through_faults(
+                lambda: self._homeserver.events_between(room_id, before, since)
+            )
+            return found
+        except HomeserverRefused as exc:
+            log.warning("a gap was not filled: %s", exc, extra={"place": room_id})
+            return []
+
     def _enqueue(self, opened: OpenBatch, room_id: str, events: list[RawEvent]) -> None:
         """After what is being done in the room, in order."""
-        heard: list[Said | Unreadable] = []
+        heard: list[Heard] = []
         for event in events:
             found = read(room_id, event, self._homeserver.user_id, self._homeserver.display_name(room_id))
-            if isinstance(found, Said | Unreadable) and found.event_id not in self._in_hand:
+            if found is not None and found.event_id not in self._in_hand:
                 self._in_hand.add(found.event_id)
                 opened.add()
                 heard.append(found)
@@ -128,16 +154,10 @@ class Bot:
             self._rooms[room_id] = task
             task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms[room_id] is done else None)
 
-    async def _work(
-        self, opened: OpenBatch, heard: list[Said | Unreadable], earlier: asyncio.Task[None] | None
-    ) -> None:
+    async def _work(self, opened: OpenBatch, heard: list[Heard], earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
         for each in heard:
-            if isinstance(each, Unreadable):
-                self._tracking.remember_unread(each.room_id, each.event_id)
-                self._start(opened, self._hearing.hear_unreadable(each), each.event_id, added=True)
-                continue
             rest = await self._hear(each)
             if rest is None:
                 self._in_hand.discard(each.event_id)
@@ -145,24 +165,31 @@ class Bot:
             else:
                 self._start(opened, rest, each.event_id, added=True)
 
-    async def _hear(self, said: Said) -> Coroutine[Any, Any, None] | None:
+    async def _hear(self, heard: Heard) -> Rest | None:
+        """What must be done in order is done; what may be done beside the next is returned."""
+        if isinstance(heard, Unreadable):
+            self._tracking.remember_unread(heard.room_id, heard.event_id)
+            return through_faults(lambda: self._hearing.hear_unreadable(heard))
         try:
-            found: Coroutine[Any, Any, None] | None = await through_faults(lambda: self._hearing.hear(said))
-            return found
+            rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
+            return rest
         except Exception:
-            log.exception("a message could not be answered", extra={"place": said.room_id})
-            return self._hearing.apologise(said)
+            log.exception("a message could not be answered", extra={"place": heard.room_id})
+            return self._hearing.apologise(heard) if isinstance(heard, Said) else None
 
     async def _read_again(self, opened: OpenBatch, room_id: str, event_id: str) -> None:
-        event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+        try:
+            event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+        except HomeserverRefused:
+            # It was redacted, or the room is closed to the bot by now.
+            self._tracking.forget_unread([(room_id, event_id)])
+            return
         if isinstance(read(room_id, event, self._homeserver.user_id), Unreadable):
             return
         self._tracking.forget_unread([(room_id, event_id)])
         self._enqueue(opened, room_id, [event])
 
-    def _start(
-        self, opened: OpenBatch, work: Coroutine[Any, Any, None], event_id: str | None = None, *, added: bool = False
-    ) -> None:
+    def _start(self, opened: OpenBatch, work: Rest, event_id: str | None = None, *, added: bool = False) -> None:
         if not added:
             opened.add()
 

@@ -19,6 +19,7 @@ from threadline.core.pending import Agreed, Declined, Pending, pending_in, with_
 from threadline.core.threads import Thread, ThreadChanges
 from threadline.matrix.events import Said, key_of
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
+from threadline.matrix.linking import Linking
 from threadline.matrix.making import Made, NoSpace, RoomMaker
 from threadline.matrix.people import Person
 from threadline.matrix.rooms import LOADED, Rooms
@@ -51,12 +52,14 @@ class Commands:
         rooms: Rooms,
         maker: RoomMaker,
         homeserver: Homeserver,
+        linking: Linking,
         platform: Callable[[Person], Platform],
         clock: Clock,
     ) -> None:
         self._rooms = rooms
         self._maker = maker
         self._homeserver = homeserver
+        self._linking = linking
         self._platform = platform
         self._clock = clock
         self._acts: dict[CommandName, Act] = {
@@ -231,8 +234,7 @@ class Commands:
         return f"You are linked already, as `{asked.person.scope.user_id}`."
 
     async def _unlink(self, asked: Asked, _: str | None) -> str:
-        await self._rooms.unlink(asked.person)
-        return "You are no longer linked. Your chats are kept."
+        return await self._linking.unlink(asked.person)
 
     async def _nothing_asked(self, asked: Asked, _: str | None) -> str:
         return "There is nothing here that waits for your answer."

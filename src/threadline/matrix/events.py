@@ -29,6 +29,8 @@ class Said(NamedTuple):
     text: str
     names_me: bool = False
     thread: str | None = None
+    instead_of: str | None = None
+    """The message that this one is an edit of. Whether it is the sender's own is not known here."""
 
 
 class Unreadable(NamedTuple):
@@ -75,12 +77,16 @@ def read(room_id: str, event: RawEvent, me: str, my_name: str | None = None) -> 
 def _said(room_id: str, event_id: str, sender: str, content: dict[str, Any], me: str, name: str | None) -> Said | None:
     relation = content.get("m.relates_to")
     relation = relation if isinstance(relation, dict) else {}
+    kind, target = relation.get("rel_type"), relation.get("event_id")
+    if kind == "m.replace":
+        new = content.get("m.new_content")
+        content = new if isinstance(new, dict) else {}
     text = _text(content, is_reply="m.in_reply_to" in relation)
-    if text is None or relation.get("rel_type") == "m.replace":
+    if text is None or (kind == "m.replace" and not isinstance(target, str)):
         return None
     spoken, names_me = _address(text, content, me, name)
-    thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
-    return Said(room_id, event_id, sender, spoken, names_me, thread if isinstance(thread, str) else None)
+    thread = target if kind == "m.thread" and isinstance(target, str) else None
+    return Said(room_id, event_id, sender, spoken, names_me, thread, target if kind == "m.replace" else None)
 
 
 def _text(content: dict[str, Any], *, is_reply: bool) -> str | None:

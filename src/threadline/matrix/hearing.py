@@ -17,7 +17,7 @@ from threadline.core.errors import InvalidInput, NotFound, Refused, StoreFailed
 from threadline.core.threads import system_scope
 from threadline.matrix import rendering
 from threadline.matrix.commands import Commands
-from threadline.matrix.events import Said, Unreadable, key_of
+from threadline.matrix.events import Said, TakenBack, Unreadable, key_of
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.linking import Linking
 from threadline.matrix.people import People, Person
@@ -28,10 +28,6 @@ from threadline.ports import Platform, Store
 log = logging.getLogger("threadline.matrix")
 
 _PAUSES = (0.2, 1.0, 3.0, 10.0)
-STRANGER = (
-    "I do not know you yet. Get a code where you use Threadline already (`threadline link code`), "
-    "and say `!link <code>` here."
-)
 _UNREADABLE = (
     "I cannot read this message: its key has not reached me. I have asked your client for it. If nothing happens, send "
     "the message again; if that does not help, verify this device or ask in a room without encryption."
@@ -65,18 +61,27 @@ class Hearing:
         self._speaking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Answers in one place are told one after the other."""
 
-    async def hear(self, said: Said) -> Rest | None:
+    async def hear(self, heard: Said | TakenBack) -> Rest | None:
         """Does what must be done in order: stores the message, runs the command. What is left, the telling, is
         returned. None if there is nothing to tell."""
+        if isinstance(heard, Said):
+            return await self._hear(heard)
+        await self._take_back(heard)
+        return None
+
+    async def _hear(self, said: Said) -> Rest | None:
         if not self._people.may_talk(said.sender) or await self._is_settled(said):
             return None
         person = await self._people.find(said.sender)
         shared = len(self._homeserver.people(said.room_id)) > 1
         if shared and not await self._is_for_me(person, said):
             return None
+        if said.instead_of is not None and not await self._is_new_wording(person, said):
+            return None
         try:
             if person is None:
-                return self._reply(said, await self._meet(said), shared, None)
+                advice = await self._meet(said, shared)
+                return None if advice is None else self._reply(said, advice, shared, None)
             if (answer := await self._commands.run(person, said)) is not None:
                 return self._reply(said, answer, shared, person)
             return await self._ask(person, said, shared)
@@ -89,19 +94,38 @@ class Hearing:
             return True
         return person is not None and await self._commands.is_answer(person, said)
 
-    async def _meet(self, said: Said) -> str:
+    async def _is_new_wording(self, person: Person | None, said: Said) -> bool:
+        """Whether an edit says one's own last question in other words. Any other edit changes nothing: what came after
+        it was said to the old words. Keys are the sender's own, so nobody edits for another."""
+        bound = None if person is None else await self._rooms.binding(person, said.room_id)
+        if person is None or bound is None or said.instead_of is None or parse(said.text) is not None:
+            return False
+        return await self._platform(person).is_last(bound.thread_id, key_of(said.instead_of))
+
+    async def _take_back(self, taken: TakenBack) -> None:
+        """A last question that is redacted is taken back with its answer. Earlier ones have been answered to, and
+        stay in the history."""
+        person = await self._people.find(taken.sender) if self._people.may_talk(taken.sender) else None
+        bound = None if person is None else await self._rooms.binding(person, taken.room_id)
+        if person is not None and bound is not None:
+            key = f"{key_of(taken.event_id)}.back"
+            await self._platform(person).take_back(bound.thread_id, key_of(taken.target), key=key)
+
+    async def _meet(self, said: Said, shared: bool) -> str | None:
+        """What to say to someone nobody knows: nothing but how to link, and not where others read along."""
         command = parse(said.text)
         if isinstance(command, Command) and command.name == "link" and command.argument:
             return await self._linking.redeem(said.sender, command.argument)
-        return STRANGER
+        return None if shared else await self._linking.hint(said.sender)
 
     async def _ask(self, person: Person, said: Said, shared: bool) -> Rest:
         platform, key = self._platform(person), key_of(said.event_id)
         was_told = await self._house.inbox_row(SURFACE, key) is not None
         await self._house.claim_inbox(SURFACE, key, owner_id=person.scope.user_id)
         bound = await self._rooms.ensure(person, said.room_id)
+        earlier = None if said.instead_of is None else key_of(said.instead_of)
         try:
-            turn = await platform.send_message(bound.thread_id, said.text, key=key)
+            turn = await platform.send_message(bound.thread_id, said.text, key=key, instead_of=earlier)
         except NotFound:
             # It was deleted a moment ago.
             bound = await self._rooms.ensure(person, said.room_id)

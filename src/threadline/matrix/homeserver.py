@@ -51,7 +51,6 @@ class Batch(NamedTuple):
     rooms: list[RoomBatch]
     invites: dict[str, str]
     """Room ids, and who invited."""
-    left: list[str]
     has_keys: bool
     """Whether keys came with it, so that what was unreadable may be readable now."""
 
@@ -141,7 +140,7 @@ class Homeserver:
             for room_id, info in answer.rooms.join.items()
         ]
         invites = {room_id: self._inviter(info) for room_id, info in answer.rooms.invite.items()}
-        return Batch(answer.next_batch, rooms, invites, list(answer.rooms.leave), bool(answer.to_device_events))
+        return Batch(answer.next_batch, rooms, invites, bool(answer.to_device_events))
 
     def _inviter(self, info: Any) -> str:
         mine = (event for event in info.invite_state if getattr(event, "state_key", None) == self.user_id)

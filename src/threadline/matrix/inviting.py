@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from threadline.core.replying import HOW_TO_LINK_TEXT
 from threadline.matrix.events import Said, key_of
-from threadline.matrix.hearing import STRANGER, Hearing
+from threadline.matrix.hearing import Hearing
 from threadline.matrix.homeserver import Homeserver
 from threadline.matrix.linking import Welcoming
 from threadline.matrix.people import People
@@ -28,6 +29,6 @@ class Inviting:
             return
         await patiently(lambda: self._homeserver.join(room_id))
         person = await self._people.find(inviter)
-        text = STRANGER if person is None else await self._welcoming.welcome(person)
+        text = HOW_TO_LINK_TEXT if person is None else await self._welcoming.welcome(person)
         said = Said(room_id, f"invite {room_id}", inviter, "")
         await self._hearing.say(said, text, quotes=False, transaction_id=f"{key_of(said.event_id)}.welcome")

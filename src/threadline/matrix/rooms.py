@@ -21,7 +21,6 @@ from threadline.matrix.events import ROOM_STATE, Content
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person
 from threadline.ports import Platform, Store, Transaction
-from threadline.usecases.links import remove_link
 
 log = logging.getLogger("threadline.matrix")
 
@@ -56,13 +55,6 @@ class Rooms:
         """The person's rooms, without spaces."""
         bound = await self._store.scoped(person.scope).bindings(surface=SURFACE)
         return [each for each in bound if not each.metadata.get(IS_SPACE)]
-
-    async def unlink(self, person: Person) -> None:
-        """Ends the person's link; their rooms stay bound."""
-        actor_id = person.scope.user_id
-        await self._store.transact(
-            person.scope, lambda tx: remove_link(tx, SURFACE, person.matrix_id, actor_id=actor_id)
-        )
 
     async def ensure(self, person: Person, room_id: str) -> Binding:
         """The binding; a room without one gets it now, once, however many ask at the same time."""

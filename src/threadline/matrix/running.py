@@ -36,10 +36,11 @@ def build_bot(threadline: Threadline) -> Bot:
     rooms = Rooms(store, sealer, homeserver, platform, threadline.settings.agent)
     maker = RoomMaker(store, sealer, homeserver, settings, rooms, platform)
     welcoming = Welcoming(maker)
-    commands = Commands(rooms, maker, homeserver, platform, clock)
-    linking = Linking(store, tenant_id, clock, people, welcoming)
+    linking = Linking(store, tenant_id, threadline.messaging.links, people, welcoming, settings)
+    commands = Commands(rooms, maker, homeserver, linking, platform, clock)
     hearing = Hearing(store, tenant_id, homeserver, people, rooms, commands, linking, platform, settings.edit_seconds)
     return Bot(
+        folder,
         homeserver,
         hearing,
         Inviting(homeserver, people, welcoming, hearing),

@@ -127,8 +127,11 @@ async def answer_http(request: Request, exc: Exception) -> Response:
 
 def _allowed(request: Request) -> list[str]:
     """Every method of this path; the router tells only those of the first route that has it."""
-    path = getattr(request.scope.get("route"), "path", None)
-    same = (each for each in request.app.routes if isinstance(each, Route) and each.path == path)
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    asked = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    known = any(each.path == asked for each in routes)
+    path = asked if known else getattr(request.scope.get("route"), "path", None)
+    same = (each for each in routes if each.path == path)
     return sorted({method for route in same for method in route.methods or ()})
 
 

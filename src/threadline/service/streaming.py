@@ -7,21 +7,24 @@ the chunks of another turn.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from threadline.bootstrap import Threadline
-from threadline.core import events
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Chunk, Turn
-from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
+from threadline.core.turns import Turn
+from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST
+from threadline.service.frames import Frames, SharedFrames
 from threadline.service.reading import header
-from threadline.usecases.turns import reply_id
 
 _SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
 MAJOR = "X-AI-SDK"
@@ -54,6 +57,33 @@ def read_major(request: Request) -> int:
     return int(given)
 
 
+class EventStream(StreamingResponse):
+    """Frames as they come, in the request's own task. Whether the reader has left is looked at whenever there is
+    nothing to tell: a second task that waits for it would add a third to what an open stream takes, and a reader that
+    is gone costs a position until then."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
+        super().__init__(frames, headers=headers)
+        self._frames = frames
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._frames) as frames:
+            async for frame in frames:
+                if frame is KEEP_ALIVE and await _has_left(receive):
+                    return
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _has_left(receive: Receive) -> bool:
+    try:
+        async with asyncio.timeout(0):
+            return bool((await receive())["type"] == "http.disconnect")
+    except TimeoutError:
+        return False
+
+
 class TurnStreams:
     """Streams of turns for AI SDK clients."""
 
@@ -61,42 +91,41 @@ class TurnStreams:
         self._streams = threadline.streams
         self._store = threadline.store
         self._heartbeat = heartbeat_seconds
+        self._frames = SharedFrames()
 
     def answer(
         self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None, *, major: int = LATEST
-    ) -> StreamingResponse:
-        body = self._body(scope, turn, -1 if seen is None else seen.number, ChunkWriter(reply_id(turn.id), major))
-        return StreamingResponse(body, headers={**HEADERS, "X-State-Key": thread.state_key})
+    ) -> EventStream:
+        frames = self._frames.of(scope.tenant_id, turn, major)
+        body = self._body(scope, turn, -1 if seen is None else seen.number, frames)
+        return EventStream(body, {**HEADERS, "X-State-Key": thread.state_key})
 
-    async def _body(self, scope: Scope, turn: Turn, seen: int, writer: ChunkWriter) -> AsyncIterator[bytes]:
+    async def _body(self, scope: Scope, turn: Turn, seen: int, frames: Frames) -> AsyncGenerator[bytes, None]:
         if seen < 0:
-            yield writer.start(f"{turn.id}:0")
+            yield frames.start
         after = 0
         standing: Turn | None = turn
         while True:
-            async for batch in self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat):
-                if not batch:
-                    yield KEEP_ALIVE
-                    continue
-                after = batch[-1].n
-                if written := _written(writer, turn.id, batch, seen):
-                    yield written
+            async with aclosing(
+                self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat)
+            ) as batches:
+                async for batch in batches:
+                    if not batch:
+                        yield KEEP_ALIVE
+                        continue
+                    after = batch[-1].n
+                    if written := frames.written(batch, seen):
+                        yield written
             standing = await self._store.scoped(scope).turn(turn.id)
             # A turn that another process took over goes on there, and its stream is read from the store.
             if standing is None or not standing.is_active:
                 break
-        yield await self._end(scope, writer, standing or turn)
+        yield await self._end(scope, frames, standing or turn)
 
-    async def _end(self, scope: Scope, writer: ChunkWriter, turn: Turn) -> bytes:
+    async def _end(self, scope: Scope, frames: Frames, turn: Turn) -> bytes:
         if turn.status == "stopped" and await self._store.scoped(scope).thread(turn.thread_id) is None:
-            return writer.end("interrupted", _DELETED)
-        return writer.end(turn.status, turn.error)
-
-
-def _written(writer: ChunkWriter, turn_id: str, batch: list[Chunk], seen: int) -> bytes:
-    """The frames of a batch in one piece. What was seen is written for nobody: the writer has to know of it."""
-    frames = [(chunk.n, writer.event(events.from_json(chunk.json), f"{turn_id}:{chunk.n}")) for chunk in batch]
-    return b"".join(frame for n, frame in frames if n > seen)
+            return frames.end("interrupted", _DELETED)
+        return frames.end(turn.status, turn.error)
 
 
 async def find_turn(threadline: Threadline, scope: Scope, thread: Thread, seen: Seen | None) -> Turn | None:

@@ -13,7 +13,7 @@ from threadline.core import events
 from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.events import Event
 from threadline.core.ids import check_id
-from threadline.core.messages import user
+from threadline.core.messages import Message, user
 from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
 from threadline.ports import Answered, Approver, Store, Transaction
@@ -68,7 +68,8 @@ class ChatContexts:
         return await self._threads.save(chat_id, name)
 
     async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
-        return await self._move(chat_id, key, lambda tx: tx.load(chat_id, name))
+        saved = self._threads.saved_name(name)
+        return await self._move(chat_id, key, lambda tx: tx.load(chat_id, saved))
 
     async def undo(self, chat_id: str, *, key: str) -> Thread:
         return await self._move(chat_id, key, lambda tx: tx.undo(chat_id))
@@ -80,6 +81,7 @@ class ChatContexts:
 
         async def work(tx: Transaction) -> Thread:
             if await tx.claim_inbox(self._surface, key) is not None:
+                await tx.settle_inbox(self._surface, key, status="done")
                 return await move(tx)
             found = await tx.thread(chat_id)
             if found is None:
@@ -100,15 +102,48 @@ class ChatContexts:
     async def saved_points(self) -> list[SavedPoint]:
         return await self._threads.saved_points()
 
-    async def send_message(self, chat_id: str, text: str, *, key: str) -> Turn:
+    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> Turn:
         # The key alone says that it is the same message: the room may be bound to another thread by now.
         turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", key))
         if turn is None:
-            request = TurnRequest(message=user(text), surface=self._surface, thread_id=chat_id, key=key)
+            replaces = None if instead_of is None else await self._message_id(instead_of)
+            request = TurnRequest(
+                message=user(text), surface=self._surface, thread_id=chat_id, key=key, replaces=replaces
+            )
             turn = (await self._turns.accept(self._scope, request)).turn
         if turn.is_active:
             self._runner.start(self._scope, turn, self._approver)
         return turn
+
+    async def _message_id(self, message_key: str) -> str:
+        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", message_key))
+        asked = None if turn is None else await self._request(turn)
+        if asked is None:
+            raise NotFound("message", message_key)
+        return asked.id
+
+    async def _request(self, turn: Turn) -> Message | None:
+        """What was asked, if it still stands where it stood."""
+        if turn.request_seq is None:
+            return None
+        found = await self._threads.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
+        return found[0] if found and found[0].turn_id == turn.id else None
+
+    async def is_last(self, chat_id: str, message_key: str) -> bool:
+        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", message_key))
+        if turn is None or turn.thread_id != chat_id:
+            return False
+        last = await self._threads.last_turns(chat_id, 1)
+        return bool(last) and last[0].turn_id == turn.id
+
+    async def take_back(self, chat_id: str, message_key: str, *, key: str) -> bool:
+        if not await self.is_last(chat_id, message_key):
+            return False
+        turn = await self._store.scoped(self._scope).turn_by_key(message_key)
+        if turn is not None and turn.is_active:
+            await self._runner.stop(self._scope, turn.id)
+        await self.undo(chat_id, key=key)
+        return True
 
     async def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
         async for chunk in self._streams.read(self._scope, turn_id):

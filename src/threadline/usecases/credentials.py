@@ -7,17 +7,25 @@ copied into another tenant opens nothing. Rotation seals anew whatever is still 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from threadline.core import jsontext
 from threadline.core.channels import SealedCredentials
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Channel, Cipher, Store, Transaction
 
 _LONGEST = 4_096
+
+
+class Rotated(NamedTuple):
+    """How many were sealed anew, and how many no key of the settings opens."""
+
+    sealed: int
+    unreadable: int
 
 
 class Credentials:
@@ -77,20 +85,29 @@ class Credentials:
         plain = self._cipher.unseal(found.key_id, found.sealed, _bound_to(tenant_id, found.platform))
         return msgspec.json.decode(plain, type=dict[str, str])
 
-    async def rotate(self) -> int:
-        """Seals anew, under the current key, what is under another, in every tenant. How many. Safe to repeat."""
-        return sum([await self._rotate_tenant(tenant_id) for tenant_id in await self._store.tenants()])
+    async def rotate(self) -> Rotated:
+        """Seals anew, under the current key, what is under another, in every tenant. Safe to repeat."""
+        done = Rotated(0, 0)
+        for tenant_id in await self._store.tenants():
+            sealed, unreadable = await self._rotate_tenant(tenant_id)
+            done = Rotated(done.sealed + sealed, done.unreadable + unreadable)
+        return done
 
-    async def _rotate_tenant(self, tenant_id: str) -> int:
+    async def _rotate_tenant(self, tenant_id: str) -> Rotated:
         key_id = self._cipher.key_id
 
-        async def work(tx: Transaction) -> int:
+        async def work(tx: Transaction) -> Rotated:
             older = [found for found in await tx.all_credentials() if found.key_id != key_id]
+            unreadable = 0
             for found in older:
-                plain = jsontext.dump(self._opened(tenant_id, found), "credentials")
+                try:
+                    plain = jsontext.dump(self._opened(tenant_id, found), "credentials")
+                except SettingsInvalid:
+                    unreadable += 1
+                    continue
                 sealed = self._cipher.seal(plain, _bound_to(tenant_id, found.platform))
                 await tx.put_credentials(found.platform, key_id, sealed)
-            return len(older)
+            return Rotated(len(older) - unreadable, unreadable)
 
         return await self._store.transact(system_scope(tenant_id), work)
 

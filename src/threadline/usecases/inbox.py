@@ -69,7 +69,7 @@ class AgentFinder(Protocol):
 
 
 class Inbox:
-    """`agents` names who answers on a platform, where it is not the default agent."""
+    """`agents` names who answers on which platform."""
 
     def __init__(
         self,
@@ -85,7 +85,6 @@ class Inbox:
         metrics: Metrics,
         *,
         agents: Mapping[Surface, str],
-        default_agent: str,
         replay_window: dt.timedelta,
         nudge: Callable[[str], None],
     ) -> None:
@@ -109,7 +108,6 @@ class Inbox:
             ("platform",),
         )
         self._agents = agents
-        self._default_agent = default_agent
         self._replay_window = replay_window
         self._nudge = nudge
 
@@ -159,7 +157,7 @@ class Inbox:
         return Scope(tenant_id, link.owner_id, "member" if known is None else known.role)
 
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
-        agent_id = self._agents.get(arrival.platform, self._default_agent)
+        agent_id = self._agents[arrival.platform]
         try:
             sealed = self._turns.seal(_request(arrival, agent_id))
         except InvalidText:

@@ -2,14 +2,17 @@
 
 A turn from a messaging surface is run again: its sender waits for an answer and cannot ask again. A turn from a page, a
 program or a terminal is ended as interrupted, with what was shown, because whoever asked has gone or will retry. Safe
-with any number of workers: a lease decides which of them acts.
+with any number of workers: a lease decides which of them acts. Streams of turns that ended long ago are dropped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import logging
 
 from threadline.core import events
+from threadline.core.errors import StoreFailed
 from threadline.core.folding import Fold
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
@@ -19,6 +22,11 @@ from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
 from threadline.usecases.turns import Ending, Turns, reply_id, standing_request
+
+log = logging.getLogger("threadline.recovery")
+
+
+_DROPS_PER_KEEP = 60
 
 
 class Recovery:
@@ -32,6 +40,7 @@ class Recovery:
         *,
         timing: Timing | None = None,
         metrics: Metrics | None = None,
+        replay_seconds: float = 3600.0,
     ) -> None:
         self._store = store
         self._turns = turns
@@ -42,13 +51,40 @@ class Recovery:
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
         self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
+        self._kept = dt.timedelta(seconds=replay_seconds)
+        self._dropped_at: dt.datetime | None = None
+
+    async def run(self, every_seconds: float) -> None:
+        """Sweeps every so many seconds, until cancelled."""
+        while True:
+            try:
+                if taken := await self.sweep():
+                    log.warning("turns recovered", extra={"turns": taken})
+            except StoreFailed:
+                log.warning("recovery failed", exc_info=True)
+            await asyncio.sleep(every_seconds)
 
     async def sweep(self) -> int:
         """Looks after every tenant. How many turns were taken up."""
         taken = 0
+        drops = self._is_time_to_drop()
         for tenant_id in await self._store.tenants():
             taken += await self.recover(system_scope(tenant_id))
+            if drops:
+                await self.drop_chunks(system_scope(tenant_id))
         return taken
+
+    def _is_time_to_drop(self) -> bool:
+        """Not in every sweep: dropping looks at every stream that is kept."""
+        now = self._clock.now()
+        if self._dropped_at is not None and now - self._dropped_at < self._kept / _DROPS_PER_KEEP:
+            return False
+        self._dropped_at = now
+        return True
+
+    async def drop_chunks(self, scope: Scope) -> int:
+        """Forgets the streams of turns that ended long ago: their replies are stored. How many chunks."""
+        return await self._store.scoped(scope).drop_chunks(finished_before=self._clock.now() - self._kept)
 
     async def recover(self, scope: Scope) -> int:
         """The same for what one scope can see: a user's own turns, or, for the system, a tenant's."""

@@ -21,7 +21,7 @@ from threadline.core.events import Event
 from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
-from threadline.core.parts import Part
+from threadline.core.parts import Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
@@ -206,7 +206,8 @@ class Runner:
         prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
         *before, last = prompt.messages
         said = last.parts if last.role == "assistant" else ()
-        run.go_on_with(said)
+        if said:
+            run.go_on_with(said)
         if turn.fence > 1:
             earlier = await begun(self._store.scoped(scope), turn, said)
             run.take_up(earlier)
@@ -304,8 +305,11 @@ class _Run:
         self._closed = False
 
     def go_on_with(self, parts: tuple[Part, ...]) -> None:
-        """The reply of an earlier turn, whose approvals this one answers."""
+        """The reply of an earlier turn, whose approvals this one answers. What of it was there before is kept with the
+        turn, for readers that come when the stream is no longer there."""
         self.fold = Fold(parts)
+        still_open = [part.call_id for part in parts if isinstance(part, ToolPart) and not part.is_answered]
+        self.seen = {**self.seen, "begun": {"parts": len(parts), "open": still_open}}
 
     def take_up(self, earlier: Begun) -> None:
         self.stream.take_up(earlier.chunks)

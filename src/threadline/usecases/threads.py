@@ -187,18 +187,22 @@ class Threads:
     async def save(self, thread_id: str, name: str, *, at: int | str | None = None) -> SavedPoint:
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        return await self._tx.save(check_id("thread", thread_id), admit_name(self._sealer, "saved point", name), at=seq)
+        return await self._tx.save(check_id("thread", thread_id), self.saved_name(name), at=seq)
+
+    def saved_name(self, name: str) -> str:
+        """A saved point's name in the one spelling under which it is kept."""
+        return admit_name(self._sealer, "saved point", name)
 
     async def load(self, thread_id: str, name: str) -> Thread:
         self.scope.require("member")
-        return await self._tx.load(check_id("thread", thread_id), admit_name(self._sealer, "saved point", name))
+        return await self._tx.load(check_id("thread", thread_id), self.saved_name(name))
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._tx.saved_points()
 
     async def forget_saved_point(self, name: str) -> bool:
         self.scope.require("member")
-        return await self._tx.forget_saved_point(admit_name(self._sealer, "saved point", name))
+        return await self._tx.forget_saved_point(self.saved_name(name))
 
     async def _seq(self, thread_id: str, at: int | str | None) -> int | None:
         if at is None or isinstance(at, int):

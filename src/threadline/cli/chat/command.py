@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from threadline.cli.chat import slash
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
+from threadline.cli.chat.hosts import ChatThread, Host, LocalHost
 from threadline.cli.chat.keyboard import Keyboard, Lines
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.talk import Options, Talk
@@ -19,9 +22,9 @@ from threadline.cli.opening import opened, scope_of
 from threadline.cli.output import when
 from threadline.cli.showing import cut, shown
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
-from threadline.library import ThreadHandle
 from threadline.ports import Approver
 from threadline.replies import DenyAll
+from threadline.settings import default_database
 
 _PICKED = 20
 _FAILED = 1
@@ -32,27 +35,42 @@ async def chat(args: argparse.Namespace) -> int:
         raise InvalidInput("--fork goes with --resume or --continue")
     if args.json and args.prompt is None:
         raise InvalidInput("--json goes with -p")
+    if args.server is None:
+        async with opened(args) as tl:
+            await tl.recovery.recover(scope_of(tl))
+            await tl.recovery.drop_chunks(scope_of(tl))
+            return await _chat(
+                args, lambda approver: LocalHost(tl, scope_of(tl), approver), _history_file(tl.settings.database)
+            )
+    return await _chat_elsewhere(args)
+
+
+async def _chat_elsewhere(args: argparse.Namespace) -> int:
+    from threadline.cli.chat.remote import RemoteHost  # noqa: PLC0415 - an extra
+    from threadline.client import connect  # noqa: PLC0415
+
+    if args.model or args.system or args.database:
+        raise InvalidInput("with --server, the service decides on the model, the system prompt and the database")
+    token = args.token or os.environ.get("THREADLINE_TOKEN")
+    async with connect(args.server, token=token) as client:
+        host = RemoteHost(client, args.server)
+        return await _chat(args, lambda approver: host, _history_file(str(default_database(os.environ))))
+
+
+async def _chat(args: argparse.Namespace, host_for: Callable[[Approver], Host], history: Path | None) -> int:
     options = Options(agent=args.agent, model=args.model, system=args.system)
-    async with opened(args) as tl:
-        await tl.recovery.recover(scope_of(tl))
-        if args.prompt is not None:
-            return await _ask_once(args, Talk(tl, scope_of(tl), _screen(args), _approver(args), options))
-        keyboard = (
-            Keyboard(_history_file(tl.settings.database), [f"/{name}" for name in slash.COMMANDS])
-            if (sys.stdin.isatty())
-            else Lines()
-        )
-        screen = Screen()
-        approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
-        talk = Talk(tl, scope_of(tl), screen, approver, options)
-        talk.thread = await _chosen(args, talk, keyboard)
-        await _welcome(talk)
-        await _loop(talk, keyboard)
+    if args.prompt is not None:
+        asked_once: Approver = AllowAll() if args.allow_tools else DenyAll()
+        return await _ask_once(args, Talk(host_for(asked_once), _screen(args), asked_once, options))
+    words = [f"/{name}" for name in slash.COMMANDS]
+    keyboard = Keyboard(history, words) if sys.stdin.isatty() else Lines()
+    screen = Screen()
+    approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
+    talk = Talk(host_for(approver), screen, approver, options)
+    talk.thread = await _chosen(args, talk, keyboard)
+    await _welcome(talk)
+    await _loop(talk, keyboard)
     return 0
-
-
-def _approver(args: argparse.Namespace) -> Approver:
-    return AllowAll() if args.allow_tools else DenyAll()
 
 
 def _screen(args: argparse.Namespace) -> Screen:
@@ -73,25 +91,25 @@ async def _ask_once(args: argparse.Namespace, talk: Talk) -> int:
     return 0 if status in ("executed", None) else _FAILED
 
 
-async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ThreadHandle | None:
+async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ChatThread | None:
     found = await _found(args, talk, keyboard)
-    return await found.branch() if found is not None and args.fork else found
+    return await talk.host.branch(found, None) if found is not None and args.fork else found
 
 
-async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ThreadHandle | None:
+async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ChatThread | None:
     if args.latest:
-        latest = (await talk.view.threads(limit=1)).items
+        latest = (await talk.host.threads(1)).items
         if not latest:
             talk.screen.warn("there is no thread to go on with: a new one begins")
             return None
-        return await talk.view.thread(latest[0].id)
+        return await talk.host.find(talk.host.name(latest[0]))
     if args.resume is None:
         return None
     wanted = args.resume or await _pick(talk, keyboard)
     if not wanted:
         return None
     try:
-        return await talk.view.thread(wanted)
+        return await talk.host.find(wanted)
     except NotFound:
         talk.screen.warn(f"there is no thread {wanted}: a new one begins")
         return None
@@ -99,7 +117,7 @@ async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Line
 
 async def _pick(talk: Talk, keyboard: Keyboard | Lines) -> str | None:
     """A numbered list to choose from; an empty answer begins a new thread."""
-    threads = (await talk.view.threads(limit=_PICKED)).items
+    threads = (await talk.host.threads(_PICKED)).items
     if not threads:
         talk.screen.note("No threads yet: a new one begins.")
         return None
@@ -111,17 +129,18 @@ async def _pick(talk: Talk, keyboard: Keyboard | Lines) -> str | None:
         if not answer:
             return None
         if answer.isdigit() and 1 <= int(answer) <= len(threads):
-            return threads[int(answer) - 1].id
+            return talk.host.name(threads[int(answer) - 1])
         talk.screen.note(f"a number from 1 to {len(threads)}")
 
 
 async def _welcome(talk: Talk) -> None:
     screen = talk.screen
-    if talk.thread is None:
+    info = None if talk.thread is None else talk.thread.info
+    if talk.thread is None or info is None:
         screen.note(f"Threadline, agent {talk.agent_id}. /help lists commands, Ctrl-D leaves.")
         return
-    info = talk.thread.info
-    screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {info.id}).")
+    name = talk.host.name(info)
+    screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {name}).")
     talk.show_history(await talk.thread.last_turns(2))
     await talk.answer_pending()
 
@@ -146,7 +165,7 @@ async def _loop(talk: Talk, keyboard: Keyboard | Lines) -> None:
         except ThreadlineError as exc:
             talk.screen.error(str(exc))
     if talk.thread is not None:
-        talk.screen.note(f"Kept. To go on: threadline chat --resume {talk.thread.id}")
+        talk.screen.note(f"Kept. To go on: {talk.host.way_back(talk.thread)}")
 
 
 def _history_file(database: str) -> Path | None:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from threadline.cli.chat.hosts import ChatThread, Info
 from threadline.cli.chat.talk import Talk
 from threadline.cli.output import when
 from threadline.cli.showing import cut, shown
 from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.threads import Thread
-from threadline.usecases.transfer import Format, export
+from threadline.usecases.transfer import Format
 
 _LISTED = 15
 
@@ -50,14 +50,13 @@ async def show_help(chat: Talk, argument: str) -> None:
 
 
 async def new(chat: Talk, argument: str) -> None:
-    chat.thread = await chat.view.create_thread(title=argument, agent_id=chat.agent_id) if argument else None
+    chat.thread = await chat.host.begin(chat.options, chat.agent_id, argument) if argument else None
     chat.screen.note("A new thread begins with your next message.")
 
 
 async def branch(chat: Talk, argument: str) -> None:
-    source = _current(chat)
-    chat.thread = await chat.threadline.as_user().thread(source.id)
-    chat.thread = await chat.thread.branch(title=argument or None)
+    source = _opened(chat)
+    chat.thread = await chat.host.branch(source, argument or None)
     chat.screen.note(f"You are on a branch now: {chat.thread.id}. The other is unchanged: {source.id}")
 
 
@@ -65,13 +64,13 @@ async def save(chat: Talk, argument: str) -> None:
     thread = chat.thread
     if thread is None:
         raise InvalidInput("there is nothing to save yet")
-    saved = await thread.save(argument or f"point-{thread.info.message_count}")
+    saved = await thread.save(argument or f"point-{_current(chat).message_count}")
     chat.screen.note(f"Saved {shown(saved.name)}. /load {shown(saved.name)} comes back here.")
 
 
 async def load(chat: Talk, argument: str) -> None:
     if not argument:
-        points = await chat.view.saved_points()
+        points = await chat.host.saved_points()
         for point in points:
             chat.screen.line(f"{shown(point.name)}  (message {point.point.seq}, {when(point.created_at)})")
         chat.screen.note("/load NAME goes on from one of these." if points else "Nothing is saved yet.")
@@ -84,11 +83,11 @@ async def undo(chat: Talk, argument: str) -> None:
     if chat.thread is None:
         raise InvalidInput("there is nothing to undo")
     await chat.thread.undo()
-    chat.screen.note(f"Undone: {chat.thread.info.message_count} messages now.")
+    chat.screen.note(f"Undone: {_current(chat).message_count} messages now.")
 
 
 async def context(chat: Talk, argument: str) -> None:
-    contexts = chat.view.contexts
+    contexts = chat.host.contexts
     if argument == "clear":
         await contexts.clear(chat.agent_id)
         chat.screen.note("Nothing is pinned any more.")
@@ -103,57 +102,59 @@ async def context(chat: Talk, argument: str) -> None:
             chat.screen.note(f"Nothing is pinned for {chat.agent_id}. /context TEXT pins something.")
         if chat.thread is not None:
             info = await chat.thread.refresh()
-            chat.screen.note(f"Thread {info.id}: {info.message_count} messages, {info.token_count} tokens.")
+            name = chat.host.name(info)
+            chat.screen.note(f"Thread {name}: {info.message_count} messages, {info.token_count} tokens.")
 
 
 async def list_threads(chat: Talk, argument: str) -> None:
-    page = await chat.view.threads(limit=_LISTED)
+    page = await chat.host.threads(_LISTED)
     for thread in page.items:
-        mark = "*" if chat.thread is not None and thread.id == chat.thread.id else " "
-        chat.screen.line(f"{mark} {thread.id}  {when(thread.updated_at)}  {cut(shown(thread.title or ''), 50)}")
+        name = chat.host.name(thread)
+        mark = "*" if chat.thread is not None and name == chat.thread.id else " "
+        chat.screen.line(f"{mark} {name}  {when(thread.updated_at)}  {cut(shown(thread.title or ''), 50)}")
     chat.screen.note("/open ID goes on with one of these." if page.items else "No threads yet.")
 
 
 async def open_thread(chat: Talk, argument: str) -> None:
     if not argument:
         raise InvalidInput("say which: /open ID; /threads lists them")
-    chat.thread = await chat.view.thread(argument)
+    chat.thread = await chat.host.find(argument)
     chat.show_history(await chat.thread.last_turns(2))
     await chat.answer_pending()
 
 
 async def rename(chat: Talk, argument: str) -> None:
-    await (await chat.begin_thread()).update(title=argument)
+    await chat.host.change(await chat.begin_thread(), title=argument)
     chat.screen.note(f"Renamed to {shown(argument)}.")
 
 
 async def model(chat: Talk, argument: str) -> None:
     if not argument:
-        held = _current(chat).model if chat.thread else None
+        held = _current(chat).model if chat.thread and chat.thread.info else None
         chat.screen.line(f"agent {chat.agent_id}, model {held or chat.options.model or 'the default one'}")
         return
-    chat.options = msgspec.structs.replace(chat.options, model=argument)
     if chat.thread is not None:
-        await chat.thread.update(model=argument)
+        await chat.host.change(chat.thread, model=argument)
+    chat.options = msgspec.structs.replace(chat.options, model=argument)
     chat.screen.note(f"From now on: {shown(argument)}.")
 
 
 async def compact(chat: Talk, argument: str) -> None:
     if chat.thread is None:
         raise InvalidInput("there is nothing to compact yet")
-    summary = await chat.threadline.compaction.compact(chat.view.scope, chat.thread.id)
-    if summary is None:
+    covered = await chat.host.compact(chat.thread)
+    if covered is None:
         chat.screen.note("It is short enough as it is.")
     else:
-        chat.screen.note(f"Messages up to {summary.point.seq} are summed up for the agent. All of them are kept.")
+        chat.screen.note(f"Messages up to {covered} are summed up for the agent. All of them are kept.")
 
 
 async def export_thread(chat: Talk, argument: str) -> None:
-    thread = _current(chat)
+    thread = _opened(chat)
     path = Path(argument or f"{thread.id}.md")
     form: Format = "jsonl" if path.suffix == ".jsonl" else "json" if path.suffix == ".json" else "markdown"
     with output_file(str(path)) as out:
-        async for piece in export(chat.threadline.threads(chat.view.scope), thread.id, form):
+        async for piece in chat.host.export(thread, form):
             out.write(piece)
     chat.screen.note(f"Written to {path}.")
 
@@ -162,10 +163,16 @@ async def leave(chat: Talk, argument: str) -> None:
     raise Quit
 
 
-def _current(chat: Talk) -> Thread:
-    if chat.thread is None:
+def _opened(chat: Talk) -> ChatThread:
+    if chat.thread is None or chat.thread.info is None:
         raise InvalidInput("no thread is open yet: say something first, or /open one")
-    return chat.thread.info
+    return chat.thread
+
+
+def _current(chat: Talk) -> Info:
+    info = _opened(chat).info
+    assert info is not None
+    return info
 
 
 COMMANDS = {

@@ -9,25 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from threadline.bootstrap import Threadline
+from threadline.cli.chat.hosts import ChatReply, ChatThread, Host, Said
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.unsaved import Unsaved
 from threadline.core import events
 from threadline.core.approvals import Answer
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
 from threadline.core.events import Event
-from threadline.core.messages import Message
 from threadline.core.parts import TextPart, ToolPart
-from threadline.core.threads import Scope
-from threadline.library import ThreadHandle, UserView
 from threadline.ports import Approver
-from threadline.replies import Reply
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -37,44 +31,32 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Talk:
-    def __init__(self, threadline: Threadline, scope: Scope, screen: Screen, approver: Approver, options: Options):
-        self.threadline = threadline
+    def __init__(self, host: Host, screen: Screen, approver: Approver, options: Options):
+        self.host = host
         self.screen = screen
         self.options = options
-        self.thread: ThreadHandle | None = None
+        self.thread: ChatThread | None = None
         self._approver = approver
-        self._unsaved = Unsaved(threadline, scope, approver)
         self._warned = False
 
     @property
-    def view(self) -> UserView:
-        return self.threadline.as_user()
-
-    @property
     def agent_id(self) -> str:
-        held = self.thread.info.agent_id if self.thread else None
-        return self.options.agent or held or self.threadline.settings.agent
+        info = self.thread.info if self.thread else None
+        return self.options.agent or (info.agent_id if info else None) or self.host.agent
 
-    async def begin_thread(self) -> ThreadHandle:
+    async def begin_thread(self) -> ChatThread:
         if self.thread is None:
-            self.thread = await self.view.create_thread(
-                agent_id=self.agent_id,
-                model=self.options.model,
-                system_prompt=self.options.system,
-                working_dir=str(Path.cwd()),
-            )
+            self.thread = await self.host.begin(self.options, self.agent_id)
         return self.thread
 
     async def say(self, text: str) -> str | None:
         """One turn, shown as it comes. Its status, or None if it could not be stored."""
         try:
-            reply = (await self.begin_thread()).ask(
-                text, agent=self.options.agent, surface="cli", approver=self._approver
-            )
+            reply = self.host.ask(await self.begin_thread(), text, self.options.agent, self._approver)
             await reply.accept()
         except StoreFailed as exc:
             self._warn(exc)
-            await self._show(self._unsaved.answer(text, self.options))
+            await self._show(self.host.unsaved(text, self.options))
             return None
         return await self._follow(reply)
 
@@ -88,15 +70,15 @@ class Talk:
         for each in waiting:
             verdict = await self._approver.decide(events.ToolCall(each.call_id, each.name, each.input))
             answers[each.approval_id] = Answer(verdict.answer == "allow", verdict.reason)
-        return await self._follow(thread.respond(answers, surface="cli", approver=self._approver))
+        return await self._follow(self.host.respond(thread, answers, self._approver))
 
-    async def _follow(self, reply: Reply) -> str | None:
+    async def _follow(self, reply: ChatReply) -> str | None:
         await reply.accept()
         with self._stopping(reply):
             await self._show(aiter(reply))
         return await self._outcome(reply)
 
-    async def _outcome(self, reply: Reply) -> str | None:
+    async def _outcome(self, reply: ChatReply) -> str | None:
         try:
             turn = await reply.ended()
             assert self.thread is not None
@@ -125,13 +107,13 @@ class Talk:
             self.screen.warn(f"this is not being saved: {exc}")
 
     @contextlib.contextmanager
-    def _stopping(self, reply: Reply) -> Iterator[None]:
+    def _stopping(self, reply: ChatReply) -> Iterator[None]:
         """While a reply is written, Ctrl-C stops the turn instead of the program."""
         loop = asyncio.get_running_loop()
-        waiting: set[asyncio.Task[bool]] = set()
+        waiting: set[asyncio.Future[bool]] = set()
 
         def stop() -> None:
-            task = asyncio.ensure_future(reply.stop())
+            task: asyncio.Future[bool] = asyncio.ensure_future(reply.stop())
             waiting.add(task)
             task.add_done_callback(waiting.discard)
 
@@ -141,7 +123,7 @@ class Talk:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    def show_history(self, messages: list[Message]) -> None:
+    def show_history(self, messages: Sequence[Said]) -> None:
         """The last turns of a resumed thread, so that the person knows where they are."""
         for message in messages:
             self.screen.line(f"{message.role}:")

@@ -5,35 +5,35 @@ from __future__ import annotations
 from threadline.core.channels import SealedCredentials
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import Session, within
+from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/credentials.sql")
 
 
 class CredentialVerbs:
-    session: Session
+    reach: Reach
 
     @within
     async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
-        self.session.scope.require("system")
-        await self.session.introduce(self.session.owner_id)
-        row = await self.session.row(_SQL["put_credentials"], platform, key_id, sealed, self.session.now())
+        self.reach.scope.require("system")
+        await self.reach.introduce(self.reach.owner_id)
+        row = await self.reach.row(_SQL["put_credentials"], platform, key_id, sealed, self.reach.now())
         assert row is not None
         return rows.credentials(row)
 
     @within
     async def credentials(self, platform: Surface) -> SealedCredentials | None:
-        self.session.scope.require("system")
-        row = await self.session.row(_SQL["find_credentials"], platform)
+        self.reach.scope.require("system")
+        row = await self.reach.row(_SQL["find_credentials"], platform)
         return None if row is None else rows.credentials(row)
 
     @within
     async def all_credentials(self) -> list[SealedCredentials]:
-        self.session.scope.require("system")
-        return [rows.credentials(row) for row in await self.session.rows(_SQL["list_credentials"])]
+        self.reach.scope.require("system")
+        return [rows.credentials(row) for row in await self.reach.rows(_SQL["list_credentials"])]
 
     @within
     async def delete_credentials(self, platform: Surface) -> bool:
-        self.session.scope.require("system")
-        return await self.session.run(_SQL["delete_credentials"], platform) > 0
+        self.reach.scope.require("system")
+        return await self.reach.run(_SQL["delete_credentials"], platform) > 0

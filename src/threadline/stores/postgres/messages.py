@@ -23,7 +23,7 @@ from threadline.core.messages import Message, Role
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
 from threadline.stores.postgres.gathering import Given
-from threadline.stores.postgres.session import Session
+from threadline.stores.postgres.reach import Reach
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 
@@ -31,10 +31,11 @@ T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
+_MOST_TURNS = 500
 
 
 class MessageVerbs:
-    session: Session
+    reach: Reach
 
     async def append(
         self,
@@ -48,12 +49,12 @@ class MessageVerbs:
         title: CleanText | None = None,
     ) -> Appended:
         self._refuse_unfit(messages)
-        session, pack = self.session, self.session.house.bodies.pack
+        reach, pack = self.reach, self.reach.house.bodies.pack
         given = Given(
-            session.tenant_id,
-            session.owner_id,
-            session.role,
-            session.now_us(),
+            reach.tenant_id,
+            reach.owner_id,
+            reach.role,
+            reach.now_us(),
             thread_id,
             [message.id for message in messages],
             "".join([message.role[0] for message in messages]),
@@ -63,16 +64,16 @@ class MessageVerbs:
             key,
             None if key is None else fingerprint(messages),
             expected_count,
-            session.house.limits.messages_per_thread,
+            reach.house.limits.messages_per_thread,
             turn_id,
             tokens,
             title,
         )
-        placed = await session.append(given)
+        placed = await reach.append(given)
         if placed is None:
             return await self._append_carefully(thread_id, messages, key, expected_count, given)
         timeline_id, _, first_seq = placed.rpartition(" ")
-        session.note_append()
+        reach.note_append()
         return Appended(thread_id, timeline_id, int(first_seq), tuple(given.ids), int(first_seq) + len(given.ids))
 
     async def _append_carefully(
@@ -84,12 +85,12 @@ class MessageVerbs:
         given: Given,
     ) -> Appended:
         """Something stood in the way of the quick way: another writer, a repeat, or what makes this an error."""
-        found = await self.session.call(_SQL["append_carefully"], *given[3:])
+        found = await self.reach.call(_SQL["append_carefully"], *given[3:])
         ((problem, timeline_id, first_seq, standing),) = found
         ids = tuple(message.id for message in messages)
         match problem:
             case None:
-                self.session.note_append()
+                self.reach.note_append()
                 return Appended(thread_id, timeline_id, first_seq, ids, first_seq + len(ids))
             case "repeat" | "standing":
                 if problem == "standing":
@@ -105,13 +106,13 @@ class MessageVerbs:
             case "count":
                 raise HeadMoved(first_seq, expected_count or 0)
             case _:
-                most = self.session.house.limits.messages_per_thread
+                most = self.reach.house.limits.messages_per_thread
                 raise LimitExceeded("messages per thread", most, first_seq + len(ids))
 
     def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
         if not messages:
             raise InvalidInput("appending needs at least one message")
-        most = self.session.house.limits.messages_per_append
+        most = self.reach.house.limits.messages_per_append
         if len(messages) > most:
             raise LimitExceeded("messages per append", most, len(messages))
         seen: set[str] = set()
@@ -136,7 +137,7 @@ class MessageVerbs:
         limit: int | None = None,
         timeline_id: str | None = None,
     ) -> list[Message]:
-        found = await self.session.call(
+        found = await self.reach.call(
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
             None, reads=True,
         )  # fmt: skip
@@ -146,21 +147,39 @@ class MessageVerbs:
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         last = _LAST_SEQ if before is None else before - 1
-        found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
+        if 0 < turns <= _MOST_TURNS:
+            # A question and an answer each: that is mostly enough.
+            newest = await self.reach.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
+            if newest and newest[0][0] is None:
+                raise NotFound("thread", thread_id)
+            window = _window(newest, turns)
+            if window is not None:
+                return self._typed(window)
+        found = await self.reach.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
         if found and found[0][0] is None:
             raise NotFound("thread", thread_id)
         return self._typed(found)
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
-        found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
+        found = await self.reach.call(_SQL["find_message"], thread_id, message_id, reads=True)
         return self._typed(found)[0] if found else None
 
     def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
-        unpack = self.session.house.bodies.unpack
+        unpack = self.reach.house.bodies.unpack
         return [
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
         ]
+
+
+def _window(newest: Sequence[asyncpg.Record], turns: int) -> list[asyncpg.Record] | None:
+    """From the `turns`-th last user message on, or from the beginning, oldest first; None if that is further back."""
+    for place, row in enumerate(newest):
+        if row[1] == b"u":
+            turns -= 1
+        if turns == 0 or row[3] == 0:
+            return list(newest[place::-1])
+    return None
 
 
 def _unless_empty(values: list[T | None]) -> list[T | None] | None:

@@ -6,14 +6,14 @@ which PostgreSQL runs by itself, has been there.
 
 from __future__ import annotations
 
-from threadline.stores.postgres.session import Session, within
+from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/purge.sql")
 
 
 class PurgeVerbs:
-    session: Session
+    reach: Reach
 
     @within
     async def purge_thread(self, thread_id: str) -> bool:
@@ -21,19 +21,19 @@ class PurgeVerbs:
 
     @within
     async def purge_user(self, user_id: str) -> int:
-        if user_id != self.session.owner_id:
-            self.session.scope.require("system")
+        if user_id != self.reach.owner_id:
+            self.reach.scope.require("system")
         return await self._count("purge_owner", user_id)
 
     @within
     async def purge_tenant(self) -> int:
-        self.session.scope.require("system")
+        self.reach.scope.require("system")
         return await self._count("purge_tenant")
 
     @within
     async def row_counts(self) -> dict[str, int]:
-        return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
+        return {row["tablename"]: row["counted"] for row in await self.reach.rows(_SQL["count_rows"])}
 
     async def _count(self, query: str, *values: str) -> int:
-        row = await self.session.row(_SQL[query], *values)
+        row = await self.reach.row(_SQL[query], *values)
         return 0 if row is None else int(row[0])

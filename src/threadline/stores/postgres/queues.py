@@ -13,14 +13,14 @@ from threadline.core.ids import check_id, new_id
 from threadline.core.sealing import CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import Session, within
+from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/queues.sql")
 
 
 class QueueVerbs:
-    session: Session
+    reach: Reach
 
     @within
     async def claim_inbox(
@@ -34,36 +34,36 @@ class QueueVerbs:
         owner_id: str | None = None,
     ) -> InboxRow | None:
         owner = self._owner(owner_id)
-        await self.session.introduce(owner or self.session.owner_id)
-        row = await self.session.row(
-            _SQL["claim_inbox"], platform, key, fingerprint, correlation_id, reply_to, owner, self.session.now()
+        await self.reach.introduce(owner or self.reach.owner_id)
+        row = await self.reach.row(
+            _SQL["claim_inbox"], platform, key, fingerprint, correlation_id, reply_to, owner, self.reach.now()
         )
         return None if row is None else rows.inbox_row(row)
 
     def _owner(self, named: str | None) -> str | None:
         """Whose row it is to be: a user's own, unless the house names somebody, or nobody yet."""
-        session = self.session
-        if named is not None and named != session.owner_id:
-            session.scope.require("system")
-        return named if named is not None or session.scope.role == "system" else session.owner_id
+        reach = self.reach
+        if named is not None and named != reach.owner_id:
+            reach.scope.require("system")
+        return named if named is not None or reach.scope.role == "system" else reach.owner_id
 
     @within
     async def settle_inbox(
         self, platform: Surface, key: str, *, status: str, decision: str | None = None, turn_id: str | None = None
     ) -> bool:
-        now = self.session.now()
-        return await self.session.run(_SQL["settle_inbox"], platform, key, status, decision, turn_id, now) > 0
+        now = self.reach.now()
+        return await self.reach.run(_SQL["settle_inbox"], platform, key, status, decision, turn_id, now) > 0
 
     @within
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
-        row = await self.session.row(_SQL["find_inbox"], platform, key)
+        row = await self.reach.row(_SQL["find_inbox"], platform, key)
         return None if row is None else rows.inbox_row(row)
 
     @within
     async def drop_settled(self, *, before: dt.datetime) -> int:
-        self.session.scope.require("system")
-        dropped = await self.session.run(_SQL["drop_inbox"], before)
-        return dropped + await self.session.run(_SQL["drop_outbox"], before)
+        self.reach.scope.require("system")
+        dropped = await self.reach.run(_SQL["drop_inbox"], before)
+        return dropped + await self.reach.run(_SQL["drop_outbox"], before)
 
     @within
     async def enqueue(
@@ -78,19 +78,19 @@ class QueueVerbs:
     ) -> OutboxRow:
         self._owner(owner_id)
         outbox_id = new_id() if id is None else check_id("outbox", id)
-        await self.session.introduce(owner_id)
-        values = (outbox_id, owner_id, turn_id, platform, recipient, payload, self.session.now())
-        await self.session.run(_SQL["enqueue"], *values)
-        row = await self.session.row(_SQL["find_outbox"], outbox_id)
+        await self.reach.introduce(owner_id)
+        values = (outbox_id, owner_id, turn_id, platform, recipient, payload, self.reach.now())
+        await self.reach.run(_SQL["enqueue"], *values)
+        row = await self.reach.row(_SQL["find_outbox"], outbox_id)
         if row is None or row["owner_id"] != owner_id:
             raise DuplicateId("outbox row", outbox_id)
         return rows.outbox_row(row)
 
     @within
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
-        self.session.scope.require("system")
-        values = (worker, until, self.session.now(), limit, ABANDONED)
-        claimed = await self.session.rows(_SQL["claim_outbox"], *values)
+        self.reach.scope.require("system")
+        values = (worker, until, self.reach.now(), limit, ABANDONED)
+        claimed = await self.reach.rows(_SQL["claim_outbox"], *values)
         return [rows.outbox_row(row[:-1]) for row in sorted(claimed, key=lambda row: row["place"])]
 
     @within
@@ -103,20 +103,20 @@ class QueueVerbs:
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
     ) -> bool:
-        values = (outbox_id, worker, status, next_attempt_at, error, self.session.now())
-        return await self.session.run(_SQL["settle_outbox"], *values) > 0
+        values = (outbox_id, worker, status, next_attempt_at, error, self.reach.now())
+        return await self.reach.run(_SQL["settle_outbox"], *values) > 0
 
     @within
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
-        found = await self.session.rows(_SQL["list_outbox"], self.session.owner_in_sight, status, limit)
+        found = await self.reach.rows(_SQL["list_outbox"], self.reach.owner_in_sight, status, limit)
         return [rows.outbox_row(row) for row in found]
 
     @within
     async def requeue(self, outbox_id: str) -> OutboxRow:
-        row = await self.session.row(_SQL["requeue"], outbox_id, self.session.now())
+        row = await self.reach.row(_SQL["requeue"], outbox_id, self.reach.now())
         if row is not None:
             return rows.outbox_row(row)
-        found = await self.session.row(_SQL["find_outbox"], outbox_id)
+        found = await self.reach.row(_SQL["find_outbox"], outbox_id)
         if found is None:
             raise NotFound("outbox row", outbox_id)
         raise Conflict(f"outbox row {outbox_id!r} is {found['status']}, only a dead one can be requeued")

@@ -14,53 +14,53 @@ from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
 from threadline.core.turns import Chunk, Summary, ToolRun
 from threadline.stores import rows
-from threadline.stores.postgres.session import Session, within
+from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/running.sql")
 
 
 class RunningVerbs:
-    session: Session
+    reach: Reach
 
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
         numbers, texts = [chunk.n for chunk in chunks], [chunk.json for chunk in chunks]
-        ((kept,),) = await self.session.call(_SQL["put_chunks"], turn_id, fence, numbers, texts)
+        ((kept,),) = await self.reach.call(_SQL["put_chunks"], turn_id, fence, numbers, texts)
         return bool(kept)
 
     async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]:
-        found = await self.session.call(_SQL["read_chunks"], turn_id, after, limit, reads=True)
+        found = await self.reach.call(_SQL["read_chunks"], turn_id, after, limit, reads=True)
         return [Chunk(n, chunk) for n, chunk in found]
 
     @within
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        return await self.session.run(_SQL["drop_chunks"], finished_before)
+        return await self.reach.run(_SQL["drop_chunks"], finished_before)
 
     @within
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
     ) -> ToolRun | None:
-        turn = await self.session.row(_SQL["lock_fence"], turn_id, fence)
+        turn = await self.reach.row(_SQL["lock_fence"], turn_id, fence)
         if turn is None:
             return None
         values = (turn_id, call_id, turn["owner_id"], name, input_json, repeatable)
-        made = await self.session.row(_SQL["add_tool_run"], *values)
+        made = await self.reach.row(_SQL["add_tool_run"], *values)
         if made is not None:
             return rows.tool_run(made[:-1])
-        known = await self.session.row(_SQL["find_tool_run"], turn_id, call_id)
+        known = await self.reach.row(_SQL["find_tool_run"], turn_id, call_id)
         assert known is not None
         return rows.tool_run(known)
 
     @within
     async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
-        if await self.session.row(_SQL["lock_fence"], turn_id, fence) is None:
+        if await self.reach.row(_SQL["lock_fence"], turn_id, fence) is None:
             return False
-        values = (turn_id, call_id, output_json, self.session.now())
-        return await self.session.row(_SQL["finish_tool_run"], *values) is not None
+        values = (turn_id, call_id, output_json, self.reach.now())
+        return await self.reach.row(_SQL["finish_tool_run"], *values) is not None
 
     @within
     async def tool_runs(self, turn_id: str) -> list[ToolRun]:
-        return [rows.tool_run(row) for row in await self.session.rows(_SQL["list_tool_runs"], turn_id)]
+        return [rows.tool_run(row) for row in await self.reach.rows(_SQL["list_tool_runs"], turn_id)]
 
     @within
     async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
@@ -68,8 +68,8 @@ class RunningVerbs:
         if not 0 <= seq < count:
             raise InvalidInput(f"there is no seq {seq} in a history of {count} messages")
         (holding,) = segments(timeline_id, lineage, seq, seq)
-        values = (holding.timeline_id, seq, owner_id, text, self.session.now())
-        row = await self.session.row(_SQL["put_summary"], *values)
+        values = (holding.timeline_id, seq, owner_id, text, self.reach.now())
+        row = await self.reach.row(_SQL["put_summary"], *values)
         assert row is not None
         return rows.summary(row)
 
@@ -77,11 +77,11 @@ class RunningVerbs:
     async def summary(self, thread_id: str) -> Summary | None:
         count, _, timeline_id, lineage = await self._history(thread_id)
         shown = [Point(timeline_id, count - 1), *lineage]
-        row = await self.session.row(_SQL["find_summary"], [p.timeline_id for p in shown], [p.seq for p in shown])
+        row = await self.reach.row(_SQL["find_summary"], [p.timeline_id for p in shown], [p.seq for p in shown])
         return None if row is None else rows.summary(row)
 
     async def _history(self, thread_id: str) -> tuple[int, str, str, list[Point]]:
-        row = await self.session.row(_SQL["find_history"], thread_id)
+        row = await self.reach.row(_SQL["find_history"], thread_id)
         if row is None:
             raise NotFound("thread", thread_id)
         count, owner_id, timeline_id, ids, tops = row

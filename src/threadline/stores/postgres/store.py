@@ -28,7 +28,7 @@ from threadline.stores.postgres.following import Follower
 from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
 from threadline.stores.postgres.pool import Address, Pool
-from threadline.stores.postgres.session import House, Session, entering
+from threadline.stores.postgres.reach import House, Reach, entering
 from threadline.stores.postgres.transaction import PostgresTransaction
 from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
@@ -87,7 +87,7 @@ class PostgresStore:
         return cls(pool, Listeners(direct), clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> Transaction:
-        return PostgresTransaction(Session(self._house, scope))
+        return PostgresTransaction(Reach(self._house, scope))
 
     async def transact(self, scope: Scope, work: Work[T]) -> T:
         if scope.role == "system":
@@ -110,17 +110,17 @@ class PostgresStore:
         async with self._pool.borrow() as connection:
             with translated():
                 await connection.execute(entering(scope, in_line=in_line))
-            session = Session(self._house, scope, connection)
+            reach = Reach(self._house, scope, connection)
             try:
-                result = await work(PostgresTransaction(session))
+                result = await work(PostgresTransaction(reach))
             except BaseException:
                 await _roll_back(connection)
                 raise
             finally:
-                session.end()
+                reach.end()
             with translated():
                 await _commit(connection)
-        if session.has_appended:
+        if reach.has_appended:
             self._follower.note(scope)
         return result
 
@@ -145,7 +145,7 @@ class PostgresStore:
 
     async def tenants(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            return [row[0] for row in await _session(tx).plain_rows(_SQL["list_tenants"])]
+            return [row[0] for row in await _reach(tx).plain_rows(_SQL["list_tenants"])]
 
         return await self._transact(_NOBODY, work)
 
@@ -154,7 +154,7 @@ class PostgresStore:
 
     async def statistics(self) -> dict[str, int]:
         async def size(tx: Transaction) -> int:
-            ((found,),) = await _session(tx).plain_rows(_SQL["bytes_on_disk"])
+            ((found,),) = await _reach(tx).plain_rows(_SQL["bytes_on_disk"])
             return int(found)
 
         counts = [await self.scoped(_NOBODY).row_counts()]
@@ -170,14 +170,14 @@ class PostgresStore:
         return taken
 
     async def _index_some(self, scope: Scope) -> int:
-        return await PostgresTransaction(Session(self._house, scope)).index_some()
+        return await PostgresTransaction(Reach(self._house, scope)).index_some()
 
     async def check(self) -> list[Finding]:
         async def of_house(tx: Transaction) -> list[Finding]:
-            return await check.house_findings(_session(tx))
+            return await check.house_findings(_reach(tx))
 
         async def of_tenant(tx: Transaction) -> list[Finding]:
-            return await check.tenant_findings(_session(tx))
+            return await check.tenant_findings(_reach(tx))
 
         found = await self._transact(_NOBODY, of_house)
         for tenant_id in await self.tenants():
@@ -191,9 +191,9 @@ class PostgresStore:
         await self._pool.close()
 
 
-def _session(tx: Transaction) -> Session:
+def _reach(tx: Transaction) -> Reach:
     assert isinstance(tx, PostgresTransaction)
-    return tx.session
+    return tx.reach
 
 
 async def _fetch(

@@ -1,4 +1,4 @@
-"""Every verb of `threadline.ports.Transaction`, over one session."""
+"""Every verb of `threadline.ports.Transaction`, over one reach."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from threadline.stores.postgres.people import PeopleVerbs
 from threadline.stores.postgres.places import PlaceVerbs
 from threadline.stores.postgres.purge import PurgeVerbs
 from threadline.stores.postgres.queues import QueueVerbs
+from threadline.stores.postgres.reach import Reach
 from threadline.stores.postgres.running import RunningVerbs
 from threadline.stores.postgres.search import SearchVerbs
-from threadline.stores.postgres.session import Session
 from threadline.stores.postgres.threads import ThreadVerbs
 from threadline.stores.postgres.timelines import TimelineVerbs
 from threadline.stores.postgres.turns import TurnVerbs
@@ -36,9 +36,9 @@ class PostgresTransaction(
 ):
     """The verbs, in one scope."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
 
     @property
     def scope(self) -> Scope:
-        return self.session.scope
+        return self.reach.scope

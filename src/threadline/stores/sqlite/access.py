@@ -12,7 +12,7 @@ from threadline.core.sealing import CleanJson
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/access.sql")
 
@@ -48,66 +48,74 @@ class AccessVerbs(Verbs):
         return await self._engine.read(list_acts, limit, before)
 
 
-def create_token(s: Session, new: NewToken) -> ApiToken:
-    s.scope.require("admin")
+def create_token(reach: Reach, new: NewToken) -> ApiToken:
+    reach.scope.require("admin")
     check_id("token", new.id)
-    s.introduce(check_user_id(new.owner_id))
-    values = (new.id, new.owner_id, new.token_hash, new.name, new.role, s.now_us(), rows.microseconds(new.expires_at))
-    if not s.run(_SQL["add_token"], (s.tenant_id, *values)):
+    reach.introduce(check_user_id(new.owner_id))
+    values = (
+        new.id,
+        new.owner_id,
+        new.token_hash,
+        new.name,
+        new.role,
+        reach.now_us(),
+        rows.microseconds(new.expires_at),
+    )
+    if not reach.run(_SQL["add_token"], (reach.tenant_id, *values)):
         raise DuplicateId("token", new.id)
-    row = s.row(_SQL["find_token"], (s.tenant_id, new.token_hash))
+    row = reach.row(_SQL["find_token"], (reach.tenant_id, new.token_hash))
     assert row is not None
     return rows.api_token(row)
 
 
-def list_tokens(s: Session) -> list[ApiToken]:
-    s.scope.require("admin")
-    return [rows.api_token(row) for row in s.rows(_SQL["list_tokens"], (s.tenant_id,))]
+def list_tokens(reach: Reach) -> list[ApiToken]:
+    reach.scope.require("admin")
+    return [rows.api_token(row) for row in reach.rows(_SQL["list_tokens"], (reach.tenant_id,))]
 
 
-def find_token(s: Session, token_hash: bytes) -> ApiToken | None:
-    s.scope.require("system")
-    row = s.row(_SQL["find_token"], (s.tenant_id, token_hash))
+def find_token(reach: Reach, token_hash: bytes) -> ApiToken | None:
+    reach.scope.require("system")
+    row = reach.row(_SQL["find_token"], (reach.tenant_id, token_hash))
     return None if row is None else rows.api_token(row)
 
 
-def revoke_token(s: Session, token_id: str) -> bool:
-    s.scope.require("admin")
-    return s.run(_SQL["revoke_token"], (s.now_us(), s.tenant_id, token_id)) > 0
+def revoke_token(reach: Reach, token_id: str) -> bool:
+    reach.scope.require("admin")
+    return reach.run(_SQL["revoke_token"], (reach.now_us(), reach.tenant_id, token_id)) > 0
 
 
-def note_use(s: Session, token_id: str, used_at: dt.datetime) -> None:
-    s.scope.require("system")
-    s.run(_SQL["note_use"], (to_us(used_at), s.tenant_id, token_id))
+def note_use(reach: Reach, token_id: str, used_at: dt.datetime) -> None:
+    reach.scope.require("system")
+    reach.run(_SQL["note_use"], (to_us(used_at), reach.tenant_id, token_id))
 
 
-def take_permits(s: Session, key: str, window: dt.datetime, wanted: int, limit: int) -> int:
-    s.scope.require("system")
-    row = s.row(_SQL["find_permits"], (s.tenant_id, key))
+def take_permits(reach: Reach, key: str, window: dt.datetime, wanted: int, limit: int) -> int:
+    reach.scope.require("system")
+    row = reach.row(_SQL["find_permits"], (reach.tenant_id, key))
     current, taken = to_us(window), 0
     if row is not None and row[0] >= current:
         current, taken = row
     given: int = max(0, min(wanted, limit - taken))
     if given:
-        s.run(_SQL["put_permits"], (s.tenant_id, key, current, taken + given))
+        reach.run(_SQL["put_permits"], (reach.tenant_id, key, current, taken + given))
     return given
 
 
-def drop_permits(s: Session, before: dt.datetime) -> int:
-    s.scope.require("system")
-    return s.run(_SQL["drop_permits"], (s.tenant_id, to_us(before)))
+def drop_permits(reach: Reach, before: dt.datetime) -> int:
+    reach.scope.require("system")
+    return reach.run(_SQL["drop_permits"], (reach.tenant_id, to_us(before)))
 
 
-def record_act(s: Session, act: str, target: str, details: CleanJson | None, actor_id: str | None) -> Act:
-    actor = s.user_id if actor_id is None else check_user_id(actor_id)
-    if actor != s.user_id:
-        s.scope.require("system")
-    values = (new_id(), actor, check_id("act", act), check_user_id(target), details, s.now_us())
-    s.introduce_tenant()
-    s.run(_SQL["add_act"], (s.tenant_id, *values))
+def record_act(reach: Reach, act: str, target: str, details: CleanJson | None, actor_id: str | None) -> Act:
+    actor = reach.user_id if actor_id is None else check_user_id(actor_id)
+    if actor != reach.user_id:
+        reach.scope.require("system")
+    values = (new_id(), actor, check_id("act", act), check_user_id(target), details, reach.now_us())
+    reach.introduce_tenant()
+    reach.run(_SQL["add_act"], (reach.tenant_id, *values))
     return rows.act(values)
 
 
-def list_acts(s: Session, limit: int, before: str | None) -> list[Act]:
-    s.scope.require("admin")
-    return [rows.act(row) for row in s.rows(_SQL["list_acts"], (s.tenant_id, before, limit))]
+def list_acts(reach: Reach, limit: int, before: str | None) -> list[Act]:
+    reach.scope.require("admin")
+    return [rows.act(row) for row in reach.rows(_SQL["list_acts"], (reach.tenant_id, before, limit))]

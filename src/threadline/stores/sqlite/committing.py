@@ -18,7 +18,7 @@ import apsw
 from threadline.core.errors import OutcomeUnknown
 from threadline.stores.sqlite.connection import Patience, scrub, translate
 from threadline.stores.sqlite.jobs import Answer, Job, Outcome
-from threadline.stores.sqlite.session import Database
+from threadline.stores.sqlite.reach import Database
 
 _log = logging.getLogger(__name__)
 _WRITTEN_ANEW_BYTES = 64 * 2**20
@@ -145,8 +145,10 @@ class Committer:
         database = self._database
         size = self._connection.pragma("page_count") * self._connection.pragma("page_size")
         anew, database.compact = database.compact or size <= _WRITTEN_ANEW_BYTES, False
+        progress, database.progress = database.progress, None
+        database.unscrubbed = None
         try:
-            scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds)
+            scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds, progress=progress)
         except apsw.Error as exc:
-            reason = translate(exc, database.location.shown)
-            _log.warning("purged text may still be in the file until the next purge: %s", reason)
+            database.unscrubbed = translate(exc, database.location.shown)
+            _log.warning("purged text may still be in the file until the next purge: %s", database.unscrubbed)

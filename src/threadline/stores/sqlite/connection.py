@@ -7,11 +7,12 @@ Errors of the driver become errors of the house in `translated`, and nowhere els
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +38,7 @@ PAGE_SIZE = 8192
 
 LOCK_SECONDS = 30.0
 _SCRUB_SECONDS = 1.0
+_STEPS = 100_000
 _STATEMENTS_CACHED = 256
 _CONTENTION_MILLISECONDS = 2.0
 
@@ -108,15 +110,27 @@ class Patience:
         return True
 
 
-def scrub(connection: apsw.Connection, *, anew: bool, lock_seconds: float) -> None:
+def scrub(
+    connection: apsw.Connection, *, anew: bool, lock_seconds: float, progress: Callable[[int], None] | None = None
+) -> None:
     """Leaves nothing of what was deleted in the write-ahead log, nor, if the file is written anew, in the parts of
-    pages that SQLite does not use at present. It does not wait long for readers elsewhere that hold on to the log."""
+    pages that SQLite does not use at present. It does not wait long for readers elsewhere that hold on to the log.
+    `progress` is told how many thousand steps SQLite has made; how many there will be, nobody knows."""
     connection.set_busy_handler(Patience(_SCRUB_SECONDS))
+    steps = itertools.count(_STEPS // 1_000, _STEPS // 1_000)
+
+    def report() -> bool:
+        if progress is not None:
+            progress(next(steps))
+        return False
+
     try:
         if anew:
+            connection.set_progress_handler(report, _STEPS)
             connection.execute("VACUUM")
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:
+        connection.set_progress_handler(None)
         connection.set_busy_handler(Patience(lock_seconds))
 
 

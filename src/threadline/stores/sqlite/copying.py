@@ -14,7 +14,7 @@ from threadline.core.portable import TABLES, Row, RowPage
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.lineage import Place, pack, unpack
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/copying.sql")
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
@@ -32,19 +32,19 @@ class CopyVerbs(Verbs):
         await self._engine.write_much(write_rows, table, rows)
 
 
-def read_rows(s: Session, table: str, place: int | None, limit: int) -> RowPage:
-    s.scope.require("system")
-    found = s.rows(_SQL[f"read_{table}"], (s.tenant_id, place or 0, limit))
+def read_rows(reach: Reach, table: str, place: int | None, limit: int) -> RowPage:
+    reach.scope.require("system")
+    found = reach.rows(_SQL[f"read_{table}"], (reach.tenant_id, place or 0, limit))
     last = found[-1][0] if found and table in _NUMBERED else (place or 0) + len(found)
-    outward = _outward(s, table)
+    outward = _outward(reach, table)
     return RowPage([outward(row[1:]) for row in found], last if len(found) == limit else None)
 
 
-def _outward(s: Session, table: str) -> Callable[[Row], Row]:
+def _outward(reach: Reach, table: str) -> Callable[[Row], Row]:
     if table == "messages":
         return lambda row: (*row[:4], ROLES[row[4]], *row[5:])
     if table == "timelines":
-        names: dict[int, str] = dict(s.rows(_SQL["number_timelines"], (s.tenant_id,)))
+        names: dict[int, str] = dict(reach.rows(_SQL["number_timelines"], (reach.tenant_id,)))
         return lambda row: (*row[:5], tuple((names[no], seq) for no, seq in unpack(row[5])), row[6])
     if table in _FLAGS:
         at = _FLAGS[table]
@@ -52,37 +52,37 @@ def _outward(s: Session, table: str) -> Callable[[Row], Row]:
     return lambda row: row
 
 
-def write_rows(s: Session, table: str, rows: Sequence[Row]) -> None:
-    s.scope.require("system")
+def write_rows(reach: Reach, table: str, rows: Sequence[Row]) -> None:
+    reach.scope.require("system")
     if table == "timelines":
-        _write_timelines(s, rows)
+        _write_timelines(reach, rows)
         return
-    inward = _inward(s, table)
-    s.run_many(_SQL[f"write_{table}"], [(s.tenant_id, *inward(row)) for row in rows])
+    inward = _inward(reach, table)
+    reach.run_many(_SQL[f"write_{table}"], [(reach.tenant_id, *inward(row)) for row in rows])
 
 
-def _write_timelines(s: Session, rows: Sequence[Row]) -> None:
+def _write_timelines(reach: Reach, rows: Sequence[Row]) -> None:
     """Parents come before their branches, as they were made. A timeline that is there already is only told which
     thread it belongs to."""
-    numbers, threads = _numbers(s, "timelines"), _numbers(s, "threads")
+    numbers, threads = _numbers(reach, "timelines"), _numbers(reach, "threads")
     for id, owner_id, thread_id, parent_id, parent_seq, lineage, created_us in rows:
         thread_no = threads.get(thread_id)
         if id in numbers:
-            s.run(_SQL["settle_timeline"], (thread_no, numbers[id]))
+            reach.run(_SQL["settle_timeline"], (thread_no, numbers[id]))
             continue
         places = [Place(numbers[ancestor], seq) for ancestor, seq in lineage]
         base = places[0] if places else (None, None)
-        values = (s.tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, *base, pack(places))
-        s.run(_SQL["write_timelines"], values)
-        numbers[id] = s.last_number()
+        values = (reach.tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, *base, pack(places))
+        reach.run(_SQL["write_timelines"], values)
+        numbers[id] = reach.last_number()
 
 
-def _inward(s: Session, table: str) -> Callable[[Row], Row]:
+def _inward(reach: Reach, table: str) -> Callable[[Row], Row]:
     """How a row's ids become numbers."""
     columns = TABLES[table]
     kinds = (("timeline_id", "timelines"), ("thread_id", "threads"), ("turn_id", "turns"))
     numbers = {
-        columns.index(column): _numbers(s, kind)
+        columns.index(column): _numbers(reach, kind)
         for column, kind in kinds
         if column in columns and (table, column) not in _KEEPS_ID
     }
@@ -91,5 +91,5 @@ def _inward(s: Session, table: str) -> Callable[[Row], Row]:
     return lambda row: tuple(numbers[at][value] if at in numbers else value for at, value in enumerate(row))
 
 
-def _numbers(s: Session, kind: str) -> dict[str, int]:
-    return {id: number for number, id in s.rows(_SQL[f"number_{kind}"], (s.tenant_id,))}
+def _numbers(reach: Reach, kind: str) -> dict[str, int]:
+    return {id: number for number, id in reach.rows(_SQL[f"number_{kind}"], (reach.tenant_id,))}

@@ -7,7 +7,7 @@ from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/credentials.sql")
 
@@ -26,26 +26,26 @@ class CredentialVerbs(Verbs):
         return await self._engine.write(delete_credentials, platform)
 
 
-def put_credentials(s: Session, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
-    s.scope.require("system")
-    s.introduce()
-    s.run(_SQL["put_credentials"], (s.tenant_id, platform, key_id, sealed, s.now_us()))
-    stored = find_credentials(s, platform)
+def put_credentials(reach: Reach, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+    reach.scope.require("system")
+    reach.introduce()
+    reach.run(_SQL["put_credentials"], (reach.tenant_id, platform, key_id, sealed, reach.now_us()))
+    stored = find_credentials(reach, platform)
     assert stored is not None
     return stored
 
 
-def find_credentials(s: Session, platform: Surface) -> SealedCredentials | None:
-    s.scope.require("system")
-    row = s.row(_SQL["find_credentials"], (s.tenant_id, platform))
+def find_credentials(reach: Reach, platform: Surface) -> SealedCredentials | None:
+    reach.scope.require("system")
+    row = reach.row(_SQL["find_credentials"], (reach.tenant_id, platform))
     return None if row is None else rows.credentials(row)
 
 
-def list_credentials(s: Session) -> list[SealedCredentials]:
-    s.scope.require("system")
-    return [rows.credentials(row) for row in s.rows(_SQL["list_credentials"], (s.tenant_id,))]
+def list_credentials(reach: Reach) -> list[SealedCredentials]:
+    reach.scope.require("system")
+    return [rows.credentials(row) for row in reach.rows(_SQL["list_credentials"], (reach.tenant_id,))]
 
 
-def delete_credentials(s: Session, platform: Surface) -> bool:
-    s.scope.require("system")
-    return s.run(_SQL["delete_credentials"], (s.tenant_id, platform)) > 0
+def delete_credentials(reach: Reach, platform: Surface) -> bool:
+    reach.scope.require("system")
+    return reach.run(_SQL["delete_credentials"], (reach.tenant_id, platform)) > 0

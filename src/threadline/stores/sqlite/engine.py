@@ -1,6 +1,6 @@
 """Where a verb runs: each in a transaction of its own, or inside one that is open.
 
-Every verb is written once, as a function of a session. On its own, a small read runs at once, in the event loop's
+Every verb is written once, as a function of a reach. On its own, a small read runs at once, in the event loop's
 thread, on a connection of its own (2 µs, where a thread would take 35); a big one goes to a reader's thread. A small
 write runs at once as well where nobody else is writing, and otherwise goes to the writer's thread, as big ones do.
 Inside `transact` all of them run at once on the writer's connection, so such a coroutine never really waits, and the
@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from threadline.core.errors import StoreReadOnly, StoreUnavailable, ThreadlineError
 from threadline.core.threads import Scope
 from threadline.stores.sqlite.connection import DRIVER_ERRORS, translate
-from threadline.stores.sqlite.session import Database, Session
+from threadline.stores.sqlite.reach import Database, Reach
 from threadline.stores.sqlite.writer import Writer
 
 P = ParamSpec("P")
@@ -30,13 +30,13 @@ class Engine(Protocol):
     @property
     def scope(self) -> Scope: ...
 
-    async def read(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def read_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def read_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def write(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def write(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def write_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def write_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 class Verbs:
@@ -67,14 +67,14 @@ class OnItsOwn:
 
     def __init__(
         self,
-        reader: Session,
-        writer_session: Session | None,
+        reader: Reach,
+        writer_reach: Reach | None,
         writer: Writer | None,
         library: Library,
         gate: Gate,
     ) -> None:
         self._reader = reader
-        self._writer_session = writer_session
+        self._writer_reach = writer_reach
         self._writer = writer
         self._library = library
         self._gate = gate
@@ -83,58 +83,58 @@ class OnItsOwn:
     def scope(self) -> Scope:
         return self._reader.scope
 
-    async def read(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._gate.check()
         try:
             return fn(self._reader, *args, **kwargs)
         except DRIVER_ERRORS as exc:
             raise translate(exc, self._gate.shown) from exc
 
-    async def read_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._gate.check()
         return await self._library.read(fn, self._reader, *args, **kwargs)
 
-    async def write(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        writer, session = self._writing()
-        return await writer.do(partial(_translated, fn, session, *args, **kwargs))
+    async def write(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        writer, reach = self._writing()
+        return await writer.do(partial(_translated, fn, reach, *args, **kwargs))
 
-    async def write_much(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        writer, session = self._writing()
-        return await writer.submit(partial(_translated, fn, session, *args, **kwargs))
+    async def write_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        writer, reach = self._writing()
+        return await writer.submit(partial(_translated, fn, reach, *args, **kwargs))
 
-    def _writing(self) -> tuple[Writer, Session]:
+    def _writing(self) -> tuple[Writer, Reach]:
         self._gate.check()
-        if self._writer is None or self._writer_session is None:
+        if self._writer is None or self._writer_reach is None:
             raise StoreReadOnly(f"{self._gate.shown} was opened read-only")
-        return self._writer, self._writer_session
+        return self._writer, self._writer_reach
 
 
-def _translated(fn: Callable[Concatenate[Session, P], T], session: Session, *args: P.args, **kwargs: P.kwargs) -> T:
+def _translated(fn: Callable[Concatenate[Reach, P], T], reach: Reach, *args: P.args, **kwargs: P.kwargs) -> T:
     try:
-        return fn(session, *args, **kwargs)
+        return fn(reach, *args, **kwargs)
     except DRIVER_ERRORS as exc:
-        raise translate(exc, session.database.location.shown) from exc
+        raise translate(exc, reach.database.location.shown) from exc
 
 
 class InTransaction:
     """All verbs of one piece of work, on the writer's connection, in the writer's thread."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
         self._open = True
         self._failed: ThreadlineError | None = None
 
     @property
     def scope(self) -> Scope:
-        return self._session.scope
+        return self._reach.scope
 
-    async def read(self, fn: Callable[Concatenate[Session, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._open:
             raise RuntimeError("this transaction is over: use its verbs only inside the work it was made for")
         try:
-            return fn(self._session, *args, **kwargs)
+            return fn(self._reach, *args, **kwargs)
         except DRIVER_ERRORS as exc:
-            self._failed = translate(exc, self._session.database.location.shown)
+            self._failed = translate(exc, self._reach.database.location.shown)
             raise self._failed from exc
 
     read_much = read
@@ -160,9 +160,9 @@ class Library:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="threadline-reader")
 
     async def read(
-        self, fn: Callable[Concatenate[Session, P], T], like: Session, /, *args: P.args, **kwargs: P.kwargs
+        self, fn: Callable[Concatenate[Reach, P], T], like: Reach, /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Runs `fn` on a session like the given one, in the thread."""
+        """Runs `fn` on a reach like the given one, in the thread."""
         return await self.run(lambda database: fn(like.on(database), *args, **kwargs))
 
     async def run(self, fn: Callable[[Database], T]) -> T:

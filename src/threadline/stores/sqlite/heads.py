@@ -14,7 +14,7 @@ from threadline.core.threads import Point, Thread
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.lineage import ancestors_of_branch, nearest
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/heads.sql")
 
@@ -29,16 +29,16 @@ class Head(NamedTuple):
     ancestors: bytes
 
 
-def find_head(s: Session, thread_id: str) -> Head:
-    row = s.row(_SQL["find_head"], (s.tenant_id, thread_id, s.user_id, s.sees_all))
+def find_head(reach: Reach, thread_id: str) -> Head:
+    row = reach.row(_SQL["find_head"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
     return Head._make(row)
 
 
-def find_standing(s: Session, thread_id: str) -> tuple[Thread, Head]:
+def find_standing(reach: Reach, thread_id: str) -> tuple[Thread, Head]:
     """The thread and its head, for those who change both."""
-    row = s.row(_SQL["find_standing"], (s.tenant_id, thread_id, s.user_id, s.sees_all))
+    row = reach.row(_SQL["find_standing"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
     *values, thread_no, timeline_no, ancestors = row
@@ -48,22 +48,22 @@ def find_standing(s: Session, thread_id: str) -> tuple[Thread, Head]:
     return thread, head
 
 
-def head_on(s: Session, head: Head, timeline_id: str | None) -> Head:
+def head_on(reach: Reach, head: Head, timeline_id: str | None) -> Head:
     """Where the head would be if the thread stood on another timeline of its own. NotFound."""
     if timeline_id is None or timeline_id == head.timeline_id:
         return head
-    row = s.row(_SQL["find_timeline"], (head.thread_no, timeline_id))
+    row = reach.row(_SQL["find_timeline"], (head.thread_no, timeline_id))
     if row is None:
         raise NotFound("timeline", timeline_id)
     number, id, ancestors = row
     return head._replace(
-        timeline_no=number, timeline_id=id, ancestors=ancestors, message_count=count_of(s, number, ancestors)
+        timeline_no=number, timeline_id=id, ancestors=ancestors, message_count=count_of(reach, number, ancestors)
     )
 
 
-def count_of(s: Session, timeline_no: int, ancestors: bytes) -> int:
+def count_of(reach: Reach, timeline_no: int, ancestors: bytes) -> int:
     """How many messages a timeline's history holds, its ancestors' part included."""
-    end = s.row(_SQL["find_end"], (timeline_no,))
+    end = reach.row(_SQL["find_end"], (timeline_no,))
     if end is not None:
         return int(end[0]) + 1
     fork = nearest(ancestors)
@@ -79,13 +79,13 @@ class NewTimeline(NamedTuple):
     ancestors: bytes
 
 
-def add_timeline(s: Session, thread_no: int, new: NewTimeline, now_us: int) -> int:
+def add_timeline(reach: Reach, thread_no: int, new: NewTimeline, now_us: int) -> int:
     """The new timeline's number, which is the one after the highest."""
     parent = new.parent or (None, None)
     fork = nearest(new.ancestors) or (None, None)
-    values = (s.tenant_id, new.owner_id, new.id, thread_no, now_us, *parent, *fork, new.ancestors)
-    s.run(_SQL["add_timeline"], values)
-    return s.last_number()
+    values = (reach.tenant_id, new.owner_id, new.id, thread_no, now_us, *parent, *fork, new.ancestors)
+    reach.run(_SQL["add_timeline"], values)
+    return reach.last_number()
 
 
 def new_timeline(owner_id: str, origin: Head | None = None, seq: int = -1) -> NewTimeline:

@@ -12,7 +12,7 @@ from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/people.sql")
 
@@ -58,14 +58,14 @@ class PeopleVerbs(Verbs):
         return await self._engine.write(redeem_link_code, code_hash, platform, now)
 
 
-def put_agent(s: Session, agent: Agent) -> Agent:
+def put_agent(reach: Reach, agent: Agent) -> Agent:
     check_id("agent", agent.id)
     settings = rows.json_bytes(agent.settings, "settings")
-    s.introduce()
-    s.run(
+    reach.introduce()
+    reach.run(
         _SQL["put_agent"],
         (
-            s.tenant_id,
+            reach.tenant_id,
             agent.id,
             agent.name,
             agent.provider,
@@ -75,91 +75,95 @@ def put_agent(s: Session, agent: Agent) -> Agent:
             agent.enabled,
         ),
     )
-    stored = find_agent(s, agent.id)
+    stored = find_agent(reach, agent.id)
     assert stored is not None
     return stored
 
 
-def find_agent(s: Session, agent_id: str) -> Agent | None:
-    row = s.row(_SQL["find_agent"], (s.tenant_id, agent_id))
+def find_agent(reach: Reach, agent_id: str) -> Agent | None:
+    row = reach.row(_SQL["find_agent"], (reach.tenant_id, agent_id))
     return None if row is None else rows.agent(row)
 
 
-def list_agents(s: Session) -> list[Agent]:
-    return [rows.agent(row) for row in s.rows(_SQL["list_agents"], (s.tenant_id,))]
+def list_agents(reach: Reach) -> list[Agent]:
+    return [rows.agent(row) for row in reach.rows(_SQL["list_agents"], (reach.tenant_id,))]
 
 
-def delete_agent(s: Session, agent_id: str) -> bool:
-    s.run(_SQL["unpin_agent"], (s.tenant_id, agent_id))
-    return s.run(_SQL["delete_agent"], (s.tenant_id, agent_id)) > 0
+def delete_agent(reach: Reach, agent_id: str) -> bool:
+    reach.run(_SQL["unpin_agent"], (reach.tenant_id, agent_id))
+    return reach.run(_SQL["delete_agent"], (reach.tenant_id, agent_id)) > 0
 
 
-def _sees_users(s: Session) -> bool:
-    return s.scope.role in ("admin", "system")
+def _sees_users(reach: Reach) -> bool:
+    return reach.scope.role in ("admin", "system")
 
 
-def put_user(s: Session, user: User) -> User:
+def put_user(reach: Reach, user: User) -> User:
     check_user_id(user.id)
-    if user.id != s.user_id:
-        s.scope.require("admin")
-    s.introduce(user.id)
-    s.run(_SQL["put_user"], (user.display_name, user.role, s.tenant_id, user.id))
+    if user.id != reach.user_id:
+        reach.scope.require("admin")
+    reach.introduce(user.id)
+    reach.run(_SQL["put_user"], (user.display_name, user.role, reach.tenant_id, user.id))
     return user
 
 
-def find_user(s: Session, user_id: str) -> User | None:
-    if user_id != s.user_id and not _sees_users(s):
+def find_user(reach: Reach, user_id: str) -> User | None:
+    if user_id != reach.user_id and not _sees_users(reach):
         return None
-    row = s.row(_SQL["find_user"], (s.tenant_id, user_id))
+    row = reach.row(_SQL["find_user"], (reach.tenant_id, user_id))
     return None if row is None else rows.user(row)
 
 
-def list_users(s: Session) -> list[User]:
-    return [rows.user(row) for row in s.rows(_SQL["list_users"], (s.tenant_id, s.user_id, _sees_users(s)))]
+def list_users(reach: Reach) -> list[User]:
+    return [
+        rows.user(row) for row in reach.rows(_SQL["list_users"], (reach.tenant_id, reach.user_id, _sees_users(reach)))
+    ]
 
 
-def put_link(s: Session, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
-    if owner_id != s.user_id:
-        s.scope.require("system")
-    who = (s.tenant_id, platform, platform_user_id)
-    taken = s.row(_SQL["find_link"], (*who, "", True))
-    if taken is not None and taken[2] != owner_id and not s.sees_all:
+def put_link(reach: Reach, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+    if owner_id != reach.user_id:
+        reach.scope.require("system")
+    who = (reach.tenant_id, platform, platform_user_id)
+    taken = reach.row(_SQL["find_link"], (*who, "", True))
+    if taken is not None and taken[2] != owner_id and not reach.sees_all:
         raise DuplicateId("link", platform_user_id)
-    s.introduce(owner_id)
-    now = s.now_us()
-    s.run(_SQL["put_link"], (*who, owner_id, state, now, now))
-    row = s.row(_SQL["find_link"], (*who, owner_id, False))
+    reach.introduce(owner_id)
+    now = reach.now_us()
+    reach.run(_SQL["put_link"], (*who, owner_id, state, now, now))
+    row = reach.row(_SQL["find_link"], (*who, owner_id, False))
     assert row is not None
     return rows.link(row)
 
 
-def find_link(s: Session, platform: Surface, platform_user_id: str) -> Link | None:
-    row = s.row(_SQL["find_link"], (s.tenant_id, platform, platform_user_id, s.user_id, s.sees_all))
+def find_link(reach: Reach, platform: Surface, platform_user_id: str) -> Link | None:
+    row = reach.row(_SQL["find_link"], (reach.tenant_id, platform, platform_user_id, reach.user_id, reach.sees_all))
     return None if row is None else rows.link(row)
 
 
-def list_links(s: Session) -> list[Link]:
-    return [rows.link(row) for row in s.rows(_SQL["list_links"], (s.tenant_id, s.user_id, s.sees_all))]
+def list_links(reach: Reach) -> list[Link]:
+    return [rows.link(row) for row in reach.rows(_SQL["list_links"], (reach.tenant_id, reach.user_id, reach.sees_all))]
 
 
-def delete_link(s: Session, platform: Surface, platform_user_id: str) -> bool:
-    return s.run(_SQL["delete_link"], (s.tenant_id, platform, platform_user_id, s.user_id, s.sees_all)) > 0
+def delete_link(reach: Reach, platform: Surface, platform_user_id: str) -> bool:
+    return (
+        reach.run(_SQL["delete_link"], (reach.tenant_id, platform, platform_user_id, reach.user_id, reach.sees_all)) > 0
+    )
 
 
-def put_link_code(s: Session, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-    if s.row(_SQL["find_code"], (s.tenant_id, code_hash)):
+def put_link_code(reach: Reach, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+    if reach.row(_SQL["find_code"], (reach.tenant_id, code_hash)):
         raise DuplicateId("link code", "given")
-    s.introduce()
-    s.run(_SQL["add_code"], (s.tenant_id, code_hash, s.user_id, platform, to_us(expires_at)))
+    reach.introduce()
+    reach.run(_SQL["add_code"], (reach.tenant_id, code_hash, reach.user_id, platform, to_us(expires_at)))
 
 
-def redeem_link_code(s: Session, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
-    s.scope.require("system")
-    row = s.row(_SQL["find_code"], (s.tenant_id, code_hash))
+def redeem_link_code(reach: Reach, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+    reach.scope.require("system")
+    row = reach.row(_SQL["find_code"], (reach.tenant_id, code_hash))
     if row is None:
         return None
     owner_id, for_platform, expires_us = row
     if for_platform not in (None, platform) or expires_us <= to_us(now):
         return None
-    s.run(_SQL["use_code"], (s.tenant_id, code_hash))
+    reach.run(_SQL["use_code"], (reach.tenant_id, code_hash))
     return str(owner_id)

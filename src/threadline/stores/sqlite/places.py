@@ -10,7 +10,7 @@ from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import find_head
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/places.sql")
 
@@ -47,18 +47,18 @@ class PlaceVerbs(Verbs):
 
 
 def bind(
-    s: Session, surface: Surface, place: str, thread_id: str, label: str | None, metadata: CleanJson | None
+    reach: Reach, surface: Surface, place: str, thread_id: str, label: str | None, metadata: CleanJson | None
 ) -> Binding:
-    head = find_head(s, thread_id)
-    now = s.now_us()
-    known = s.row(_SQL["find_place"], (s.tenant_id, surface, place))
+    head = find_head(reach, thread_id)
+    now = reach.now_us()
+    known = reach.row(_SQL["find_place"], (reach.tenant_id, surface, place))
     kept_label, kept_metadata, created_us = (None, None, now) if known is None else known[1:]
     if known is not None and known[0] != head.owner_id:
         raise DuplicateId("place", place)
-    s.run(
+    reach.run(
         _SQL["bind"],
         (
-            s.tenant_id,
+            reach.tenant_id,
             surface,
             place,
             head.owner_id,
@@ -69,38 +69,38 @@ def bind(
             now,
         ),
     )
-    bound = find_binding(s, surface, place)
+    bound = find_binding(reach, surface, place)
     assert bound is not None
     return bound
 
 
-def find_binding(s: Session, surface: Surface, place: str) -> Binding | None:
-    row = s.row(_SQL["find_binding"], (s.tenant_id, surface, place, s.user_id, s.sees_all))
+def find_binding(reach: Reach, surface: Surface, place: str) -> Binding | None:
+    row = reach.row(_SQL["find_binding"], (reach.tenant_id, surface, place, reach.user_id, reach.sees_all))
     return None if row is None else rows.binding(row)
 
 
-def list_bindings(s: Session, surface: Surface | None, thread_id: str | None) -> list[Binding]:
-    wanted = (s.tenant_id, s.user_id, s.sees_all, surface, thread_id)
-    return [rows.binding(row) for row in s.rows(_SQL["list_bindings"], wanted)]
+def list_bindings(reach: Reach, surface: Surface | None, thread_id: str | None) -> list[Binding]:
+    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, surface, thread_id)
+    return [rows.binding(row) for row in reach.rows(_SQL["list_bindings"], wanted)]
 
 
-def unbind(s: Session, surface: Surface, place: str) -> bool:
-    return s.run(_SQL["unbind"], (s.tenant_id, surface, place, s.user_id, s.sees_all)) > 0
+def unbind(reach: Reach, surface: Surface, place: str) -> bool:
+    return reach.run(_SQL["unbind"], (reach.tenant_id, surface, place, reach.user_id, reach.sees_all)) > 0
 
 
-def set_context(s: Session, agent_id: str, context: CleanText) -> ContextSnapshot:
-    s.introduce()
-    now = s.now_us()
-    s.run(_SQL["set_context"], (s.tenant_id, s.user_id, agent_id, context, now, now))
-    pinned = find_context(s, agent_id)
+def set_context(reach: Reach, agent_id: str, context: CleanText) -> ContextSnapshot:
+    reach.introduce()
+    now = reach.now_us()
+    reach.run(_SQL["set_context"], (reach.tenant_id, reach.user_id, agent_id, context, now, now))
+    pinned = find_context(reach, agent_id)
     assert pinned is not None
     return pinned
 
 
-def find_context(s: Session, agent_id: str) -> ContextSnapshot | None:
-    row = s.row(_SQL["find_context"], (s.tenant_id, s.user_id, agent_id))
+def find_context(reach: Reach, agent_id: str) -> ContextSnapshot | None:
+    row = reach.row(_SQL["find_context"], (reach.tenant_id, reach.user_id, agent_id))
     return None if row is None else rows.context_snapshot(row)
 
 
-def clear_context(s: Session, agent_id: str) -> bool:
-    return s.run(_SQL["clear_context"], (s.tenant_id, s.user_id, agent_id)) > 0
+def clear_context(reach: Reach, agent_id: str) -> bool:
+    return reach.run(_SQL["clear_context"], (reach.tenant_id, reach.user_id, agent_id)) > 0

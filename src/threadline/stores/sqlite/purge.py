@@ -13,7 +13,7 @@ from typing import NamedTuple
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.indexing import forget_numbers, forget_words
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/purge.sql")
 _OF_THREAD = (
@@ -50,42 +50,42 @@ class PurgeVerbs(Verbs):
         return await self._engine.read_much(row_counts)
 
 
-def purge_thread(s: Session, thread_id: str) -> bool:
-    row = s.row(_SQL["find_own_thread"], (s.tenant_id, thread_id, s.user_id, s.sees_all))
+def purge_thread(reach: Reach, thread_id: str) -> bool:
+    row = reach.row(_SQL["find_own_thread"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
     if row is None:
         return False
-    remove_threads(s, [row[0]])
+    remove_threads(reach, [row[0]])
     return True
 
 
-def purge_user(s: Session, user_id: str) -> int:
-    if user_id != s.user_id:
-        s.scope.require("system")
-    return _remove_users(s, [user_id])
+def purge_user(reach: Reach, user_id: str) -> int:
+    if user_id != reach.user_id:
+        reach.scope.require("system")
+    return _remove_users(reach, [user_id])
 
 
-def purge_tenant(s: Session) -> int:
-    s.scope.require("system")
-    s.run(_SQL["remove_permits"], (s.tenant_id,))
-    removed = _remove_users(s, [user_id for (user_id,) in s.rows(_SQL["list_users"], (s.tenant_id,))])
-    return removed + sum(s.run(_SQL[name], (s.tenant_id,)) for name in _OF_TENANT)
+def purge_tenant(reach: Reach) -> int:
+    reach.scope.require("system")
+    reach.run(_SQL["remove_permits"], (reach.tenant_id,))
+    removed = _remove_users(reach, [user_id for (user_id,) in reach.rows(_SQL["list_users"], (reach.tenant_id,))])
+    return removed + sum(reach.run(_SQL[name], (reach.tenant_id,)) for name in _OF_TENANT)
 
 
-def _remove_users(s: Session, user_ids: list[str]) -> int:
-    users = [(s.tenant_id, user_id) for user_id in user_ids]
-    removed = remove_threads(s, [number for user in users for (number,) in s.rows(_SQL["list_threads"], user)])
-    return removed + sum(s.run(_SQL[name], user) for user in users for name in _OF_USER)
+def _remove_users(reach: Reach, user_ids: list[str]) -> int:
+    users = [(reach.tenant_id, user_id) for user_id in user_ids]
+    removed = remove_threads(reach, [number for user in users for (number,) in reach.rows(_SQL["list_threads"], user)])
+    return removed + sum(reach.run(_SQL[name], user) for user in users for name in _OF_USER)
 
 
-def remove_threads(s: Session, numbers: list[int]) -> int:
+def remove_threads(reach: Reach, numbers: list[int]) -> int:
     """How many rows went, of all tables."""
-    s.database.scrub = True
-    removed = sum(s.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
-    timelines = [timeline for number in numbers for (timeline,) in s.rows(_SQL["list_timelines"], (number,))]
+    reach.database.scrub = True
+    removed = sum(reach.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
+    timelines = [timeline for number in numbers for (timeline,) in reach.rows(_SQL["list_timelines"], (number,))]
     for number in numbers:
-        s.run(_SQL["abandon_timelines"], (number,))
-        removed += s.run(_SQL["remove_thread"], (number,))
-    return removed + _cut(s, _cuts(s, timelines))
+        reach.run(_SQL["abandon_timelines"], (number,))
+        removed += reach.run(_SQL["remove_thread"], (number,))
+    return removed + _cut(reach, _cuts(reach, timelines))
 
 
 class Cut(NamedTuple):
@@ -96,7 +96,7 @@ class Cut(NamedTuple):
     goes: bool
 
 
-def _cuts(s: Session, abandoned: list[int]) -> list[Cut]:
+def _cuts(reach: Reach, abandoned: list[int]) -> list[Cut]:
     """What becomes of timelines that belong to no thread any more, and then of their ancestors.
 
     A timeline's number is higher than those it stems from, so taking the highest first meets descendants first.
@@ -106,10 +106,10 @@ def _cuts(s: Session, abandoned: list[int]) -> list[Cut]:
     heapq.heapify(waiting)
     while waiting:
         number = -heapq.heappop(waiting)
-        row = s.row(_SQL["find_abandoned"], (number,))
+        row = reach.row(_SQL["find_abandoned"], (number,))
         if row is None or number in cuts:
             continue
-        children = s.rows(_SQL["list_children"], (number,))
+        children = reach.rows(_SQL["list_children"], (number,))
         needed = next((seq for child, seq in children if child not in cuts or not cuts[child].goes), None)
         cuts[number] = Cut(number, -1 if needed is None else needed, needed is None)
         if row[0] is not None:
@@ -117,18 +117,18 @@ def _cuts(s: Session, abandoned: list[int]) -> list[Cut]:
     return list(cuts.values())
 
 
-def _cut(s: Session, cuts: list[Cut]) -> int:
+def _cut(reach: Reach, cuts: list[Cut]) -> int:
     # Everything is blanked before anything is removed: removing a row may move its neighbours, and what a page moves it
     # does not overwrite.
     above = [(cut.timeline_no, cut.last) for cut in cuts]
-    forget_words(s, [message for place in above for message in s.rows(_SQL["list_messages"], place)])
+    forget_words(reach, [message for place in above for message in reach.rows(_SQL["list_messages"], place)])
     for place in above:
-        s.run(_SQL["blank_messages"], place)
-    removed = sum(s.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
-    removed += sum(s.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
-    forget_numbers(s)
+        reach.run(_SQL["blank_messages"], place)
+    removed = sum(reach.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
+    removed += sum(reach.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
+    forget_numbers(reach)
     return removed
 
 
-def row_counts(s: Session) -> dict[str, int]:
-    return dict(s.rows(_SQL["count_rows"], (s.tenant_id, s.user_id, s.sees_all)))
+def row_counts(reach: Reach) -> dict[str, int]:
+    return dict(reach.rows(_SQL["count_rows"], (reach.tenant_id, reach.user_id, reach.sees_all)))

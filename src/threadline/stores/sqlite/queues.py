@@ -13,7 +13,7 @@ from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/queues.sql")
 
@@ -77,44 +77,44 @@ class QueueVerbs(Verbs):
 
 
 def claim_inbox(
-    s: Session, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
+    reach: Reach, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
 ) -> InboxRow | None:
-    owner = _owner(s, owner_id)
-    if s.row(_SQL["find_claim"], (s.tenant_id, platform, key)):
+    owner = _owner(reach, owner_id)
+    if reach.row(_SQL["find_claim"], (reach.tenant_id, platform, key)):
         return None
-    s.introduce(owner)
-    now = s.now_us()
-    s.run(_SQL["add_inbox"], (s.tenant_id, platform, key, *what, owner, now, now))
-    return find_inbox(s, platform, key)
+    reach.introduce(owner)
+    now = reach.now_us()
+    reach.run(_SQL["add_inbox"], (reach.tenant_id, platform, key, *what, owner, now, now))
+    return find_inbox(reach, platform, key)
 
 
-def _owner(s: Session, named: str | None) -> str | None:
+def _owner(reach: Reach, named: str | None) -> str | None:
     """Whose row it is to be. A user's own, unless the house names somebody, or nobody yet."""
-    if named is not None and named != s.user_id:
-        s.scope.require("system")
-    return named if named is not None or s.sees_all else s.user_id
+    if named is not None and named != reach.user_id:
+        reach.scope.require("system")
+    return named if named is not None or reach.sees_all else reach.user_id
 
 
 def settle_inbox(
-    s: Session, platform: Surface, key: str, status: str, decision: str | None, turn_id: str | None
+    reach: Reach, platform: Surface, key: str, status: str, decision: str | None, turn_id: str | None
 ) -> bool:
-    which = (s.tenant_id, platform, key, s.user_id, s.sees_all)
-    return s.run(_SQL["settle_inbox"], (status, decision, turn_id, s.now_us(), *which)) > 0
+    which = (reach.tenant_id, platform, key, reach.user_id, reach.sees_all)
+    return reach.run(_SQL["settle_inbox"], (status, decision, turn_id, reach.now_us(), *which)) > 0
 
 
-def find_inbox(s: Session, platform: Surface, key: str) -> InboxRow | None:
-    row = s.row(_SQL["find_inbox"], (s.tenant_id, platform, key, s.user_id, s.sees_all))
+def find_inbox(reach: Reach, platform: Surface, key: str) -> InboxRow | None:
+    row = reach.row(_SQL["find_inbox"], (reach.tenant_id, platform, key, reach.user_id, reach.sees_all))
     return None if row is None else rows.inbox_row(row)
 
 
-def drop_settled(s: Session, before: dt.datetime) -> int:
-    s.scope.require("system")
-    which = (s.tenant_id, to_us(before))
-    return s.run(_SQL["drop_inbox"], which) + s.run(_SQL["drop_outbox"], which)
+def drop_settled(reach: Reach, before: dt.datetime) -> int:
+    reach.scope.require("system")
+    which = (reach.tenant_id, to_us(before))
+    return reach.run(_SQL["drop_inbox"], which) + reach.run(_SQL["drop_outbox"], which)
 
 
 def enqueue(
-    s: Session,
+    reach: Reach,
     platform: Surface,
     recipient: str,
     payload: CleanText,
@@ -122,54 +122,56 @@ def enqueue(
     owner_id: str,
     id: str | None,
 ) -> OutboxRow:
-    _owner(s, owner_id)
+    _owner(reach, owner_id)
     outbox_id = new_id() if id is None else check_id("outbox", id)
-    known = s.row(_SQL["is_enqueued"], (s.tenant_id, outbox_id))
+    known = reach.row(_SQL["is_enqueued"], (reach.tenant_id, outbox_id))
     if known is not None and known[0] != owner_id:
         raise DuplicateId("outbox row", outbox_id)
     if known is None:
-        s.introduce(owner_id)
-        now = s.now_us()
-        what = (s.tenant_id, outbox_id, owner_id, turn_id, platform, recipient, payload)
-        s.run(_SQL["enqueue"], (*what, now, now))
-    return _outbox_row(s, outbox_id)
+        reach.introduce(owner_id)
+        now = reach.now_us()
+        what = (reach.tenant_id, outbox_id, owner_id, turn_id, platform, recipient, payload)
+        reach.run(_SQL["enqueue"], (*what, now, now))
+    return _outbox_row(reach, outbox_id)
 
 
-def _outbox_row(s: Session, outbox_id: str) -> OutboxRow:
-    row = s.row(_SQL["find_outbox"], (s.tenant_id, outbox_id, s.user_id, s.sees_all))
+def _outbox_row(reach: Reach, outbox_id: str) -> OutboxRow:
+    row = reach.row(_SQL["find_outbox"], (reach.tenant_id, outbox_id, reach.user_id, reach.sees_all))
     if row is None:
         raise NotFound("outbox row", outbox_id)
     return rows.outbox_row(row)
 
 
-def claim_outbox(s: Session, worker: str, until: dt.datetime, limit: int) -> list[OutboxRow]:
-    s.scope.require("system")
-    due = [id for (id,) in s.rows(_SQL["find_due"], (s.tenant_id, s.now_us(), limit))]
+def claim_outbox(reach: Reach, worker: str, until: dt.datetime, limit: int) -> list[OutboxRow]:
+    reach.scope.require("system")
+    due = [id for (id,) in reach.rows(_SQL["find_due"], (reach.tenant_id, reach.now_us(), limit))]
     for outbox_id in due:
-        s.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, s.tenant_id, outbox_id))
-    return [_outbox_row(s, outbox_id) for outbox_id in due]
+        reach.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, reach.tenant_id, outbox_id))
+    return [_outbox_row(reach, outbox_id) for outbox_id in due]
 
 
 def settle_outbox(
-    s: Session,
+    reach: Reach,
     outbox_id: str,
     worker: str,
     status: OutboxStatus,
     next_attempt_at: dt.datetime | None,
     error: str | None,
 ) -> bool:
-    what = (status, rows.microseconds(next_attempt_at), error, s.now_us() if status == "sent" else None)
-    return s.run(_SQL["settle_outbox"], (*what, s.tenant_id, outbox_id, s.user_id, s.sees_all, worker)) > 0
+    what = (status, rows.microseconds(next_attempt_at), error, reach.now_us() if status == "sent" else None)
+    return (
+        reach.run(_SQL["settle_outbox"], (*what, reach.tenant_id, outbox_id, reach.user_id, reach.sees_all, worker)) > 0
+    )
 
 
-def list_outbox(s: Session, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
-    wanted = (s.tenant_id, s.user_id, s.sees_all, status, limit)
-    return [rows.outbox_row(row) for row in s.rows(_SQL["list_outbox"], wanted)]
+def list_outbox(reach: Reach, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
+    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, status, limit)
+    return [rows.outbox_row(row) for row in reach.rows(_SQL["list_outbox"], wanted)]
 
 
-def requeue(s: Session, outbox_id: str) -> OutboxRow:
-    row = _outbox_row(s, outbox_id)
+def requeue(reach: Reach, outbox_id: str) -> OutboxRow:
+    row = _outbox_row(reach, outbox_id)
     if row.status != "dead":
         raise Conflict(f"outbox row {outbox_id!r} is {row.status}, only a dead one can be requeued")
-    s.run(_SQL["requeue"], (s.now_us(), s.tenant_id, outbox_id))
-    return _outbox_row(s, outbox_id)
+    reach.run(_SQL["requeue"], (reach.now_us(), reach.tenant_id, outbox_id))
+    return _outbox_row(reach, outbox_id)

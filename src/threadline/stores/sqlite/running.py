@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import Head, find_head
 from threadline.stores.sqlite.lineage import bound, holder, segments
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 from threadline.stores.sqlite.turns import held, touch
 
 _SQL = load_queries(__package__, "queries/running.sql")
@@ -54,71 +54,71 @@ class RunningVerbs(Verbs):
         return await self._engine.read(find_summary, thread_id)
 
 
-def put_chunks(s: Session, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
-    hold = held(s, turn_id, fence)
+def put_chunks(reach: Reach, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
+    hold = held(reach, turn_id, fence)
     if hold is None:
         return False
-    s.run_many(_SQL["add_chunk"], [(hold.no, chunk.n, chunk.json) for chunk in chunks])
-    touch(s, turn_id)
+    reach.run_many(_SQL["add_chunk"], [(hold.no, chunk.n, chunk.json) for chunk in chunks])
+    touch(reach, turn_id)
     return True
 
 
-def read_chunks(s: Session, turn_id: str, after: int, limit: int) -> list[Chunk]:
-    wanted = (s.tenant_id, turn_id, s.user_id, s.sees_all, after, limit)
-    return [Chunk(n, chunk) for n, chunk in s.rows(_SQL["read_chunks"], wanted)]
+def read_chunks(reach: Reach, turn_id: str, after: int, limit: int) -> list[Chunk]:
+    wanted = (reach.tenant_id, turn_id, reach.user_id, reach.sees_all, after, limit)
+    return [Chunk(n, chunk) for n, chunk in reach.rows(_SQL["read_chunks"], wanted)]
 
 
-def drop_chunks(s: Session, finished_before: dt.datetime) -> int:
-    return s.run(_SQL["drop_chunks"], (s.tenant_id, s.user_id, s.sees_all, to_us(finished_before)))
+def drop_chunks(reach: Reach, finished_before: dt.datetime) -> int:
+    return reach.run(_SQL["drop_chunks"], (reach.tenant_id, reach.user_id, reach.sees_all, to_us(finished_before)))
 
 
 def start_tool_run(
-    s: Session, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, repeatable: bool
+    reach: Reach, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, repeatable: bool
 ) -> ToolRun | None:
-    hold = held(s, turn_id, fence)
+    hold = held(reach, turn_id, fence)
     if hold is None:
         return None
-    known = s.row(_SQL["find_tool_run"], (hold.no, call_id))
+    known = reach.row(_SQL["find_tool_run"], (hold.no, call_id))
     if known is not None:
         return rows.tool_run(known)
-    s.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
-    touch(s, turn_id)
-    made = s.row(_SQL["find_tool_run"], (hold.no, call_id))
+    reach.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
+    touch(reach, turn_id)
+    made = reach.row(_SQL["find_tool_run"], (hold.no, call_id))
     assert made is not None
     return msgspec.structs.replace(rows.tool_run(made), is_new=True)
 
 
-def finish_tool_run(s: Session, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
-    hold = held(s, turn_id, fence)
+def finish_tool_run(reach: Reach, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
+    hold = held(reach, turn_id, fence)
     if hold is None:
         return False
-    touch(s, turn_id)
-    return s.run(_SQL["finish_tool_run"], (output_json, s.now_us(), hold.no, call_id)) > 0
+    touch(reach, turn_id)
+    return reach.run(_SQL["finish_tool_run"], (output_json, reach.now_us(), hold.no, call_id)) > 0
 
 
-def list_tool_runs(s: Session, turn_id: str) -> list[ToolRun]:
-    wanted = (s.tenant_id, turn_id, s.user_id, s.sees_all)
-    return [rows.tool_run(row) for row in s.rows(_SQL["list_tool_runs"], wanted)]
+def list_tool_runs(reach: Reach, turn_id: str) -> list[ToolRun]:
+    wanted = (reach.tenant_id, turn_id, reach.user_id, reach.sees_all)
+    return [rows.tool_run(row) for row in reach.rows(_SQL["list_tool_runs"], wanted)]
 
 
-def put_summary(s: Session, thread_id: str, seq: int, text: CleanText) -> Summary:
-    head = find_head(s, thread_id)
+def put_summary(reach: Reach, thread_id: str, seq: int, text: CleanText) -> Summary:
+    head = find_head(reach, thread_id)
     if not 0 <= seq < head.message_count:
         raise InvalidInput(f"there is no seq {seq} in a history of {head.message_count} messages")
     standing = holder(head.timeline_no, seq, head.ancestors)
-    s.run(_SQL["put_summary"], (standing, seq, text, s.now_us()))
-    stored = _newest_summary(s, head, seq)
+    reach.run(_SQL["put_summary"], (standing, seq, text, reach.now_us()))
+    stored = _newest_summary(reach, head, seq)
     assert stored is not None
     return stored
 
 
-def find_summary(s: Session, thread_id: str) -> Summary | None:
-    with s.snapshot():
-        head = find_head(s, thread_id)
-        return _newest_summary(s, head, head.message_count - 1)
+def find_summary(reach: Reach, thread_id: str) -> Summary | None:
+    with reach.snapshot():
+        head = find_head(reach, thread_id)
+        return _newest_summary(reach, head, head.message_count - 1)
 
 
-def _newest_summary(s: Session, head: Head, last: int) -> Summary | None:
+def _newest_summary(reach: Reach, head: Head, last: int) -> Summary | None:
     wanted = segments(head.timeline_no, last, head.ancestors)
-    row = s.row(_SQL["find_summary"], (bound(wanted),)) if wanted else None
+    row = reach.row(_SQL["find_summary"], (bound(wanted),)) if wanted else None
     return None if row is None else rows.summary(row)

@@ -18,7 +18,8 @@ from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.indexing import index_some, is_pending, owner_word
-from threadline.stores.sqlite.session import Row, Session
+from threadline.stores.sqlite.lineage import tops
+from threadline.stores.sqlite.reach import Reach, Row
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500
@@ -37,12 +38,12 @@ class SearchVerbs(Verbs):
         return await self._engine.read_much(find_hits, words, limit, offset)
 
 
-def has_pending(s: Session) -> bool:
-    return is_pending(s.database)
+def has_pending(reach: Reach) -> bool:
+    return is_pending(reach.database)
 
 
-def index_pending(s: Session) -> int:
-    return index_some(s.database, _AT_A_TIME)
+def index_pending(reach: Reach) -> int:
+    return index_some(reach.database, _AT_A_TIME)
 
 
 def words_of(query: str) -> list[str]:
@@ -56,38 +57,48 @@ def _is_letter(char: str) -> bool:
     return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "Co"
 
 
-def find_hits(s: Session, words: list[str], limit: int, offset: int) -> list[Hit]:
+def find_hits(reach: Reach, words: list[str], limit: int, offset: int) -> list[Hit]:
     if not words:
         return []
     hits: list[Hit] = []
-    with s.snapshot():
-        for number in _candidates(s, words):
-            row = s.row(_SQL["find_showing_thread"], (number, s.tenant_id, s.user_id))
+    with reach.snapshot():
+        for number in _candidates(reach, words):
+            row = _thread_that_shows(reach, number)
             if row is None:
                 continue
             if offset > 0:
                 offset -= 1
                 continue
-            hits.append(_hit(s, number, row, words))
+            hits.append(_hit(reach, number, row, words))
             if len(hits) == limit:
                 break
     return hits
 
 
-def _candidates(s: Session, words: list[str]) -> list[int]:
+def _thread_that_shows(reach: Reach, number: int) -> Row | None:
+    """The thread it was written in, if that still shows it; otherwise any that does."""
+    owning = reach.row(_SQL["find_owning_thread"], (number, reach.tenant_id, reach.user_id))
+    if owning is not None:
+        seq, timeline_no, present_no, ancestors, *thread = owning
+        if seq <= tops(present_no, ancestors).get(timeline_no, -1):
+            return tuple(thread)
+    return reach.row(_SQL["find_showing_thread"], (number, reach.tenant_id, reach.user_id))
+
+
+def _candidates(reach: Reach, words: list[str]) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
     query, unrelated = _query(words[:_WORDS_AT_A_TIME]), 0
-    newest = s.rows(_SQL["find_newest"], (query, _RANKED + 1))
+    newest = reach.rows(_SQL["find_newest"], (query, _RANKED + 1))
     if len(newest) > _RANKED:
         # The owner's own word is asked for only here: to meet it costs more than to look a few messages up in vain.
-        query, unrelated = f"owner : {owner_word(s.tenant_id, s.user_id)} AND {query}", 1
-        newest = s.rows(_SQL["find_newest"], (query, _RANKED))
+        query, unrelated = f"owner : {owner_word(reach.tenant_id, reach.user_id)} AND {query}", 1
+        newest = reach.rows(_SQL["find_newest"], (query, _RANKED))
     if not newest:
         return []
-    ranked = [number for (number,) in s.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
+    ranked = [number for (number,) in reach.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
     for first in range(_WORDS_AT_A_TIME, len(words), _WORDS_AT_A_TIME):
         rest = _query(words[first : first + _WORDS_AT_A_TIME])
-        also = {number for (number,) in s.rows(_SQL["find_newest"], (rest, -1))}
+        also = {number for (number,) in reach.rows(_SQL["find_newest"], (rest, -1))}
         ranked = [number for number in ranked if number in also]
     return ranked
 
@@ -96,8 +107,8 @@ def _query(words: list[str]) -> str:
     return "words : (" + " ".join('"' + word.replace('"', '""') + '"' for word in words) + ")"
 
 
-def _hit(s: Session, number: int, thread: Row, words: list[str]) -> Hit:
-    row = s.row(_SQL["read_hit"], (number,))
+def _hit(reach: Reach, number: int, thread: Row, words: list[str]) -> Hit:
+    row = reach.row(_SQL["read_hit"], (number,))
     assert row is not None
     id, seq, role, parts, created_us = row
     text = plain_text(decode(parts))

@@ -11,6 +11,7 @@ import contextvars
 import datetime as dt
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect,
 from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
 from threadline.stores.sqlite.indexing import index_in_passing, index_some
 from threadline.stores.sqlite.migrate import migrate, require_current
-from threadline.stores.sqlite.session import Database, Session
+from threadline.stores.sqlite.reach import Database, Reach
 from threadline.stores.sqlite.transaction import SqliteTransaction, drive
 from threadline.stores.sqlite.watching import Watchers
 from threadline.stores.sqlite.writer import Writer
@@ -82,14 +83,14 @@ class SqliteStore:
         return cls(opened, clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> Transaction:
-        reader = Session(self._reader, scope, self._clock, self._limits)
+        reader = Reach(self._reader, scope, self._clock, self._limits)
         writer = None if self._writer_database is None else reader.on(self._writer_database)
         return SqliteTransaction(OnItsOwn(reader, writer, self._writer, self._library, self._gate))
 
     async def transact(self, scope: Scope, work: Work[T]) -> T:
         writer, database = self._writing()
-        session = Session(database, scope, self._clock, self._limits)
-        job = partial(contextvars.copy_context().run, drive, work, session)
+        reach = Reach(database, scope, self._clock, self._limits)
+        job = partial(contextvars.copy_context().run, drive, work, reach)
         return await writer.submit(job, may_fail_late=True)
 
     def _writing(self) -> tuple[Writer, Database]:
@@ -132,11 +133,14 @@ class SqliteStore:
         self._gate.check()
         await asyncio.to_thread(backup.copy, self._location, locate(path), progress)
 
-    async def compact(self) -> None:
+    async def compact(self, *, progress: Callable[[int], None] | None = None) -> None:
         """Writes the whole file anew: it takes no more space than it needs, and no unused part of a page keeps anything
-        of what was purged. Appends wait meanwhile."""
+        of what was purged. Appends wait meanwhile. StoreUnavailable if others hold on to the file, StoreFull if there
+        is no room for a second one. `progress` is told, by another thread, how many thousand steps were made."""
         writer, database = self._writing()
-        await writer.submit(partial(_ask_to_compact, database))
+        await writer.submit(partial(_ask_to_compact, database, progress))
+        if database.unscrubbed is not None:
+            raise database.unscrubbed
 
     async def close(self) -> None:
         if self._gate.refusal is not None:
@@ -187,7 +191,8 @@ def _searched(location: Location) -> Database:
     return database
 
 
-def _ask_to_compact(database: Database) -> None:
+def _ask_to_compact(database: Database, progress: Callable[[int], None] | None) -> None:
+    database.progress = progress
     database.compact = database.scrub = True
 
 

@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import NewTimeline, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
-from threadline.stores.sqlite.session import Row, Session
+from threadline.stores.sqlite.reach import Reach, Row
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _BEFORE_ALL = Position(2**63 - 1, "")
@@ -63,31 +63,31 @@ class ThreadVerbs(Verbs):
         return await self._engine.write_much(prune_threads, idle_since)
 
 
-def create_thread(s: Session, new: NewThread) -> Thread:
-    return add_thread(s, new, new_timeline(s.user_id), message_count=0)
+def create_thread(reach: Reach, new: NewThread) -> Thread:
+    return add_thread(reach, new, new_timeline(reach.user_id), message_count=0)
 
 
-def add_thread(s: Session, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
+def add_thread(reach: Reach, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
-    _check(s, new, thread_id, timeline.owner_id, state_key)
+    _check(reach, new, thread_id, timeline.owner_id, state_key)
     metadata = rows.json_bytes(new.metadata, "metadata")
-    s.introduce(timeline.owner_id)
-    now = s.now_us()
+    reach.introduce(timeline.owner_id)
+    now = reach.now_us()
     values = (
         thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
         new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,
     )  # fmt: skip
-    s.run(_SQL["add_thread"], (s.tenant_id, *values))
-    add_timeline(s, s.last_number(), timeline, now)
+    reach.run(_SQL["add_thread"], (reach.tenant_id, *values))
+    add_timeline(reach, reach.last_number(), timeline, now)
     return rows.thread((*values, None, None))
 
 
-def _check(s: Session, new: NewThread, thread_id: str, owner_id: str, state_key: str) -> None:
+def _check(reach: Reach, new: NewThread, thread_id: str, owner_id: str, state_key: str) -> None:
     check_id("thread", thread_id)
     check_state_key(state_key)
     _check_texts(new)
-    taken = s.row(_SQL["find_taken"], (s.tenant_id, thread_id, owner_id, state_key))
+    taken = reach.row(_SQL["find_taken"], (reach.tenant_id, thread_id, owner_id, state_key))
     assert taken is not None
     if taken[0]:
         raise DuplicateId("thread", thread_id)
@@ -102,31 +102,31 @@ def _check_texts(given: NewThread | ThreadChanges) -> None:
             check_characters(field, value)
 
 
-def find_thread(s: Session, thread_id: str, *, deleted: bool = False) -> Thread | None:
-    row = s.row(_SQL["find_thread"], (s.tenant_id, thread_id, s.user_id, s.sees_all, deleted))
+def find_thread(reach: Reach, thread_id: str, *, deleted: bool = False) -> Thread | None:
+    row = reach.row(_SQL["find_thread"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all, deleted))
     return None if row is None else rows.thread(row)
 
 
-def existing_thread(s: Session, thread_id: str) -> Thread:
-    found = find_thread(s, thread_id)
+def existing_thread(reach: Reach, thread_id: str) -> Thread:
+    found = find_thread(reach, thread_id)
     if found is None:
         raise NotFound("thread", thread_id)
     return found
 
 
-def thread_by_key(s: Session, state_key: str) -> Thread | None:
-    row = s.row(_SQL["find_thread_by_key"], (s.tenant_id, s.user_id, state_key))
+def thread_by_key(reach: Reach, state_key: str) -> Thread | None:
+    row = reach.row(_SQL["find_thread_by_key"], (reach.tenant_id, reach.user_id, state_key))
     return None if row is None else rows.thread(row)
 
 
 def list_threads(
-    s: Session, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
+    reach: Reach, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
 ) -> Page[Thread]:
     if limit < 1 or offset < 0:
         raise InvalidInput("a page has a limit of at least 1 and an offset of at least 0")
-    listing = repr(("threads", s.tenant_id, s.user_id, archived, deleted))
+    listing = repr(("threads", reach.tenant_id, reach.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
-    found = _page(s, after, limit + 1, offset, archived, deleted)
+    found = _page(reach, after, limit + 1, offset, archived, deleted)
     items = tuple(rows.thread(row) for row in found[:limit])
     if len(found) <= limit:
         return Page(items)
@@ -134,30 +134,30 @@ def list_threads(
     return Page(items, encode_cursor(listing, Position(last[_UPDATED], last[_ID])))
 
 
-def _page(s: Session, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool) -> list[Row]:
-    whose = (s.tenant_id, s.user_id, *after)
+def _page(reach: Reach, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool) -> list[Row]:
+    whose = (reach.tenant_id, reach.user_id, *after)
     if deleted:
-        return s.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
+        return reach.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
     if archived is not None:
         name = "list_archived_threads" if archived else "list_open_threads"
-        return s.rows(_SQL[name], (*whose, limit, offset))
-    with s.snapshot():
-        either = s.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
-        either += s.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
+        return reach.rows(_SQL[name], (*whose, limit, offset))
+    with reach.snapshot():
+        either = reach.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
+        either += reach.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
     either.sort(key=lambda row: (row[_UPDATED], row[_ID]), reverse=True)
     return either[offset : offset + limit]
 
 
-def update_thread(s: Session, thread_id: str, changes: ThreadChanges) -> Thread:
-    before = existing_thread(s, thread_id)
+def update_thread(reach: Reach, thread_id: str, changes: ThreadChanges) -> Thread:
+    before = existing_thread(reach, thread_id)
     _check_texts(changes)
     given = {field: value for field in changes.__struct_fields__ if (value := getattr(changes, field)) is not UNSET}
     title = given.get("title", before.title)
     by_person = given.get("title_by_person", title is not None if "title" in given else before.title_by_person)
     archived_us = rows.microseconds(before.archived_at)
     if "archived" in given:
-        archived_us = (archived_us or s.now_us()) if given["archived"] else None
-    s.run(
+        archived_us = (archived_us or reach.now_us()) if given["archived"] else None
+    reach.run(
         _SQL["change_thread"],
         (
             title,
@@ -166,28 +166,31 @@ def update_thread(s: Session, thread_id: str, changes: ThreadChanges) -> Thread:
             given.get("working_dir", before.working_dir),
             rows.json_bytes(given.get("metadata", before.metadata), "metadata"),
             archived_us,
-            s.tenant_id,
+            reach.tenant_id,
             thread_id,
         ),
     )
-    return existing_thread(s, thread_id)
+    return existing_thread(reach, thread_id)
 
 
-def delete_thread(s: Session, thread_id: str) -> bool:
-    return s.run(_SQL["delete_thread"], (s.now_us(), s.tenant_id, thread_id, s.user_id, s.sees_all)) > 0
+def delete_thread(reach: Reach, thread_id: str) -> bool:
+    return (
+        reach.run(_SQL["delete_thread"], (reach.now_us(), reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
+        > 0
+    )
 
 
-def restore_thread(s: Session, thread_id: str) -> Thread:
-    found = find_thread(s, thread_id, deleted=True)
+def restore_thread(reach: Reach, thread_id: str) -> Thread:
+    found = find_thread(reach, thread_id, deleted=True)
     if found is None or found.deleted_at is None:
         raise NotFound("deleted thread", thread_id)
-    if s.row(_SQL["find_key"], (s.tenant_id, found.owner_id, found.state_key)):
+    if reach.row(_SQL["find_key"], (reach.tenant_id, found.owner_id, found.state_key)):
         raise DuplicateId("state key", found.state_key)
-    s.run(_SQL["restore_thread"], (s.tenant_id, thread_id))
-    return existing_thread(s, thread_id)
+    reach.run(_SQL["restore_thread"], (reach.tenant_id, thread_id))
+    return existing_thread(reach, thread_id)
 
 
-def prune_threads(s: Session, idle_since: dt.datetime) -> int:
-    idle = s.rows(_SQL["find_idle_threads"], (s.tenant_id, s.user_id, to_us(idle_since)))
-    remove_threads(s, [number for (number,) in idle])
+def prune_threads(reach: Reach, idle_since: dt.datetime) -> int:
+    idle = reach.rows(_SQL["find_idle_threads"], (reach.tenant_id, reach.user_id, to_us(idle_since)))
+    remove_threads(reach, [number for (number,) in idle])
     return len(idle)

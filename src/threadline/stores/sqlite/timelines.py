@@ -24,7 +24,7 @@ from threadline.stores.sqlite.heads import (
     head_on,
     new_timeline,
 )
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 from threadline.stores.sqlite.threads import add_thread
 
 _SQL = load_queries(__package__, "queries/timelines.sql")
@@ -63,14 +63,14 @@ class TimelineVerbs(Verbs):
         return await self._engine.write(forget_saved_point, name)
 
 
-def branch(s: Session, thread_id: str, new: NewThread, at: int | None) -> Thread:
-    source, head = find_standing(s, thread_id)
+def branch(reach: Reach, thread_id: str, new: NewThread, at: int | None) -> Thread:
+    source, head = find_standing(reach, thread_id)
     seq = _within(head, at)
     given = {field: getattr(new, field) for field in new.__struct_fields__}
     for field in _INHERITED:
         if given[field] is None:
             given[field] = getattr(source, field)
-    return add_thread(s, NewThread(**given), new_timeline(head.owner_id, head, seq), message_count=seq + 1)
+    return add_thread(reach, NewThread(**given), new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
 def _within(head: Head, at: int | None) -> int:
@@ -82,78 +82,80 @@ def _within(head: Head, at: int | None) -> int:
     return at
 
 
-def move(s: Session, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
-    thread, head = find_standing(s, thread_id)
-    origin = head_on(s, head, timeline_id)
-    return _go_on_from(s, thread, origin, _within(origin, seq))
+def move(reach: Reach, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
+    thread, head = find_standing(reach, thread_id)
+    origin = head_on(reach, head, timeline_id)
+    return _go_on_from(reach, thread, origin, _within(origin, seq))
 
 
-def undo(s: Session, thread_id: str) -> Thread:
-    thread, head = find_standing(s, thread_id)
-    question = s.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
+def undo(reach: Reach, thread_id: str) -> Thread:
+    thread, head = find_standing(reach, thread_id)
+    question = reach.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
     if question is None:
         raise InvalidInput("there is nothing to undo: this history has no user message")
-    return _go_on_from(s, thread, head, question[0] - 1)
+    return _go_on_from(reach, thread, head, question[0] - 1)
 
 
-def _go_on_from(s: Session, thread: Thread, origin: Head, seq: int) -> Thread:
+def _go_on_from(reach: Reach, thread: Thread, origin: Head, seq: int) -> Thread:
     """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
-    timeline, now = new_timeline(thread.owner_id, origin, seq), s.now_us()
-    number = add_timeline(s, origin.thread_no, timeline, now)
-    return _stand(s, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now)
+    timeline, now = new_timeline(thread.owner_id, origin, seq), reach.now_us()
+    number = add_timeline(reach, origin.thread_no, timeline, now)
+    return _stand(
+        reach, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
+    )
 
 
-def _stand(s: Session, thread: Thread, head: Head, now_us: int) -> Thread:
+def _stand(reach: Reach, thread: Thread, head: Head, now_us: int) -> Thread:
     place = (head.timeline_no, head.timeline_id, head.message_count)
-    s.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
+    reach.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
     return msgspec.structs.replace(
         thread, timeline_id=head.timeline_id, message_count=head.message_count, updated_at=from_us(now_us)
     )
 
 
-def switch(s: Session, thread_id: str, timeline_id: str) -> Thread:
-    thread, head = find_standing(s, thread_id)
-    there = head_on(s, head, timeline_id)
-    return thread if there is head else _stand(s, thread, there, s.now_us())
+def switch(reach: Reach, thread_id: str, timeline_id: str) -> Thread:
+    thread, head = find_standing(reach, thread_id)
+    there = head_on(reach, head, timeline_id)
+    return thread if there is head else _stand(reach, thread, there, reach.now_us())
 
 
-def list_timelines(s: Session, thread_id: str) -> list[Timeline]:
-    with s.snapshot():
-        head = find_head(s, thread_id)
+def list_timelines(reach: Reach, thread_id: str) -> list[Timeline]:
+    with reach.snapshot():
+        head = find_head(reach, thread_id)
         return [
-            rows.timeline((id, thread_id, parent_id, parent_seq, count_of(s, number, ancestors), created_us))
-            for number, id, parent_id, parent_seq, ancestors, created_us in s.rows(
+            rows.timeline((id, thread_id, parent_id, parent_seq, count_of(reach, number, ancestors), created_us))
+            for number, id, parent_id, parent_seq, ancestors, created_us in reach.rows(
                 _SQL["list_timelines"], (head.thread_no,)
             )
         ]
 
 
-def save(s: Session, thread_id: str, name: str, at: int | None) -> SavedPoint:
+def save(reach: Reach, thread_id: str, name: str, at: int | None) -> SavedPoint:
     name = check_name("saved point", name)
-    head = find_head(s, thread_id)
-    seq, now = _within(head, at), s.now_us()
-    s.run(_SQL["save_point"], (s.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
+    head = find_head(reach, thread_id)
+    seq, now = _within(head, at), reach.now_us()
+    reach.run(_SQL["save_point"], (reach.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
     return SavedPoint(name, Point(head.timeline_id, seq), thread_id, from_us(now))
 
 
-def load(s: Session, thread_id: str, name: str) -> Thread:
-    thread, head = find_standing(s, thread_id)
-    place = s.row(_SQL["find_saved_place"], (s.tenant_id, head.owner_id, name))
+def load(reach: Reach, thread_id: str, name: str) -> Thread:
+    thread, head = find_standing(reach, thread_id)
+    place = reach.row(_SQL["find_saved_place"], (reach.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)
     seq, timeline_no, timeline_id, ancestors = place
     origin = head._replace(timeline_no=timeline_no, timeline_id=timeline_id, ancestors=ancestors)
-    return _go_on_from(s, thread, origin, seq)
+    return _go_on_from(reach, thread, origin, seq)
 
 
-def list_saved_points(s: Session) -> list[SavedPoint]:
-    return [rows.saved_point(row) for row in s.rows(_SQL["list_saved_points"], (s.tenant_id, s.user_id))]
+def list_saved_points(reach: Reach) -> list[SavedPoint]:
+    return [rows.saved_point(row) for row in reach.rows(_SQL["list_saved_points"], (reach.tenant_id, reach.user_id))]
 
 
-def find_saved_point(s: Session, name: str) -> SavedPoint | None:
-    row = s.row(_SQL["find_saved_point"], (s.tenant_id, s.user_id, name))
+def find_saved_point(reach: Reach, name: str) -> SavedPoint | None:
+    row = reach.row(_SQL["find_saved_point"], (reach.tenant_id, reach.user_id, name))
     return None if row is None else rows.saved_point(row)
 
 
-def forget_saved_point(s: Session, name: str) -> bool:
-    return s.run(_SQL["forget_saved_point"], (s.tenant_id, s.user_id, name)) > 0
+def forget_saved_point(reach: Reach, name: str) -> bool:
+    return reach.run(_SQL["forget_saved_point"], (reach.tenant_id, reach.user_id, name)) > 0

@@ -14,9 +14,9 @@ from threadline.stores.sqlite.people import PeopleVerbs
 from threadline.stores.sqlite.places import PlaceVerbs
 from threadline.stores.sqlite.purge import PurgeVerbs
 from threadline.stores.sqlite.queues import QueueVerbs
+from threadline.stores.sqlite.reach import Reach
 from threadline.stores.sqlite.running import RunningVerbs
 from threadline.stores.sqlite.search import SearchVerbs
-from threadline.stores.sqlite.session import Session
 from threadline.stores.sqlite.threads import ThreadVerbs
 from threadline.stores.sqlite.timelines import TimelineVerbs
 from threadline.stores.sqlite.turns import TurnVerbs
@@ -42,12 +42,12 @@ class SqliteTransaction(
     """The verbs, in one scope."""
 
 
-def drive(work: Work[T], session: Session) -> T:
+def drive(work: Work[T], reach: Reach) -> T:
     """Runs the work to its end, here and now, inside the transaction that is open.
 
     The verbs never really wait, so the coroutine needs no event loop: one step brings it to its end.
     """
-    engine = InTransaction(session)
+    engine = InTransaction(reach)
     steps = work(SqliteTransaction(engine)).__await__()
     try:
         next(steps)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
+import msgspec
+
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused
 from threadline.core.ids import check_id
 from threadline.core.messages import to_us
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
@@ -19,7 +20,7 @@ from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import find_head
-from threadline.stores.sqlite.session import Session
+from threadline.stores.sqlite.reach import Reach
 
 _SQL = load_queries(__package__, "queries/turns.sql")
 
@@ -73,88 +74,84 @@ class Hold(NamedTuple):
     stop_asked: bool
 
 
-def find_hold(s: Session, turn_id: str) -> Hold | None:
-    row = s.row(_SQL["find_hold"], (s.tenant_id, turn_id, s.user_id, s.sees_all))
+def find_hold(reach: Reach, turn_id: str) -> Hold | None:
+    row = reach.row(_SQL["find_hold"], (reach.tenant_id, turn_id, reach.user_id, reach.sees_all))
     return None if row is None else Hold._make(row)
 
 
-def held(s: Session, turn_id: str, fence: int) -> Hold | None:
+def held(reach: Reach, turn_id: str, fence: int) -> Hold | None:
     """The turn, if this fence is its latest."""
-    hold = find_hold(s, turn_id)
+    hold = find_hold(reach, turn_id)
     return hold if hold is not None and hold.fence == fence else None
 
 
-def touch(s: Session, turn_id: str) -> None:
-    s.database.touched.add((s.tenant_id, turn_id))
+def touch(reach: Reach, turn_id: str) -> None:
+    reach.database.touched.add((reach.tenant_id, turn_id))
 
 
-def create_turn(s: Session, new: NewTurn) -> Turn:
+def create_turn(reach: Reach, new: NewTurn) -> Turn:
     check_id("turn", new.id)
-    head = find_head(s, new.thread_id)
-    if s.row(_SQL["find_turn_id"], (s.tenant_id, new.id)):
+    head = find_head(reach, new.thread_id)
+    if reach.row(_SQL["find_turn_id"], (reach.tenant_id, new.id)):
         raise DuplicateId("turn", new.id)
     key = new.idempotency_key
-    if key is not None and s.row(_SQL["find_turn_key"], (s.tenant_id, head.owner_id, key)):
+    if key is not None and reach.row(_SQL["find_turn_key"], (reach.tenant_id, head.owner_id, key)):
         raise KeyReused(key)
-    now = s.now_us()
-    whose = (s.tenant_id, new.id, head.owner_id, head.thread_no)
+    now = reach.now_us()
+    whose = (reach.tenant_id, new.id, head.owner_id, head.thread_no)
     what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq)
-    s.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
-    return _known_turn(s, new.id)
+    reach.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
+    return _known_turn(reach, new.id)
 
 
-def find_turn(s: Session, turn_id: str) -> Turn | None:
-    row = s.row(_SQL["find_turn"], (s.tenant_id, turn_id, s.user_id, s.sees_all))
+def find_turn(reach: Reach, turn_id: str) -> Turn | None:
+    row = reach.row(_SQL["find_turn"], (reach.tenant_id, turn_id, reach.user_id, reach.sees_all))
     return None if row is None else rows.turn(row)
 
 
-def _known_turn(s: Session, turn_id: str) -> Turn:
-    turn = find_turn(s, turn_id)
+def _known_turn(reach: Reach, turn_id: str) -> Turn:
+    turn = find_turn(reach, turn_id)
     assert turn is not None
     return turn
 
 
-def find_turn_by_key(s: Session, key: str) -> Turn | None:
-    row = s.row(_SQL["find_turn_by_key"], (s.tenant_id, s.user_id, key))
+def find_turn_by_key(reach: Reach, key: str) -> Turn | None:
+    row = reach.row(_SQL["find_turn_by_key"], (reach.tenant_id, reach.user_id, key))
     return None if row is None else rows.turn(row)
 
 
-def list_active_turns(s: Session, thread_id: str) -> list[Turn]:
-    with s.snapshot():
-        number = find_head(s, thread_id).thread_no
-        return [rows.turn(row) for row in s.rows(_SQL["list_active_turns"], (s.tenant_id, number))]
+def list_active_turns(reach: Reach, thread_id: str) -> list[Turn]:
+    with reach.snapshot():
+        number = find_head(reach, thread_id).thread_no
+        return [rows.turn(row) for row in reach.rows(_SQL["list_active_turns"], (reach.tenant_id, number))]
 
 
-def list_turns(s: Session, thread_id: str, limit: int) -> list[Turn]:
-    with s.snapshot():
-        number = find_head(s, thread_id).thread_no
-        return [rows.turn(row) for row in s.rows(_SQL["list_turns"], (number, limit))]
+def list_turns(reach: Reach, thread_id: str, limit: int) -> list[Turn]:
+    with reach.snapshot():
+        number = find_head(reach, thread_id).thread_no
+        return [rows.turn(row) for row in reach.rows(_SQL["list_turns"], (number, limit))]
 
 
-def list_surfaces(s: Session, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
-    found: dict[str, tuple[Surface, ...]] = {}
-    with s.snapshot():
-        for thread_id in thread_ids:
-            with suppress(NotFound):
-                head = find_head(s, thread_id)
-                found[thread_id] = tuple(surface for (surface,) in s.rows(_SQL["list_surfaces"], (head.thread_no,)))
-    return {thread_id: surfaces for thread_id, surfaces in found.items() if surfaces}
+def list_surfaces(reach: Reach, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+    wanted = (msgspec.json.encode(list(thread_ids)).decode(), reach.tenant_id, reach.user_id, reach.sees_all)
+    found = reach.rows(_SQL["list_surfaces"], wanted)
+    return {thread_id: tuple(surfaces.split(",")) for thread_id, surfaces in found if surfaces}
 
 
-def list_due_turns(s: Session, limit: int) -> list[Turn]:
-    wanted = (s.tenant_id, s.user_id, s.sees_all, s.now_us(), limit)
-    return [rows.turn(row) for row in s.rows(_SQL["list_due_turns"], wanted)]
+def list_due_turns(reach: Reach, limit: int) -> list[Turn]:
+    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, reach.now_us(), limit)
+    return [rows.turn(row) for row in reach.rows(_SQL["list_due_turns"], wanted)]
 
 
-def lease_turn(s: Session, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
-    hold = find_hold(s, turn_id)
-    if hold is None or not _is_free(hold, s.now_us()):
+def lease_turn(reach: Reach, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
+    hold = find_hold(reach, turn_id)
+    if hold is None or not _is_free(hold, reach.now_us()):
         return None
-    if s.row(_SQL["find_earlier_turn"], (s.tenant_id, hold.thread_no, hold.no)):
+    if reach.row(_SQL["find_earlier_turn"], (reach.tenant_id, hold.thread_no, hold.no)):
         return None
-    s.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
-    touch(s, turn_id)
-    return _known_turn(s, turn_id)
+    reach.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
+    touch(reach, turn_id)
+    return _known_turn(reach, turn_id)
 
 
 def _is_free(hold: Hold, now_us: int) -> bool:
@@ -163,35 +160,35 @@ def _is_free(hold: Hold, now_us: int) -> bool:
     return hold.status == "accepted"
 
 
-def renew_lease(s: Session, turn_id: str, fence: int, until: dt.datetime) -> bool:
-    hold = held(s, turn_id, fence)
+def renew_lease(reach: Reach, turn_id: str, fence: int, until: dt.datetime) -> bool:
+    hold = held(reach, turn_id, fence)
     if hold is None or hold.status != "running":
         return False
-    s.run(_SQL["renew_lease"], (to_us(until), hold.no))
+    reach.run(_SQL["renew_lease"], (to_us(until), hold.no))
     return True
 
 
-def finish_turn(s: Session, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-    hold = held(s, turn_id, fence)
+def finish_turn(reach: Reach, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+    hold = held(reach, turn_id, fence)
     if hold is None or hold.status not in ACTIVE:
         return None
     if end.status in ACTIVE or end.status not in TRANSITIONS[hold.status]:
         raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
     usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-    s.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, s.now_us(), hold.no))
-    touch(s, turn_id)
-    return _known_turn(s, turn_id)
+    reach.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, reach.now_us(), hold.no))
+    touch(reach, turn_id)
+    return _known_turn(reach, turn_id)
 
 
-def ask_to_stop(s: Session, turn_id: str) -> bool:
-    hold = find_hold(s, turn_id)
+def ask_to_stop(reach: Reach, turn_id: str) -> bool:
+    hold = find_hold(reach, turn_id)
     if hold is None or hold.status not in ACTIVE:
         return False
-    s.run(_SQL["stop_turn"], (s.now_us(), hold.no))
-    touch(s, turn_id)
+    reach.run(_SQL["stop_turn"], (reach.now_us(), hold.no))
+    touch(reach, turn_id)
     return True
 
 
-def stop_asked(s: Session, turn_id: str) -> bool:
-    hold = find_hold(s, turn_id)
+def stop_asked(reach: Reach, turn_id: str) -> bool:
+    hold = find_hold(reach, turn_id)
     return hold is not None and bool(hold.stop_asked)

@@ -22,7 +22,7 @@ from threadline.core.errors import StoreUnavailable
 from threadline.stores.sqlite.checkpoints import Checkpoints
 from threadline.stores.sqlite.committing import Committer
 from threadline.stores.sqlite.jobs import Answer, Job, Note, Outcome, tell
-from threadline.stores.sqlite.session import Database
+from threadline.stores.sqlite.reach import Database
 
 T = TypeVar("T")
 

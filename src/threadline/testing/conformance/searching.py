@@ -158,8 +158,16 @@ class TestSearchingThePresent:
         await alice.switch(thread.id, thread.timeline_id)
         assert found(await alice.search("zebra")) == {"m0", "m1"}
 
+    async def test_a_hit_is_in_the_thread_it_was_written_in_if_that_shows_it(self, alice: Transaction) -> None:
+        """A message that several threads show is found once, in the one it was written in if that still shows it."""
+        source = await alice.create_thread(NewThread())
+        await say(alice, source.id, ("m0", "zebra"), ("m1", "more"))
+        branch = await alice.branch(source.id, NewThread())
+        await alice.undo(source.id)
+        assert [hit.thread_id for hit in await alice.search("zebra")] == [source.id]
+        assert [hit.thread_id for hit in await alice.search("more")] == [branch.id]
+
     async def test_a_branch_is_searched_through_its_source(self, alice: Transaction) -> None:
-        """A message that several threads show is found once, in one of them."""
         source = await alice.create_thread(NewThread())
         await say(alice, source.id, ("m0", "zebra one"), ("m1", "zebra two"))
         branch = await alice.branch(source.id, NewThread(), at=0)

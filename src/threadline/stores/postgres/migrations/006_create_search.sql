@@ -96,11 +96,21 @@ GRANT CREATE ON SCHEMA threadline TO threadline_search;
 ALTER FUNCTION threadline.match_words OWNER TO threadline_search;
 REVOKE CREATE ON SCHEMA threadline FROM threadline_search;
 
--- A living thread whose present history shows the message: that of its own timeline, or of one that forked from it.
+-- A living thread whose present history shows the message: the one it was written in if that does, or one that stands
+-- on its timeline or on one that forked from it.
 CREATE FUNCTION threadline.shown_in(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     thread text;
 BEGIN
+    SELECT t.id INTO thread FROM threadline.timelines l
+    JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = l.thread_id AND t.deleted_at IS NULL
+    JOIN threadline.timelines present ON present.tenant_id = _tenant AND present.id = t.timeline_id
+    WHERE l.tenant_id = _tenant AND l.id = _timeline AND (
+        present.id = l.id OR _seq <= present.ancestor_seqs[array_position(present.ancestors, l.id)]
+    );
+    IF FOUND THEN
+        RETURN thread;
+    END IF;
     WITH RECURSIVE line (id, thread_id) AS (
         SELECT l.id, l.thread_id FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = _timeline
         UNION ALL

@@ -37,6 +37,13 @@ SELECT rowid FROM message_words WHERE message_words MATCH ? ORDER BY rowid DESC 
 SELECT rowid FROM message_words WHERE message_words MATCH ? AND rowid >= ?
 ORDER BY closeness(message_words, ?) DESC, rowid DESC;
 
+-- name: find_owning_thread
+-- The thread whose timeline the message was written on, and where that thread stands now.
+SELECT m.seq, l.no, c.no, c.ancestors, t.id, t.state_key, t.title
+FROM messages m JOIN timelines l ON l.no = m.timeline_no JOIN threads t ON t.no = l.thread_no
+    JOIN timelines c ON c.no = t.timeline_no
+WHERE m.no = ? AND t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL;
+
 -- name: find_showing_thread
 -- A message is shown by its own timeline and by all that stem from it at or above its seq. Above a fork
 -- everything counts, so only the first step looks at the seq.

@@ -1,17 +1,18 @@
 """What the sync functions behind the verbs are given: a connection, a scope, the time.
 
-A `Database` is one connection and what its commit must bring about afterwards. A `Session` is a database seen from one
-scope; the same functions run on a reader's session, on the writer's, and inside `transact`.
+A `Database` is one connection and what its commit must bring about afterwards. A `Reach` is a database seen from one
+scope; the same functions run on a reader's reach, on the writer's, and inside `transact`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import apsw
 
+from threadline.core.errors import ThreadlineError
 from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
@@ -21,13 +22,13 @@ from threadline.stores.sqlite.connection import Location
 
 Row: TypeAlias = tuple[Any, ...]
 
-_SQL = load_queries(__package__, "queries/session.sql")
+_SQL = load_queries(__package__, "queries/reach.sql")
 
 
 class Database:
     """One open connection. `touched` and `scrub` are set by functions that write and read after the commit."""
 
-    __slots__ = ("compact", "connection", "location", "lock_seconds", "scrub", "touched")
+    __slots__ = ("compact", "connection", "location", "lock_seconds", "progress", "scrub", "touched", "unscrubbed")
 
     def __init__(self, connection: apsw.Connection, location: Location, lock_seconds: float) -> None:
         self.connection = connection
@@ -39,12 +40,16 @@ class Database:
         """Whether text was purged: then the write-ahead log must not keep it."""
         self.compact = False
         """Whether the file is to be written anew, whatever its size."""
+        self.progress: Callable[[int], None] | None = None
+        """Told meanwhile how many thousand steps SQLite has made."""
+        self.unscrubbed: ThreadlineError | None = None
+        """Why the last scrubbing did not come to its end."""
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self.connection.execute(sql, values).fetchall()
 
 
-class Session:
+class Reach:
     __slots__ = ("_clock", "_connection", "_execute", "database", "limits", "scope", "sees_all", "tenant_id", "user_id")
 
     def __init__(self, database: Database, scope: Scope, clock: Clock, limits: Limits) -> None:
@@ -59,9 +64,9 @@ class Session:
         self._connection = database.connection
         self._execute = database.connection.execute
 
-    def on(self, database: Database) -> Session:
+    def on(self, database: Database) -> Reach:
         """The same scope on another connection."""
-        return Session(database, self.scope, self._clock, self.limits)
+        return Reach(database, self.scope, self._clock, self.limits)
 
     def now_us(self) -> int:
         return to_us(self._clock.now())

@@ -33,7 +33,7 @@ _BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadlin
 
 
 class House(NamedTuple):
-    """What all sessions of one store share."""
+    """What all reaches of one store share."""
 
     clock: Clock
     limits: Limits
@@ -46,7 +46,7 @@ class House(NamedTuple):
     appended: Callable[[Scope], None]
 
 
-class Session:
+class Reach:
     __slots__ = ("_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
 
     def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
@@ -146,11 +146,11 @@ class Session:
         return self._connection
 
 
-class HasSession(Protocol):
-    session: Session
+class HasReach(Protocol):
+    reach: Reach
 
 
-Self = TypeVar("Self", bound=HasSession)
+Self = TypeVar("Self", bound=HasReach)
 Verb = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
 
 
@@ -159,9 +159,9 @@ def within(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
 
     @functools.wraps(verb)
     async def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if self.session.is_open:
+        if self.reach.is_open:
             return await verb(self, *args, **kwargs)
-        done: T = await self.session.house.transact(self.session.scope, lambda tx: verb(tx, *args, **kwargs))
+        done: T = await self.reach.house.transact(self.reach.scope, lambda tx: verb(tx, *args, **kwargs))
         return done
 
     return run

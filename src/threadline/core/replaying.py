@@ -1,0 +1,67 @@
+"""Replaying: a stored reply as the events that would make it, for readers of a stream that is no longer kept.
+
+Folding these events gives the parts again. What happened in between, deltas and statuses, is gone: a text comes in one
+piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    Source,
+    StepStart,
+    TextDelta,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputStart,
+    ToolResult,
+)
+from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
+
+
+def events_of(parts: Iterable[Part], *, known: int = 0, still_open: Collection[str] = ()) -> list[Event]:
+    """`known` parts were there before the stream began: of those, only what came of calls that were `still_open`."""
+    found: list[Event] = []
+    for number, part in enumerate(parts):
+        if number >= known:
+            found += _said(part)
+        elif isinstance(part, ToolPart) and part.call_id in still_open:
+            found += _outcome(part)
+    return found
+
+
+def _said(part: Part) -> list[Event]:
+    match part:
+        case TextPart():
+            return [TextDelta(part.text)]
+        case ReasoningPart():
+            ended = ReasoningEnd(part.provider_metadata)
+            return [ReasoningDelta(part.text), ended] if part.text else [ended]
+        case StepStartPart():
+            return [StepStart()]
+        case SourceUrlPart():
+            return [Source(part.source_id, part.url, part.title)]
+        case ToolPart(state="input-streaming"):
+            return [ToolInputStart(part.call_id, part.name)]
+        case ToolPart():
+            return [ToolCall(part.call_id, part.name, part.input_value()), *_outcome(part)]
+    return []
+
+
+def _outcome(part: ToolPart) -> list[Event]:
+    match part.state:
+        case "output-available":
+            return [ToolResult(part.call_id, part.output_value())]
+        case "output-error":
+            return [ToolError(part.call_id, part.error or "")]
+        case "output-denied":
+            return [ToolDenied(part.call_id, None if part.approval is None else part.approval.reason)]
+        case "approval-requested" if part.approval is not None:
+            return [ApprovalRequest(part.call_id, part.approval.id)]
+    return []
