@@ -45,6 +45,7 @@ async def test_the_first_invitation_makes_a_space_with_a_room_and_the_second_mak
         assert await state(alice, space, "m.space.child", room) == {"via": ["threadline.test"]}
         assert (await state(alice, room, "m.space.parent", space))["canonical"] is True
         assert (await state(alice, room, ROOM_STATE))["platform_chat_id"] == bound["C1"].thread_id
+        assert (await alice.client.room_put_state(room, "m.room.topic", {"topic": "mine"})).event_id
         before = set(await all_rooms(world, alice))
         second = await world.room_with(alice)
         assert set(await all_rooms(world, alice)) - before == {second}

@@ -98,11 +98,16 @@ class Bot:
                 log.warning("homeserver away: %s", exc)
                 await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
+            except HomeserverRefused as exc:
+                if exc.code != "M_UNKNOWN_TOKEN":
+                    raise
+                log.warning("logged out by the homeserver")
+                await through_faults(self._homeserver.log_in)
 
     async def _take(self, batch: Batch, since: str | None) -> None:
         opened = self._tracking.begin(batch.position)
         for room_id, inviter in batch.invites.items():
-            self._start(opened, self._inviting.answer(room_id, inviter))
+            self._start(opened, self._invited(room_id, inviter))
         if since is not None:
             for room in batch.rooms:
                 events = await self._complete(room, since)
@@ -112,15 +117,27 @@ class Bot:
                 self._start(opened, self._read_again(opened, room_id, event_id))
         opened.done()
 
+    async def _invited(self, room_id: str, inviter: str) -> None:
+        await through_faults(lambda: self._inviting.answer(room_id, inviter))
+
     async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
         """With what the sync left out, and without what was said before the bot came."""
         left_out: list[RawEvent] = []
         if room.before is not None and not any(is_own_join(event, self._homeserver.user_id) for event in room.events):
-            before = room.before
-            left_out = await through_faults(lambda: self._homeserver.events_between(room.room_id, before, since))
+            left_out = await self._left_out(room.room_id, room.before, since)
         events = [*left_out, *room.events]
         joined = [index for index, event in enumerate(events) if is_own_join(event, self._homeserver.user_id)]
         return events[joined[-1] + 1 :] if joined else events
+
+    async def _left_out(self, room_id: str, before: str, since: str) -> list[RawEvent]:
+        try:
+            found: list[RawEvent] = await through_faults(
+                lambda: self._homeserver.events_between(room_id, before, since)
+            )
+            return found
+        except HomeserverRefused as exc:
+            log.warning("a gap was not filled: %s", exc, extra={"place": room_id})
+            return []
 
     def _enqueue(self, opened: OpenBatch, room_id: str, events: list[RawEvent]) -> None:
         """After what is being done in the room, in order."""
@@ -152,7 +169,7 @@ class Bot:
         """What must be done in order is done; what may be done beside the next is returned."""
         if isinstance(heard, Unreadable):
             self._tracking.remember_unread(heard.room_id, heard.event_id)
-            return self._hearing.hear_unreadable(heard)
+            return through_faults(lambda: self._hearing.hear_unreadable(heard))
         try:
             rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
             return rest
