@@ -61,7 +61,7 @@ lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer 
 
 clean: ## remove everything that was made here
 	rm -rf web/node_modules src/threadline/service/page
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .tools build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .bench .tools build dist
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env:
