@@ -169,6 +169,14 @@ async def test_a_role_opens_what_is_declared_for_it_and_no_more(
             assert await view(alices) == before
 
 
+@pytest.mark.parametrize("url", ["/api/v1/tokens", "/api/v1/agents"])
+async def test_a_role_is_asked_for_before_a_body_is_read(callers: dict[str, Client], url: str) -> None:
+    """Whoever may not learns nothing of what would have been wrong."""
+    for who, status in (("nobody", 401), ("a viewer", 403), ("alice", 403), ("an admin", 400)):
+        answer = await callers[who].http.post(url, content=b"{", headers={"content-type": "application/json"})
+        assert answer.status_code == status, who
+
+
 async def test_an_administrator_may_do_everything(
     threadline: Threadline, callers: dict[str, Client], alices: Client
 ) -> None:
