@@ -152,12 +152,12 @@ async def test_it_approves_leaves_reloads_and_resumes_without_doubling(packages:
     if release == "ai-5":
         pytest.skip("version 5 knows no approvals")
     settings = Settings(database=":memory:", service=SERVICE, agent="slowly")
-    slowly = {"slowly": RehearsalAgent(pace=0.05)}
+    slowly = {"slowly": RehearsalAgent(pace=0.15)}
     async with open_threadline(settings=settings, agents=slowly) as tl, serving(tl) as client:
         drive = Drive(packages, release, client)
         *_, loaded, resumed = await drive(["send", "stamp hello"], ["answerAndLeave", True], ["reload"], ["resume"])
         stored = await drive.stored()
-    assert [message["role"] for message in loaded["messages"]] == ["user", "assistant"]
+    assert [message["role"] for message in loaded["messages"]] == ["user"]
     assert (resumed["status"], resumed["error"], len(resumed["messages"])) == ("ready", None, 2)
     assert texts(resumed)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
     assert [part["state"] for part in tools(resumed["messages"][1])] == ["output-available"]
