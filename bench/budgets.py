@@ -80,6 +80,14 @@ MASKING = Work("masking of text", Budget("value", "≥", 20))
 MASKING_MESSAGE = Work("sealing a message of 2 kB, masked, against unmasked")
 CHAT = Work("threadline chat until its prompt appears", _value(700))
 CHAT_MEMORY = Work("threadline chat at its prompt: memory", None)
+CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", None)
+CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
+CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
+CHANNEL_OUTBOX = Work("replies delivered from the outbox")
+MATRIX_REPLY = Work("Matrix: a reply, from asking to seeing it")
+MATRIX_CROWD = Work("Matrix: many rooms at once")
+MATRIX_WRONG = Work("Matrix: messages lost or answered twice", _value(0))
+MATRIX_START = Work("Matrix: start of the bot")
 HTTP_LIST = _both("HTTP: list 50 threads", None)
 HTTP_LIST_P99 = _both("HTTP: list 50 threads: slowest of 100", None)
 HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
@@ -128,6 +136,14 @@ WORKS = (
     MASKING_MESSAGE,
     CHAT,
     CHAT_MEMORY,
+    CHANNEL_ACKNOWLEDGED,
+    CHANNEL_ACKNOWLEDGED_P99,
+    CHANNEL_WRONG,
+    CHANNEL_OUTBOX,
+    MATRIX_REPLY,
+    MATRIX_CROWD,
+    MATRIX_WRONG,
+    MATRIX_START,
     HTTP_LIST,
     HTTP_LIST_P99,
     HTTP_READ,

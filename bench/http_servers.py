@@ -24,7 +24,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import Desk
 from threadline.service.app import build_app
-from threadline.service.serving import Server, address_of, listen
+from threadline.service.serving import Server, address_of, calm_collector, listen
 from threadline.settings import Settings
 
 _START_SECONDS = 60.0
@@ -95,6 +95,7 @@ async def run(order: ServerOrder) -> None:
         told = asyncio.create_task(_listen_to_orders(agent))
         sys.stdout.write(address_of(listening) + "\n")
         sys.stdout.flush()
+        calm_collector()
         await server.serve(sockets=[listening])
         told.cancel()
 

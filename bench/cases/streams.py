@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 import resource
+import select
+import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Self
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -37,11 +41,9 @@ async def idle(arena: Arena) -> list[Row]:
     for count in arena.sized((1_000, 10_000), (1_000,)):
         async with _serving(arena) as server:
             before = server.megabytes
-            readers = await _opened(server.address, count)
-            held = server.megabytes
-            delays = [delay for _ in range(WORDS) for delay in await _word_to_all(server, readers)]
-            for reader in readers:
-                await reader.close()
+            async with Readers(server.address, count) as readers:
+                held = server.megabytes
+                delays = [delay for _ in range(WORDS) for delay in await readers.word_to_all(server)]
         at = f"{count:,} streams"
         rows.append(Row(STREAMS_MEMORY.name, OURS, "MB", held, at=at))
         rows.append(Row(STREAMS_MEMORY_EACH.name, OURS, "kB", (held - before) * 1e3 / count, at=at))
@@ -88,31 +90,62 @@ async def _serving(arena: Arena) -> AsyncIterator[ServerProcess]:
         await asking.close()
 
 
-async def _opened(address: str, count: int) -> list[Connection]:
-    readers: list[Connection] = []
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        while len(readers) < count:
-            readers += await asyncio.gather(*(_reader(address) for _ in range(min(_AT_ONCE, count - len(readers)))))
-    return readers
+class Readers:
+    """Very many connections in one plain loop over a poll, because a task for each would be slower than the server."""
 
+    def __init__(self, address: str, count: int) -> None:
+        place = urlsplit(address)
+        self._place = (place.hostname, place.port)
+        self._count = count
+        self._sockets: dict[int, socket.socket] = {}
+        self._poll = select.epoll()
 
-async def _reader(address: str) -> Connection:
-    connection = await Connection.open(address)
-    await connection.begin(STREAM)
-    await connection.reader.readuntil(b"ready ")
-    return connection
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._open)
+        return self
 
+    async def __aexit__(self, *_: object) -> None:
+        for each in self._sockets.values():
+            each.close()
+        self._poll.close()
 
-async def _word_to_all(server: ServerProcess, readers: list[Connection]) -> list[float]:
-    server.say()
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        return await asyncio.gather(*(_delay(reader) for reader in readers))
+    async def word_to_all(self, server: ServerProcess) -> list[float]:
+        """How long a word takes to each of them."""
+        hearing = asyncio.create_task(asyncio.to_thread(self._hear))
+        server.say()
+        return await hearing
 
+    def _open(self) -> None:
+        for _ in range(self._count):
+            opened = socket.create_connection(self._place)
+            opened.sendall(STREAM)
+            self._sockets[opened.fileno()] = opened
+            self._poll.register(opened, select.EPOLLIN)
+            if len(self._sockets) % _AT_ONCE == 0:
+                self._until(b"ready ", _AT_ONCE)
+        self._until(b"ready ", self._count % _AT_ONCE)
 
-async def _delay(reader: Connection) -> float:
-    word = SPOKEN.search(await reader.reader.readuntil(b">"))
-    assert word is not None
-    return time.monotonic() - float(word[1])
+    def _until(self, mark: bytes, count: int) -> None:
+        """Until so many of them have been sent the mark."""
+        seen: set[int] = set()
+        for file, data in self._arriving(lambda: len(seen) < count):
+            if mark in data:
+                seen.add(file)
+
+    def _hear(self) -> list[float]:
+        delays: list[float] = []
+        for _, data in self._arriving(lambda: len(delays) < self._count):
+            if word := SPOKEN.search(data):
+                delays.append(time.monotonic() - float(word[1]))
+        return delays
+
+    def _arriving(self, wanted: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while wanted():
+            if time.monotonic() > until:
+                raise TimeoutError("the readers were not all served")
+            for file, _ in self._poll.poll(1.0):
+                yield file, self._sockets[file].recv(65_536)
 
 
 async def _resumed(address: str, words: int) -> float:

@@ -1,9 +1,9 @@
 """Pages of the documentation, run as a reader would: block after block, in one folder, in one namespace.
 
 Every `python` block runs, with `await` at the top if it likes. In `sh` and `console` blocks, commands of `threadline`
-run (also at the end of an `echo … |`); what a `console` block shows below a command must be what it prints. Ids,
-times and widths of columns may differ, and `…` in what is shown stands for anything. A `toml` block that begins with
-`# threadline.toml` is that file from then on.
+run, also behind an `echo … |` or a `printf '%s\\n' … |`. What a `console` block shows below a command must be what it
+prints. Ids, times and widths of columns may differ, and `…` in what is shown stands for anything. A `toml` block that
+begins with `# threadline.toml` is that file from then on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FENCE = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$")
-RUNNABLE = re.compile(r"(echo [^|]*\| *)?threadline( |$)")
+RUNNABLE = re.compile(r"((echo|printf '%s\\n') [^|]*\| *)?threadline( |$)")
 VARYING = (
     (re.compile(r"\b[0-9a-hjkmnp-tv-z]{26}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?)?"), "TIME"),
@@ -96,7 +96,7 @@ def run_command(command: Command, place: str, folder: Path) -> None:
     spoken, _, words = command.words.rpartition("|")
     done = subprocess.run(
         shlex.split(words),
-        input="\n".join(shlex.split(spoken)[1:]) + "\n" if spoken else "",
+        input=_typed(spoken),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=environment(folder),
@@ -109,6 +109,12 @@ def run_command(command: Command, place: str, folder: Path) -> None:
         raise PageWrong(f"{place} `{command.words}` shows\n{command.shown}\nbut prints\n{done.stdout}")
     if done.returncode and not command.shown:
         raise PageWrong(f"{place} `{command.words}` ends with {done.returncode}:\n{done.stdout}")
+
+
+def _typed(spoken: str) -> str:
+    """What `echo` or `printf` prints, a line for each word."""
+    words = shlex.split(spoken)
+    return "".join(f"{word}\n" for word in words[2 if words[:1] == ["printf"] else 1 :])
 
 
 def environment(folder: Path) -> dict[str, str]:

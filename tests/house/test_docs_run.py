@@ -116,6 +116,12 @@ def test_only_commands_of_threadline_run() -> None:
     assert list(commands(block)) == [Command("threadline a    --b", ""), Command("echo hi | threadline c", "")]
 
 
+def test_what_a_page_pipes_into_a_command_reaches_it(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("```console\n$ printf '%s\\n' 'calculate 2*3' | threadline chat -p\n…6…\n```\n")
+    run_page(page, reader)
+
+
 def test_a_console_block_shows_what_its_commands_print() -> None:
     block = Block("console", "$ threadline a\none\ntwo\n$ make x\nthree\n$ threadline b\n", 1)
     assert list(commands(block)) == [Command("threadline a", "one\ntwo\n"), Command("threadline b", "")]

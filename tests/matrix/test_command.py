@@ -28,10 +28,10 @@ def settings_of_the_page(world: World) -> str:
     return told
 
 
-async def start(folder: Path, **environment: str) -> asyncio.subprocess.Process:
+async def start(folder: Path, *words: str, **environment: str) -> asyncio.subprocess.Process:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("THREADLINE_", "XDG_"))}
     return await asyncio.create_subprocess_exec(
-        THREADLINE, "matrix", "run", cwd=folder, env={**kept, "HOME": str(folder), **environment},
+        THREADLINE, *(words or ("matrix", "run")), cwd=folder, env={**kept, "HOME": str(folder), **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
@@ -66,8 +66,21 @@ async def test_the_page_leads_to_a_bot_that_answers_and_keeps_its_device(world: 
     again = await start(tmp_path)
     assert "listens" in await first_line(again)
     assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
+    second = await start(tmp_path)
+    _, said = await asyncio.wait_for(second.communicate(), PATIENCE)
+    assert (second.returncode, said.decode()) == (2, f"threadline: another bot is running on {device.parent}\n")
     assert json.loads(device.read_bytes()) == kept
     await end(again)
+
+
+async def test_the_service_runs_the_bot_where_the_settings_say_so(world: World, tmp_path: Path) -> None:
+    (tmp_path / "threadline.toml").write_text(settings_of_the_page(world) + "with_service = true\n")
+    alice = await world.person("alice")
+    service = await start(tmp_path, "serve", "--port", "0", THREADLINE_MATRIX__PASSWORD=world.matrix.password)
+    assert "Threadline serves" in await first_line(service)
+    room = await world.room_with(alice)
+    await alice.ask(room, world.bot_id, "Hello")
+    await end(service)
 
 
 @pytest.mark.parametrize(

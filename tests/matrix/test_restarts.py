@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sys
 from asyncio.subprocess import PIPE
@@ -82,6 +83,19 @@ async def test_a_sync_that_is_heard_twice_is_answered_once(world: World) -> None
         "2. You said:",
         "3. You said:",
     ]
+
+
+async def test_a_bot_that_was_logged_out_logs_in_again_as_the_same_device(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        device = json.loads((Path(world.matrix.folder) / "device.json").read_bytes())
+        path = "/_matrix/client/v3/logout"
+        await asyncio.to_thread(world.synapse.call, "POST", path, {}, device["token"])
+        assert (await alice.ask(room, world.bot_id, "Still there?")).text == "1. You said: Still there?"
+        again = json.loads((Path(world.matrix.folder) / "device.json").read_bytes())
+        assert again["device_id"] == device["device_id"]
+        assert again["token"] != device["token"]
 
 
 def progress(world: World) -> bytes:

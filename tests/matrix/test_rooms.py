@@ -45,6 +45,7 @@ async def test_the_first_invitation_makes_a_space_with_a_room_and_the_second_mak
         assert await state(alice, space, "m.space.child", room) == {"via": ["threadline.test"]}
         assert (await state(alice, room, "m.space.parent", space))["canonical"] is True
         assert (await state(alice, room, ROOM_STATE))["platform_chat_id"] == bound["C1"].thread_id
+        assert (await alice.client.room_put_state(room, "m.room.topic", {"topic": "mine"})).event_id
         before = set(await all_rooms(world, alice))
         second = await world.room_with(alice)
         assert set(await all_rooms(world, alice)) - before == {second}
@@ -195,8 +196,7 @@ async def test_a_room_that_lost_its_state_is_told_again_and_other_keys_stay(worl
         bound = await bindings(world, alice)
         room = await accepted(alice, bound["C1"].place)
     async with world.running() as running:
-        server = running._homeserver  # noqa: SLF001
-        await server.put_state(room, ROOM_STATE, {"note": "someone's own", "platform_chat_id": "wrong"})
+        await running.homeserver.put_state(room, ROOM_STATE, {"note": "someone's own", "platform_chat_id": "wrong"})
     async with world.running():
         told = await state(alice, room, ROOM_STATE)
         assert told["platform_chat_id"] == bound["C1"].thread_id

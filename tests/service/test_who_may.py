@@ -143,7 +143,9 @@ async def test_whoever_cannot_say_who_they_are_gets_nothing(
     for question in questions(threadline):
         answer = await question.ask(callers[who])
         if question.needs is None:
-            assert answer.is_success, (question.url, answer.text)
+            # A webhook asks for its platform's signature instead.
+            refusals = (401, 404) if "/webhook" in question.url else ()
+            assert answer.is_success or answer.status_code in refusals, (question.url, answer.text)
             continue
         assert answer.status_code == 401, (question.method, question.url, answer.text)
         assert answer.json()["code"] == ("unauthenticated" if who == "nobody" else "invalid_token")

@@ -29,7 +29,7 @@ from threadline.core.threads import NewThread, Scope
 from threadline.ports import Store, Transaction
 from threadline.testing.postgres import PostgresServer, installations, shared_server
 
-PROCESSES = 2
+PROCESSES = 4
 TASKS = 3
 LONGEST = 0.06
 CUTS = 60
@@ -82,7 +82,7 @@ async def retry(tx: Transaction, thread_id: str, life: list[Report]) -> None:
 @pytest.mark.req("S1-08")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 async def test_no_kill_loses_doubles_or_tears_a_message(database: str, tenant_id: str, slow: bool) -> None:
-    rounds = 1_500 if slow else 56
+    rounds = 1_000 if slow else 28
     chance = random.Random("writers die at these instants")
     async with writers(PROCESSES) as processes:
         acknowledged = [await one_round(processes, database, tenant_id, chance) for _ in range(rounds)]
@@ -113,14 +113,14 @@ async def is_taken(tx: Transaction, thread_id: str, key: str) -> bool:
 
 
 async def terminate_backends(server: PostgresServer, dsn: str, until: asyncio.Future[Any]) -> int:
-    """Cuts a fifth of the application's connections, again and again; how many were cut in the end."""
+    """Cuts half of the application's connections, again and again; how many were cut in the end."""
     cut = 0
     admin = await asyncpg.connect(server.admin_dsn(dsn))
     try:
         while not until.done() and cut < CUTS:
             rows = await admin.fetch(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.2"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.5"
             )
             cut += len(rows)
             await asyncio.sleep(0.01)
@@ -135,11 +135,11 @@ async def test_a_terminated_backend_loses_and_doubles_nothing(tenant_id: str) ->
         store = await reopened(dsn)
         tx = store.scoped(Scope(tenant_id, "writer"))
         threads = [await tx.create_thread(NewThread()) for _ in range(4)]
-        writing = asyncio.gather(*(write_stubbornly(tx, f"w{n}", threads[n % 4].id, 30) for n in range(8)))
+        writing = asyncio.gather(*(write_stubbornly(tx, f"w{n}", threads[n % 4].id, 60) for n in range(8)))
         cut = await terminate_backends(server, dsn, writing)
         await check_histories(tx, [report for done in await writing for report in done])
         assert cut > 10
-        assert sum([len(await check_history(tx, thread.id)) for thread in threads]) == 8 * 30
+        assert sum([len(await check_history(tx, thread.id)) for thread in threads]) == 8 * 60
         await store.close()
 
 

@@ -7,7 +7,10 @@ so that a crash leaves the old one or the new one.
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,6 +47,16 @@ class DeviceFolder:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
             raise SettingsInvalid(f"{path} cannot be made: {exc.strerror}") from exc
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """By one process at a time; the kernel lets go of it, whatever ends the process. SettingsInvalid."""
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SettingsInvalid(f"another bot is running on {self.path}") from None
+            yield
 
     def device(self) -> Device | None:
         return self._read("device.json", Device)

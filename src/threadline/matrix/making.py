@@ -82,6 +82,8 @@ class RoomMaker:
             await self._rooms.bind_in(tx, person, room_id, thread.id)
 
         await self._store.transact(person.scope, work)
+        for each in (space_id, room_id):
+            await self._hand_over(person, each)
         return Made(room_id, "C1", thread)
 
     async def make(
@@ -100,7 +102,8 @@ class RoomMaker:
                 bound = await self._store.transact(
                     person.scope, lambda tx: self._rooms.bind_in(tx, person, room_id, thread.id)
                 )
-                return Made(room_id, bound.label or label, thread)
+            await self._hand_over(person, room_id)
+            return Made(room_id, bound.label or label, thread)
 
     async def _room_in(
         self, space_id: str, person: Person, name: str, chat_id: str, label: str, made: list[str]
@@ -115,6 +118,15 @@ class RoomMaker:
         made.append(room_id)
         await self._homeserver.put_state(space_id, "m.space.child", {"via": via}, room_id)
         return room_id
+
+    async def _hand_over(self, person: Person, room_id: str) -> None:
+        """Gives the person the same powers as the bot. The room works without, so nothing hangs on it."""
+        try:
+            powers = await self._homeserver.state(room_id, "m.room.power_levels") or {}
+            users = {**powers.get("users", {}), person.matrix_id: 100}
+            await self._homeserver.put_state(room_id, "m.room.power_levels", {**powers, "users": users})
+        except (HomeserverRefused, HomeserverAway) as exc:
+            log.warning("a room was not handed over: %s", exc, extra={"place": room_id})
 
     async def _once(
         self, person: Person, kind: str, chat_id: str, name: str, state: Sequence[RawEvent], *, space: bool = False

@@ -40,6 +40,7 @@ def build_bot(threadline: Threadline) -> Bot:
     commands = Commands(rooms, maker, homeserver, linking, platform, clock)
     hearing = Hearing(store, tenant_id, homeserver, people, rooms, commands, linking, platform, settings.edit_seconds)
     return Bot(
+        folder,
         homeserver,
         hearing,
         Inviting(homeserver, people, welcoming, hearing),

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from threadline.core.errors import StoreFailed
 from threadline.core.threads import system_scope
 from threadline.ports import Clock, Store
 from threadline.service.problems import Problem
@@ -20,6 +22,7 @@ from threadline.service.problems import Problem
 WINDOW = dt.timedelta(minutes=1)
 _SHARE = 20
 _HELD_MOST = 20_000
+_FORGOTTEN_SECONDS = 300.0
 _UNLIMITED = frozenset(("/healthz", "/readyz"))
 
 
@@ -80,6 +83,14 @@ class RateLimit:
 
 def window_of(now: dt.datetime) -> dt.datetime:
     return now.replace(second=0, microsecond=0)
+
+
+async def forget_windows(store: Store, clock: Clock, tenant_id: str) -> None:
+    """Now and then, as long as this runs: addresses that were not seen for a while. Tokens keep their one row each."""
+    while True:
+        await asyncio.sleep(_FORGOTTEN_SECONDS)
+        with suppress(StoreFailed):
+            await store.scoped(system_scope(tenant_id)).drop_permits(before=window_of(clock.now()) - WINDOW)
 
 
 class AddressLimit:

@@ -7,12 +7,16 @@ the chunks of another turn.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import InvalidInput, NotFound
@@ -56,6 +60,33 @@ def read_major(request: Request) -> int:
     return int(given)
 
 
+class EventStream(StreamingResponse):
+    """Frames as they come, in the request's own task. Whether the reader has left is looked at whenever there is
+    nothing to tell: a second task that waits for it would add a third to what an open stream takes, and a reader that
+    is gone costs a position until then."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
+        super().__init__(frames, headers=headers)
+        self._frames = frames
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._frames) as frames:
+            async for frame in frames:
+                if frame is KEEP_ALIVE and await _has_left(receive):
+                    return
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _has_left(receive: Receive) -> bool:
+    try:
+        async with asyncio.timeout(0):
+            return bool((await receive())["type"] == "http.disconnect")
+    except TimeoutError:
+        return False
+
+
 class TurnStreams:
     """Streams of turns for AI SDK clients."""
 
@@ -74,26 +105,31 @@ class TurnStreams:
         *,
         major: int = LATEST,
         begun: Sequence[Part] = (),
-    ) -> StreamingResponse:
+    ) -> EventStream:
         """`begun` is what the reply held before this turn, for a reader that does not have it."""
         frames = self._frames.of(scope.tenant_id, turn, major)
         head = b"" if seen is not None else frames.start + _said_before(begun, major)
         body = self._body(scope, turn, -1 if seen is None else seen.number, frames, head)
-        return StreamingResponse(body, headers={**HEADERS, "X-State-Key": thread.state_key})
+        return EventStream(body, {**HEADERS, "X-State-Key": thread.state_key})
 
-    async def _body(self, scope: Scope, turn: Turn, seen: int, frames: Frames, head: bytes) -> AsyncIterator[bytes]:
+    async def _body(
+        self, scope: Scope, turn: Turn, seen: int, frames: Frames, head: bytes
+    ) -> AsyncGenerator[bytes, None]:
         if head:
             yield head
         after = 0
         standing: Turn | None = turn
         while True:
-            async for batch in self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat):
-                if not batch:
-                    yield KEEP_ALIVE
-                    continue
-                after = batch[-1].n
-                if written := frames.written(batch, seen):
-                    yield written
+            async with aclosing(
+                self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat)
+            ) as batches:
+                async for batch in batches:
+                    if not batch:
+                        yield KEEP_ALIVE
+                        continue
+                    after = batch[-1].n
+                    if written := frames.written(batch, seen):
+                        yield written
             standing = await self._store.scoped(scope).turn(turn.id)
             # A turn that another process took over goes on there, and its stream is read from the store.
             if standing is None or not standing.is_active:

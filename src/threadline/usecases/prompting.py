@@ -7,7 +7,7 @@ the length of the thread. A snapshot that cannot be read is left out, logged and
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +18,7 @@ from threadline.core.errors import AgentFailed, StoreFailed
 from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import CHANNELS, Surface, Turn, root_turn_id
+from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
 from threadline.core.windows import Window
 from threadline.ports import Store, Transaction
 from threadline.usecases.metrics import Metrics
@@ -27,6 +27,7 @@ from threadline.usecases.turns import standing_request
 log = logging.getLogger("threadline.prompting")
 
 _FIRST_READ = 48
+_REFUSED = b"denied_sentinel"
 _GROWTH = 4
 
 
@@ -47,6 +48,9 @@ class Prompting:
         self._agents = agents
         self._windows = windows
         self._default_agent = default_agent
+        self._history_not_read = metrics.counter(
+            "threadline_history_read_failures_total", "Histories that could not be read on channels; the turn went on."
+        )
         self._not_read = metrics.counter(
             "threadline_snapshot_read_failures_total", "Pinned contexts that could not be read; the turn went on."
         )
@@ -90,11 +94,10 @@ class Prompting:
         self, tx: Transaction, turn: Turn, request: Message, *, snapshot: str | None, system_prompt: str | None
     ) -> Prompt:
         window = self._windows[turn.surface]
-        summary = await tx.summary(turn.thread_id)
-        refused = await self._refused(tx, turn)
+        summary = await self._summary(tx, turn)
         turns = _FIRST_READ
         while True:
-            history = await tx.last_turns(turn.thread_id, turns)
+            history = await self._history(tx, turn, turns)
             if request.turn_id != turn.id:
                 history = [message for message in history if message.turn_id != turn.id]
             prompt = assemble(
@@ -104,7 +107,7 @@ class Prompting:
                 snapshot=snapshot,
                 system_prompt=system_prompt,
                 summary=summary,
-                refused=refused,
+                refused=refused_turns(history),
             )
             oldest = history[0].seq if history else 0
             if oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest):
@@ -113,12 +116,36 @@ class Prompting:
                 return prompt
             turns *= _GROWTH
 
-    async def _refused(self, tx: Transaction, turn: Turn) -> set[str]:
-        """Turns whose request was refused: their text is not shown to the agent again."""
-        if turn.surface not in CHANNELS:
-            return set()
-        recent = await tx.turns(turn.thread_id, limit=_FIRST_READ)
-        return {each.id for each in recent if each.status == "denied_sentinel"}
+    async def _summary(self, tx: Transaction, turn: Turn) -> Summary | None:
+        try:
+            return await tx.summary(turn.thread_id)
+        except StoreFailed:
+            if turn.surface not in CHANNELS:
+                raise
+            return None
+
+    async def _history(self, tx: Transaction, turn: Turn, turns: int) -> list[Message]:
+        """A sender on a platform cannot ask again: where it cannot be read, they are answered without."""
+        try:
+            return await tx.last_turns(turn.thread_id, turns)
+        except StoreFailed:
+            if turn.surface not in CHANNELS:
+                raise
+            log.warning("history not read", extra={"turn_id": turn.id})
+            self._history_not_read.add()
+            return []
+
+
+def refused_turns(history: Sequence[Message]) -> set[str]:
+    """Turns whose request a guard refused: their text is not shown to an agent again."""
+    return {
+        message.turn_id
+        for message in history
+        if message.turn_id is not None
+        and message.metadata_json is not None
+        and _REFUSED in message.metadata_json
+        and message.metadata.get("status") == "denied_sentinel"
+    }
 
 
 async def _question_before(tx: Transaction, reply: Message) -> Message:

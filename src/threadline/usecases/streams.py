@@ -140,7 +140,7 @@ class Streams:
 
     async def batches(
         self, scope: Scope, turn_id: str, *, after: int = 0, quiet_seconds: float | None = None
-    ) -> AsyncIterator[list[Chunk]]:
+    ) -> AsyncGenerator[list[Chunk], None]:
         """The same, as many at a time as are there; an empty list whenever nothing came for so long."""
         if await self._store.scoped(scope).turn(turn_id) is None:
             raise NotFound("turn", turn_id)

@@ -17,7 +17,7 @@ USES = """
 import asyncio, os, sys
 from threadline.testing.postgres import shared_server
 server = shared_server()
-asyncio.run(server.create_database())
+asyncio.run(server.create_database(migrated=False))
 print(server.directory, flush=True)
 if sys.argv[1] == "dies":
     os.kill(os.getpid(), 9)

@@ -17,7 +17,7 @@ from threadline.testing.conformance.suite import LIMITS
 from threadline.testing.postgres import installations, shared_server
 
 SECOND = next((label for label in installations() if label != "embedded"), "")
-QUICK = {"TestAppending", "TestRepeating", "TestLoading", "TestUndoing", "TestIsolation", "TestSearchingThePresent"}
+QUICK = {"TestAppending", "TestLoading", "TestUndoing", "TestIsolation", "TestSearchingThePresent"}
 
 pytestmark = pytest.mark.skipif(not SECOND, reason="there is no second PostgreSQL: apt-get install postgresql")
 _databases: dict[str, str] = {}

@@ -31,6 +31,7 @@ T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
+_MOST_TURNS = 500
 
 
 class MessageVerbs:
@@ -146,6 +147,14 @@ class MessageVerbs:
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         last = _LAST_SEQ if before is None else before - 1
+        if 0 < turns <= _MOST_TURNS:
+            # A question and an answer each: that is mostly enough.
+            newest = await self.reach.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
+            if newest and newest[0][0] is None:
+                raise NotFound("thread", thread_id)
+            window = _window(newest, turns)
+            if window is not None:
+                return self._typed(window)
         found = await self.reach.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
         if found and found[0][0] is None:
             raise NotFound("thread", thread_id)
@@ -161,6 +170,16 @@ class MessageVerbs:
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
         ]
+
+
+def _window(newest: Sequence[asyncpg.Record], turns: int) -> list[asyncpg.Record] | None:
+    """From the `turns`-th last user message on, or from the beginning, oldest first; None if that is further back."""
+    for place, row in enumerate(newest):
+        if row[1] == b"u":
+            turns -= 1
+        if turns == 0 or row[3] == 0:
+            return list(newest[place::-1])
+    return None
 
 
 def _unless_empty(values: list[T | None]) -> list[T | None] | None:

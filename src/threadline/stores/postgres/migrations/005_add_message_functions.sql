@@ -302,6 +302,51 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The last messages of a history, at most so many, newest first, as far as the nearest ancestors hold them: enough for
+-- most windows, and with one statement. The ranges are met from the nearest on and each runs down its index, so nothing
+-- is sorted. A row without an id says that the thread is not here.
+CREATE FUNCTION threadline.read_newest(
+    _tenant text, _owner text, _role text, _thread text, _last integer, _most integer
+) RETURNS TABLE (
+    id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    ids text[];
+    tops integer[];
+    present text;
+    top integer;
+BEGIN
+    SELECT l.id, least(t.message_count - 1, _last), l.nearest, l.nearest_seqs INTO present, top, ids, tops
+    FROM threadline.threads t
+    JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
+    IF present IS NULL THEN
+        RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint;
+    ELSIF cardinality(tops) = 0 THEN
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+            FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = present AND m.seq <= top
+            ORDER BY m.seq DESC LIMIT _most;
+    ELSE
+        -- Of the last of 16 nobody says here where it begins, so it only bounds the one before.
+        IF cardinality(tops) < 16 THEN
+            tops := tops || -1;
+        END IF;
+        RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
+            FROM unnest(present || ids[1:cardinality(tops) - 1], tops, top || tops[1:cardinality(tops) - 1])
+                AS r (line, low, high)
+            CROSS JOIN LATERAL (
+                SELECT * FROM threadline.messages m
+                WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high
+                    AND m.seq <= top
+                ORDER BY m.seq DESC LIMIT _most
+            ) m
+            LIMIT _most;
+    END IF;
+END $$;
+
 -- One message of a thread's present history.
 CREATE FUNCTION threadline.find_message(
     _tenant text, _owner text, _role text, _thread text, _message text
