@@ -38,19 +38,23 @@ class Outbox:
         self._nudge = nudge
 
     async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
-        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere."""
+        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere; one whose
+        platform is switched off by now waits until it is not."""
         key = arrived_as(turn)
         arrived = None if key is None else await tx.inbox_row(turn.surface, key)
-        if arrived is not None:
-            await self.answer(tx, arrived, delivered_text(turn, said), owner_id=turn.owner_id, turn_id=turn.id)
+        if arrived is None:
+            return
+        text = delivered_text(turn, said)
+        if await self.answer(tx, arrived, text, owner_id=turn.owner_id, turn_id=turn.id):
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
 
     async def answer(
         self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str, turn_id: str | None = None
-    ) -> None:
-        """Answers what arrived, inside a transaction; done twice, it is done once."""
+    ) -> bool:
+        """Answers what arrived, inside a transaction; done twice, it is done once. False if it cannot be now."""
         channel = self._channels.get(arrived.platform)
         if channel is None or arrived.reply_to is None:
-            return
+            return False
         clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
         name = turn_id or hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
         for number, payload in enumerate(channel.render(clean)):
@@ -63,6 +67,7 @@ class Outbox:
                 owner_id=owner_id,
                 id=f"{name}-{number}",
             )
+        return True
 
     async def hear(self, tenant_id: str, report: Report) -> bool:
         """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is

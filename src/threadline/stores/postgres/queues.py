@@ -60,6 +60,11 @@ class QueueVerbs:
         return None if row is None else rows.inbox_row(row)
 
     @within
+    async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
+        self.reach.scope.require("system")
+        return [rows.inbox_row(row) for row in await self.reach.rows(_SQL["list_unanswered"], limit)]
+
+    @within
     async def drop_settled(self, *, before: dt.datetime) -> int:
         self.reach.scope.require("system")
         dropped = await self.reach.run(_SQL["drop_inbox"], before)

@@ -40,6 +40,9 @@ class QueueVerbs(Verbs):
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         return await self._engine.read(find_inbox, platform, key)
 
+    async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
+        return await self._engine.read(list_unanswered, limit)
+
     async def drop_settled(self, *, before: dt.datetime) -> int:
         return await self._engine.write(drop_settled, before)
 
@@ -110,6 +113,11 @@ def settle_inbox(
 def find_inbox(reach: Reach, platform: Surface, key: str) -> InboxRow | None:
     row = reach.row(_SQL["find_inbox"], (reach.tenant_id, platform, key, reach.user_id, reach.sees_all))
     return None if row is None else rows.inbox_row(row)
+
+
+def list_unanswered(reach: Reach, limit: int) -> list[InboxRow]:
+    reach.scope.require("system")
+    return [rows.inbox_row(row) for row in reach.rows(_SQL["list_unanswered"], (reach.tenant_id, limit))]
 
 
 def drop_settled(reach: Reach, before: dt.datetime) -> int:

@@ -14,8 +14,15 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_at
 FROM threadline.inbox WHERE tenant_id = $1 AND platform = $2 AND key = $3
 
+-- name: list_unanswered
+SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
+    i.created_at, i.updated_at
+FROM threadline.inbox i LEFT JOIN threadline.turns t ON t.tenant_id = i.tenant_id AND t.id = i.turn_id
+WHERE i.tenant_id = $1 AND i.status = 'accepted' AND (t.id IS NULL OR t.status NOT IN ('accepted', 'running'))
+ORDER BY i.created_at LIMIT $2
+
 -- name: drop_inbox
-DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status <> 'claimed'
+DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status IN ('done', 'dead')
 
 -- name: drop_outbox
 DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status = 'sent'

@@ -15,8 +15,15 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_us
 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
 
+-- name: list_unanswered
+SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
+    i.created_us, i.updated_us
+FROM inbox i INDEXED BY inbox_open LEFT JOIN turns t ON t.tenant_id = i.tenant_id AND t.id = i.turn_id
+WHERE i.tenant_id = ? AND i.status = 'accepted' AND (t.no IS NULL OR t.status NOT IN ('accepted', 'running'))
+ORDER BY i.created_us LIMIT ?;
+
 -- name: drop_inbox
-DELETE FROM inbox WHERE tenant_id = ? AND created_us < ? AND status <> 'claimed';
+DELETE FROM inbox WHERE tenant_id = ? AND created_us < ? AND status IN ('done', 'dead');
 
 -- name: drop_outbox
 DELETE FROM outbox WHERE tenant_id = ? AND sent_us < ? AND status = 'sent';
