@@ -42,6 +42,9 @@ format: env ## let ruff put the code in order
 page: env ## build the page that the service shows, if its sources changed
 	@$(BIN)/python tools/page.py
 
+screenshots: page ## take the pictures of the README again
+	$(BIN)/python -m tests.page.screenshots
+
 serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
 	@$(BIN)/python tools/page.py --or-without
 	$(BIN)/threadline serve $(ARGS)
