@@ -42,6 +42,9 @@ format: env ## let ruff put the code in order
 page: env ## build the page that the service shows, if its sources changed
 	@$(BIN)/python tools/page.py
 
+screenshots: page ## take the pictures of the README again
+	$(BIN)/python -m tests.page.screenshots
+
 serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
 	@$(BIN)/python tools/page.py --or-without
 	$(BIN)/threadline serve $(ARGS)
@@ -58,7 +61,7 @@ lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer 
 
 clean: ## remove everything that was made here
 	rm -rf web/node_modules src/threadline/service/page
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .bench .tools build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .bench .tools build dist
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env:

@@ -84,6 +84,10 @@ CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", N
 CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
 CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
 CHANNEL_OUTBOX = Work("replies delivered from the outbox")
+MATRIX_REPLY = Work("Matrix: a reply, from asking to seeing it")
+MATRIX_CROWD = Work("Matrix: many rooms at once")
+MATRIX_WRONG = Work("Matrix: messages lost or answered twice", _value(0))
+MATRIX_START = Work("Matrix: start of the bot")
 HTTP_LIST = _both("HTTP: list 50 threads", None)
 HTTP_LIST_P99 = _both("HTTP: list 50 threads: slowest of 100", None)
 HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
@@ -136,6 +140,10 @@ WORKS = (
     CHANNEL_ACKNOWLEDGED_P99,
     CHANNEL_WRONG,
     CHANNEL_OUTBOX,
+    MATRIX_REPLY,
+    MATRIX_CROWD,
+    MATRIX_WRONG,
+    MATRIX_START,
     HTTP_LIST,
     HTTP_LIST_P99,
     HTTP_READ,

@@ -19,6 +19,7 @@ from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Store
 from threadline.settings import ChannelSettings, ChannelsSettings
+from threadline.usecases.catching_up import CatchingUp
 from threadline.usecases.commanding import Commanding
 from threadline.usecases.credentials import Credentials
 from threadline.usecases.delivering import Delivering, Retrying
@@ -37,6 +38,7 @@ from threadline.vault import Vault
 log = logging.getLogger("threadline.messaging")
 
 _FORGET_SECONDS = 3_600.0
+_CATCH_UP_SECONDS = 10.0
 PLATFORMS: tuple[Surface, ...] = ("slack", "telegram", "whatsapp")
 
 
@@ -118,6 +120,7 @@ class Messaging:
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         self.delivering = Delivering(store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying)
         self.outbox = Outbox(store, sealer, self.codecs, self.delivering.nudge)
+        self.catching_up = CatchingUp(store, self.outbox)
         self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.enqueue_reply)
         self._store = store
         self._sealer = sealer
@@ -125,10 +128,19 @@ class Messaging:
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Delivers, and forgets what was settled long ago, until cancelled."""
+        """Delivers, answers what was left unanswered, and forgets what was settled long ago, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.delivering.run(self.settings.sweep_seconds))
             group.create_task(self._forget())
+            group.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        while True:
+            try:
+                await self.catching_up.sweep()
+            except StoreFailed:
+                log.warning("unanswered messages not looked for", exc_info=True)
+            await asyncio.sleep(_CATCH_UP_SECONDS)
 
     async def close(self) -> None:
         """Waits for what is being sent at this moment."""

@@ -336,8 +336,12 @@ class QueueVerbs(Protocol):
 
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
 
+    async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
+        """Rows with the status `accepted` whose turn has ended, or is gone, oldest first. System scope."""
+        ...
+
     async def drop_settled(self, *, before: dt.datetime) -> int:
-        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        """Removes what arrived, and what was sent, before then; what is not answered or delivered stays. How many
         rows. Histories do not depend on them. System scope."""
         ...
 
@@ -372,6 +376,13 @@ class QueueVerbs(Protocol):
         error: str | None = None,
     ) -> bool:
         """What came of a claimed row; counts the attempt. False if the claim is no longer this worker's."""
+        ...
+
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
+        not. System scope."""
         ...
 
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:

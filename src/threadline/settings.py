@@ -89,6 +89,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = 8300
+    workers: int = 1
     authentication: bool = False
     jwt: JwtSettings | None = None
     rates: Rates = Rates()
@@ -97,6 +98,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body_bytes: int = 1_048_576
     import_bytes: int = 67_108_864
     heartbeat_seconds: float = 15.0
+    lease_seconds: float = 30.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
     log_format: Literal["human", "json"] = "human"

@@ -28,18 +28,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.npm_packages import TOOLS
-from tools.bootstrap import uv_environment
+from tools.bootstrap import ROOT, uv_environment
 
 SERVER_NAME = "threadline.test"
 LOCK = Path(__file__).with_name("synapse.lock")
 GUARD = Path(__file__).with_name("guarding.py")
-UV = Path(sys.executable).parent / "uv"
+TOOLS = ROOT / ".tools"
+UV = ROOT / ".venv" / "bin" / "uv"
 START_SECONDS = 60.0
 
 _held: list[int | subprocess.Popen[bytes]] = []
+
+
+class NoWheel(Exception):
+    """Synapse is not published for this kind of machine."""
 
 
 class Synapse:
@@ -89,7 +91,7 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> None:
         command, env=environment, check=False, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if "no wheels with a matching" in done.stdout:
-        pytest.skip("there is no wheel of Synapse for this kind of machine")
+        raise NoWheel("there is no wheel of Synapse for this kind of machine")
     if done.returncode:
         raise RuntimeError(f"Synapse could not be installed:\n{done.stdout}")
 

@@ -196,8 +196,7 @@ async def test_a_room_that_lost_its_state_is_told_again_and_other_keys_stay(worl
         bound = await bindings(world, alice)
         room = await accepted(alice, bound["C1"].place)
     async with world.running() as running:
-        server = running._homeserver  # noqa: SLF001
-        await server.put_state(room, ROOM_STATE, {"note": "someone's own", "platform_chat_id": "wrong"})
+        await running.homeserver.put_state(room, ROOM_STATE, {"note": "someone's own", "platform_chat_id": "wrong"})
     async with world.running():
         told = await state(alice, room, ROOM_STATE)
         assert told["platform_chat_id"] == bound["C1"].thread_id

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -94,7 +94,8 @@ async def whoever_says_so(request: Request) -> Scope:
 class Service:
     """A running service; `do` runs a coroutine where it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
+        self._agents = {"parrot": parrot, **(agents or {})}
         self.url = ""
         self.threadline: Threadline
         self._loop = asyncio.new_event_loop()
@@ -123,7 +124,7 @@ class Service:
 
     async def _serve(self) -> None:
         settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
-        async with open_threadline(settings=settings, agents={"parrot": parrot}) as self.threadline:
+        async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
             listening = listen("127.0.0.1", 0)
             server = Server(build_app(self.threadline, who_asks=whoever_says_so), grace_seconds=1)
             serving = asyncio.create_task(server.serve(sockets=[listening]))

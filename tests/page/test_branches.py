@@ -139,3 +139,23 @@ def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, 
     expect(page.get_by_text("2 messages").first).to_be_visible()
     talk(page, "calculate 1+1")
     expect(page.locator(".head .counts")).to_contain_text("tokens")
+
+
+@EVERY_SCREEN
+def test_a_link_code_is_made_and_a_linked_account_named_and_unlinked(person: Person, service: Service) -> None:
+    page = person.open()
+    panel = details(page)
+    panel.get_by_role("button", name="Make a link code").click()
+    words = panel.locator(".link-code code").inner_text()
+
+    async def link() -> None:
+        admin = threadline.Scope("local", "root", "admin")
+        await service.threadline.messaging.links.put(admin, "telegram", "4711", person.name, revoked=False)
+
+    service.do(link())
+    assert words.startswith("!link ")
+    page.reload()
+    panel = details(page)
+    expect(panel.get_by_role("list", name="Linked accounts")).to_contain_text("4711")
+    panel.get_by_role("button", name="Unlink 4711").click()
+    expect(panel.get_by_role("list", name="Linked accounts")).to_be_hidden()

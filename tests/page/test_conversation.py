@@ -146,6 +146,7 @@ def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -
     say(page, "Hello")
     expect(shown(page, "You said: “Hello”.")).to_be_visible()
     settled(page)
+    expect(page.get_by_role("link", name="Hello")).to_be_visible()
     page.context.set_offline(True)
     expect(page.get_by_text("The service cannot be reached.")).to_be_visible()
     expect(shown(page, "You said: “Hello”.")).to_be_visible()

@@ -83,7 +83,7 @@ def test_a_service_that_wants_to_know_who_asks_gets_a_token_and_no_address_holds
         page = open_tab()
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_label("Token")).to_be_visible()
+        expect(page.get_by_role("alert")).to_contain_text("That token was not taken")
         page.get_by_label("Token").fill("somebody")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_text("What is on your mind?")).to_be_visible()

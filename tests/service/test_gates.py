@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from tests.service.serving import CHAT, THREADS, Client
+from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import SettingsInvalid, ThreadlineError
 from threadline.service import problems
@@ -136,6 +137,14 @@ def test_an_address_in_use_is_told_in_a_sentence() -> None:
         taken.listen()
         with pytest.raises(SettingsInvalid, match=r"cannot serve on 127\.0\.0\.1"):
             listen("127.0.0.1", taken.getsockname()[1])
+
+
+async def test_without_its_database_it_is_alive_and_not_ready(client: Client, threadline: Threadline) -> None:
+    await threadline.store.close()
+    assert (await client.http.get("/healthz")).status_code == 200
+    answer = await client.http.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert answer.headers["retry-after"]
 
 
 async def test_health_and_readiness(client: Client) -> None:

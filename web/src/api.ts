@@ -3,7 +3,7 @@
  * for a token, whoever made the request.
  */
 import type { UIMessage } from "ai";
-import { authorization, signInWanted } from "./session";
+import { askToSignIn, authorization } from "./session";
 
 export interface Thread {
   stateKey: string;
@@ -98,6 +98,18 @@ export interface Place {
   label?: string;
 }
 
+export interface Link {
+  platform: string;
+  platformUserId: string;
+  userId: string;
+  state: string;
+}
+
+export interface LinkCode {
+  code: string;
+  expiresAt: string;
+}
+
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -120,7 +132,7 @@ export const signedFetch: typeof fetch = async (input, init) => {
   const headers = new Headers(init?.headers);
   for (const [name, value] of Object.entries(authorization())) headers.set(name, value);
   const answer = await fetch(input, { ...init, headers });
-  if (answer.status === 401) signInWanted.set(true);
+  if (answer.status === 401) askToSignIn();
   return answer;
 };
 

@@ -8,12 +8,22 @@ const KEY = "threadline.token";
 
 export const signInWanted = new Cell(false);
 
+/** Whether the token that was held was not taken. */
+export const isRefused = new Cell(false);
+
 export function token(): string | null {
   return sessionStorage.getItem(KEY);
 }
 
+export function askToSignIn(): void {
+  if (token()) isRefused.set(true);
+  sessionStorage.removeItem(KEY);
+  signInWanted.set(true);
+}
+
 export function signIn(given: string): void {
   sessionStorage.setItem(KEY, given);
+  isRefused.set(false);
   signInWanted.set(false);
 }
 

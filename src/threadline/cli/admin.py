@@ -8,7 +8,7 @@ import sys
 from threadline import operating
 from threadline.cli.opening import settings_of
 from threadline.cli.output import Progress, print_json, say
-from threadline.cli.showing import shown
+from threadline.cli.showing import shown, without_password
 from threadline.core.errors import Refused, ThreadlineError
 from threadline.ports import Finding
 from threadline.stores.migrations import Migration
@@ -62,9 +62,9 @@ async def doctor(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     findings = await _findings(args)
     if args.json:
-        print_json({"database": _without_password(settings.database), "findings": findings})
+        print_json({"database": without_password(settings.database), "findings": findings})
     else:
-        print(f"Database: {shown(_without_password(settings.database))}")
+        print(f"Database: {shown(without_password(settings.database))}")
         for finding in findings:
             print(f"{finding.level}: {shown(finding.what)}\n  → {shown(finding.remedy)}")
         if not findings:
@@ -80,12 +80,6 @@ async def _findings(args: argparse.Namespace) -> list[Finding]:
         return await operating.check(settings)
     except ThreadlineError as exc:
         return [Finding("error", str(exc), "once that is mended, run threadline doctor again")]
-
-
-def _without_password(url: str) -> str:
-    scheme, found, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}://{credentials.partition(':')[0]}@{place}" if found and at else url
 
 
 async def purge_user(args: argparse.Namespace) -> None:

@@ -94,8 +94,11 @@ def _add_serve(add: AddVerb) -> None:
     serve = add("serve", "serve threads over HTTP, for AI SDK clients and everyone else", "serving:serve_http")
     serve.add_argument("--host", help="the address to serve on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="0 takes a free one (default: 8300)")
+    serve.add_argument("--workers", type=int, metavar="N", help="so many processes on one address (default: 1)")
     asking = "ask every caller for a token, as `threadline token create` makes them"
     serve.add_argument("--authentication", action="store_true", default=None, help=asking)
+    serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
 
 
 def _add_reading(add: AddVerb) -> None:

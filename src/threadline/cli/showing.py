@@ -31,3 +31,10 @@ def shown(text: str, *, multiline: bool = False) -> str:
 
 def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def without_password(url: str) -> str:
+    """A database's address as others may see it."""
+    scheme, found, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}://{credentials.partition(':')[0]}@{place}" if found and at else url

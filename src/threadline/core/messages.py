@@ -105,6 +105,10 @@ _EXACT_AS_SECONDS = 2**32 * 1_000_000
 
 def to_ui(message: Message) -> bytes:
     """The AI SDK's UIMessage of a stored message, built around the stored bytes without decoding them."""
-    head = jsontext.dump({"id": message.id, "role": message.role}, "message")[:-1]
     metadata = b"" if message.metadata_json is None else b',"metadata":' + message.metadata_json
+    # Ids and roles were checked when they were stored; reading ten thousand of them again would take half the time.
+    head = b'{"id":' + _encode(message.id) + b',"role":"' + message.role.encode() + b'"'
     return head + metadata + b',"parts":' + message.parts_json + b"}"
+
+
+_encode = msgspec.json.Encoder().encode

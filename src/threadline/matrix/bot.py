@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.core.threads import system_scope
 from threadline.matrix.device import DeviceFolder
-from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read
+from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
 from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
 from threadline.matrix.inviting import Inviting
@@ -43,7 +44,7 @@ class Bot:
         settings: MatrixSettings,
     ) -> None:
         self._folder = folder
-        self._homeserver = homeserver
+        self.homeserver = homeserver
         self._hearing = hearing
         self._inviting = inviting
         self._reconciling = reconciling
@@ -66,7 +67,7 @@ class Bot:
     async def _run(self) -> None:
         sweeping = asyncio.create_task(self._sweep())
         try:
-            await through_faults(self._homeserver.log_in)
+            await through_faults(self.homeserver.log_in)
             position = await self._catch_up()
             self.ready.set()
             while True:
@@ -76,22 +77,25 @@ class Bot:
             for task in [*self._tasks, *self._rooms.values()]:
                 task.cancel()
             await asyncio.gather(sweeping, *self._tasks, *self._rooms.values(), return_exceptions=True)
-            await self._homeserver.close()
+            await self.homeserver.close()
 
     async def _catch_up(self) -> str:
         """The first sync of this life tells of every room. One without a place to go on from has nothing to answer:
         what it holds was said before the bot was there."""
         since = self._tracking.position
-        batch: Batch = await through_faults(lambda: self._homeserver.sync(since, wait_seconds=0, full_state=True))
+        batch: Batch = await through_faults(lambda: self.homeserver.sync(since, wait_seconds=0, full_state=True))
         await through_faults(lambda: self._reconciling.reconcile(batch))
-        await self._take(batch, since)
+        # An earlier life may have joined and not come to say hello; a second hello is the same event as the first.
+        me = self.homeserver.user_id
+        invites = {room.room_id: by for room, event in _events(batch) if (by := taken_invitation(event, me))}
+        await self._take(batch._replace(invites={**batch.invites, **invites}), since)
         return batch.position
 
     async def _next(self, since: str) -> str:
         attempt = 0
         while True:
             try:
-                batch = await self._homeserver.sync(since, wait_seconds=self._settings.sync_seconds)
+                batch = await self.homeserver.sync(since, wait_seconds=self._settings.sync_seconds)
                 await self._take(batch, since)
                 return batch.position
             except HomeserverAway as exc:
@@ -102,7 +106,7 @@ class Bot:
                 if exc.code != "M_UNKNOWN_TOKEN":
                     raise
                 log.warning("logged out by the homeserver")
-                await through_faults(self._homeserver.log_in)
+                await through_faults(self.homeserver.log_in)
 
     async def _take(self, batch: Batch, since: str | None) -> None:
         opened = self._tracking.begin(batch.position)
@@ -123,17 +127,15 @@ class Bot:
     async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
         """With what the sync left out, and without what was said before the bot came."""
         left_out: list[RawEvent] = []
-        if room.before is not None and not any(is_own_join(event, self._homeserver.user_id) for event in room.events):
+        if room.before is not None and not any(is_own_join(event, self.homeserver.user_id) for event in room.events):
             left_out = await self._left_out(room.room_id, room.before, since)
         events = [*left_out, *room.events]
-        joined = [index for index, event in enumerate(events) if is_own_join(event, self._homeserver.user_id)]
+        joined = [index for index, event in enumerate(events) if is_own_join(event, self.homeserver.user_id)]
         return events[joined[-1] + 1 :] if joined else events
 
     async def _left_out(self, room_id: str, before: str, since: str) -> list[RawEvent]:
         try:
-            found: list[RawEvent] = await through_faults(
-                lambda: self._homeserver.events_between(room_id, before, since)
-            )
+            found: list[RawEvent] = await through_faults(lambda: self.homeserver.events_between(room_id, before, since))
             return found
         except HomeserverRefused as exc:
             log.warning("a gap was not filled: %s", exc, extra={"place": room_id})
@@ -143,7 +145,7 @@ class Bot:
         """After what is being done in the room, in order."""
         heard: list[Heard] = []
         for event in events:
-            found = read(room_id, event, self._homeserver.user_id, self._homeserver.display_name(room_id))
+            found = read(room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id))
             if found is not None and found.event_id not in self._in_hand:
                 self._in_hand.add(found.event_id)
                 opened.add()
@@ -179,12 +181,12 @@ class Bot:
 
     async def _read_again(self, opened: OpenBatch, room_id: str, event_id: str) -> None:
         try:
-            event = await through_faults(lambda: self._homeserver.event(room_id, event_id))
+            event = await through_faults(lambda: self.homeserver.event(room_id, event_id))
         except HomeserverRefused:
             # It was redacted, or the room is closed to the bot by now.
             self._tracking.forget_unread([(room_id, event_id)])
             return
-        if isinstance(read(room_id, event, self._homeserver.user_id), Unreadable):
+        if isinstance(read(room_id, event, self.homeserver.user_id), Unreadable):
             return
         self._tracking.forget_unread([(room_id, event_id)])
         self._enqueue(opened, room_id, [event])
@@ -217,3 +219,7 @@ class Bot:
             except StoreFailed as exc:
                 log.warning("recovery: %s", exc)
             await asyncio.sleep(self._settings.recovery_seconds)
+
+
+def _events(batch: Batch) -> Iterator[tuple[RoomBatch, RawEvent]]:
+    return ((room, event) for room in batch.rooms for event in room.events)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
@@ -32,7 +33,7 @@ from threadline.service.following import FollowingRoutes
 from threadline.service.headers import OriginGate, SafeHeaders
 from threadline.service.hooks import HookRoutes
 from threadline.service.jwts import jwt_reader
-from threadline.service.limits import AddressLimit, RateLimit
+from threadline.service.limits import AddressLimit, RateLimit, forget_windows
 from threadline.service.lineage import LineageRoutes
 from threadline.service.observing import Observer, noting
 from threadline.service.operations import Operations
@@ -44,6 +45,7 @@ from threadline.service.threads import ThreadRoutes
 from threadline.service.transfers import IMPORT_PATH, TransferRoutes
 from threadline.service.welcome import Welcome
 from threadline.settings import ServiceSettings
+from threadline.usecases.running import Runner
 
 log = logging.getLogger("threadline.service")
 
@@ -61,7 +63,7 @@ def build_app(
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
-        async with lifespan(threadline, settings):
+        async with lifespan(threadline, settings, app.state):
             yield
         if authentication is not None:
             await authentication.close()
@@ -105,18 +107,39 @@ def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -
 
 
 @asynccontextmanager
-async def lifespan(threadline: Threadline, settings: ServiceSettings) -> AsyncIterator[None]:
+async def lifespan(
+    threadline: Threadline, settings: ServiceSettings, state: State | None = None
+) -> AsyncIterator[None]:
     """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
-    that run here end."""
+    that run here end. If `state` has a `deadline`, by then, because a server that ends has waited for their readers
+    already; and if it has a `hurry`, no longer than until that is set."""
     sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds), name="recovery")
+    forgetting = asyncio.create_task(
+        forget_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="limits"
+    )
     delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
         await _cancelled(sweeping)
-        await threadline.runner.close(settings.grace_seconds)
+        await _cancelled(forgetting)
+        await _close_runner(threadline.runner, settings.grace_seconds, state or State())
         await _cancelled(delivering)
         await threadline.messaging.close()
+
+
+async def _close_runner(runner: Runner, grace_seconds: float, state: State) -> None:
+    deadline, hurry = getattr(state, "deadline", None), getattr(state, "hurry", None) or asyncio.Event()
+    if deadline is not None:
+        grace_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+
+    async def hurrying() -> None:
+        await hurry.wait()
+        await runner.close()
+
+    hurried = asyncio.create_task(hurrying(), name="hurry")
+    await runner.close(grace_seconds)
+    await _cancelled(hurried)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

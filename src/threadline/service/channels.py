@@ -158,6 +158,7 @@ class ChannelRoutes:
         Answer(200, "It is not linked, or was not.", Done),
         tag="channels",
         query=WhichLink,
+        needs="member",
     )
     async def remove_link(self, request: Request) -> Response:
         scope = await self._who_asks(request)
@@ -172,6 +173,7 @@ class ChannelRoutes:
         tag="channels",
         body=Body(Coding, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
         errors=(errors.InvalidText,),
+        needs="member",
     )
     async def make_code(self, request: Request) -> Response:
         scope = await self._who_asks(request)

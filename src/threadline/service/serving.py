@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import State
 from starlette.types import ASGIApp
 
 from threadline.core.errors import SettingsInvalid
@@ -23,7 +26,8 @@ _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """`ready` is set once requests are taken; the app's `ending`, once no more are, so that nobody waits for news."""
+    """`ready` is set once requests are taken; the app's `ending`, once no more are, so that nobody waits for news, and
+    its `deadline`, the loop's time by which its turns have to end; its `hurry`, if they are not to be waited for."""
 
     def __init__(self, app: ASGIApp, *, grace_seconds: float) -> None:
         super().__init__(
@@ -40,8 +44,10 @@ class Server(uvicorn.Server):
         )
         self.ready = asyncio.Event()
         self._ending = asyncio.Event()
-        if isinstance(app, Starlette):
-            app.state.ending = self._ending
+        self._grace = grace_seconds
+        self._state = app.state if isinstance(app, Starlette) else State()
+        self._state.ending = self._ending
+        self._state.hurry = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -49,7 +55,16 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ending.set()
+        self._state.deadline = asyncio.get_running_loop().time() + self._grace
         await super().shutdown(sockets)
+        if self.force_exit:
+            # Uvicorn leaves the app as it is then; what its turns showed is to be kept.
+            await self.lifespan.shutdown()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            self._state.hurry.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -57,10 +72,13 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(server: Server, listening: socket.socket) -> None:
-    """Until the process is told to end. A second SIGINT does not wait for anyone."""
+async def serve(server: Server, listening: socket.socket, *, lifeline: int | None = None) -> None:
+    """Until the process is told to end. A second SIGINT does not wait for anyone. The end of `lifeline`, a pipe from
+    the parent, means that the parent is gone, and is the same wish."""
     calm_collector()
     loop = asyncio.get_running_loop()
+    if lifeline is not None:
+        loop.add_reader(lifeline, _look_at, lifeline, server)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: server.handle_exit(signal.SIGINT, None))
     try:
@@ -68,6 +86,12 @@ async def serve(server: Server, listening: socket.socket) -> None:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def _look_at(lifeline: int, server: Server) -> None:
+    if not os.read(lifeline, 1):
+        asyncio.get_running_loop().remove_reader(lifeline)
+        server.handle_exit(signal.SIGINT, None)
 
 
 def calm_collector() -> None:

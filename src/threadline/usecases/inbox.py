@@ -172,8 +172,10 @@ class Inbox:
                 return Receipt("duplicate")
             receipt = await self._command(tx, arrived, arrival, agent_id, denial)
             receipt = receipt or await self._turn(tx, arrived, arrival, sealed, agent_id, denial)
+            # What was accepted is done when it is answered.
+            status = "accepted" if receipt.decision == "accepted" else "done"
             await tx.settle_inbox(
-                arrived.platform, arrived.key, status="done", decision=receipt.decision, turn_id=receipt.turn_id
+                arrived.platform, arrived.key, status=status, decision=receipt.decision, turn_id=receipt.turn_id
             )
             return receipt
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from threadline.core.arrivals import Permanent, Report, Sent, WindowClosed
 from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
 from threadline.core.errors import InvalidInput
 from threadline.core.replying import arrived_as, delivered_text
@@ -19,6 +20,7 @@ from threadline.core.turns import Surface, Turn
 from threadline.ports import Channel, Store, Transaction
 
 _MOST_LISTED = 1_000
+_REASON_LENGTH = 300
 # Platforms take some thousand characters in a message, and nobody reads dozens of them in a row.
 _LONGEST = 40_000
 _CUT = "\n\n… The answer is longer than fits here; all of it is in the thread."
@@ -36,19 +38,23 @@ class Outbox:
         self._nudge = nudge
 
     async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
-        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere."""
+        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere; one whose
+        platform is switched off by now waits until it is not."""
         key = arrived_as(turn)
         arrived = None if key is None else await tx.inbox_row(turn.surface, key)
-        if arrived is not None:
-            await self.answer(tx, arrived, delivered_text(turn, said), owner_id=turn.owner_id, turn_id=turn.id)
+        if arrived is None:
+            return
+        text = delivered_text(turn, said)
+        if await self.answer(tx, arrived, text, owner_id=turn.owner_id, turn_id=turn.id):
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
 
     async def answer(
         self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str, turn_id: str | None = None
-    ) -> None:
-        """Answers what arrived, inside a transaction; done twice, it is done once."""
+    ) -> bool:
+        """Answers what arrived, inside a transaction; done twice, it is done once. False if it cannot be now."""
         channel = self._channels.get(arrived.platform)
         if channel is None or arrived.reply_to is None:
-            return
+            return False
         clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
         name = turn_id or hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
         for number, payload in enumerate(channel.render(clean)):
@@ -61,6 +67,15 @@ class Outbox:
                 owner_id=owner_id,
                 id=f"{name}-{number}",
             )
+        return True
+
+    async def hear(self, tenant_id: str, report: Report) -> bool:
+        """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is
+        no news."""
+        was: OutboxStatus = "waiting" if isinstance(report.outcome, Sent) else "sent"
+        status, error = _reported(report)
+        tx = self._store.scoped(system_scope(tenant_id))
+        return await tx.report_outbox(report.key, was=was, status=status, error=error)
 
     async def listed(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
         """The tenant's rows, newest first. Administrators only."""
@@ -81,6 +96,16 @@ class Outbox:
         row = await self._store.transact(system_scope(scope.tenant_id), work)
         self._nudge(scope.tenant_id)
         return row
+
+
+def _reported(report: Report) -> tuple[OutboxStatus, str | None]:
+    match report.outcome:
+        case Sent():
+            return "sent", None
+        case Permanent(reason):
+            return "dead", reason[:_REASON_LENGTH]
+        case WindowClosed(reason):
+            return "window_closed", reason[:_REASON_LENGTH]
 
 
 def _status(given: str | None) -> OutboxStatus | None:

@@ -48,7 +48,8 @@ export function useConversation(initial: History): Conversing {
     id: stateKey,
     messages: initial.messages,
     transport,
-    resume: isThere,
+    // Only for what was there when the page opened: what is begun here is read by whoever began it.
+    resume: initial.id !== undefined,
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
   });

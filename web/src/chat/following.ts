@@ -27,7 +27,7 @@ async function follow(stateKey: string, onHead: (head: Head) => void, ending: Ab
     // After a failure the first answer is wanted at once: it tells that the service is back.
     const query = `wait=${failures ? 0 : WAIT_SECONDS}${seen && `&seen=${seen}`}`;
     try {
-      const head = await call<Head | undefined>("GET", `${threadPath(stateKey)}/head?${query}`, undefined, ending);
+      const head = await ask(`${threadPath(stateKey)}/head?${query}`, ending);
       failures = 0;
       isReachable.set(true);
       if (head && !ending.aborted) {
@@ -40,6 +40,20 @@ async function follow(stateKey: string, onHead: (head: Head) => void, ending: Ab
       isReachable.set(error instanceof ApiError);
       await pause(Math.min(SLOWEST_MS, 500 * 2 ** failures), ending);
     }
+  }
+}
+
+/** A request that waits is given up when the machine goes offline: it would wait for nothing. */
+async function ask(path: string, ending: AbortSignal): Promise<Head | undefined> {
+  const asking = new AbortController();
+  const giveUp = () => asking.abort();
+  ending.addEventListener("abort", giveUp, { once: true });
+  window.addEventListener("offline", giveUp);
+  try {
+    return await call<Head | undefined>("GET", path, undefined, asking.signal);
+  } finally {
+    ending.removeEventListener("abort", giveUp);
+    window.removeEventListener("offline", giveUp);
   }
 }
 

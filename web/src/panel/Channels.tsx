@@ -1,9 +1,22 @@
-/** Where the thread goes on beside this page. */
+/** Where a thread goes on beside this page, and the accounts on messaging platforms that are the user's. */
 import { useEffect, useState } from "preact/hooks";
-import { call, type Place, threadPath } from "../api";
+import { call, type Link, type LinkCode, type Place, threadPath, told } from "../api";
 import type { Conversing } from "../chat/conversation";
+import { briefly } from "../times";
+import { CopyButton } from "../ui/CopyButton";
+import { IconButton } from "../ui/IconButton";
+import { toast } from "../ui/toasts";
 
 export function Channels({ talk }: { talk: Conversing }) {
+  return (
+    <>
+      <Places talk={talk} />
+      <Links />
+    </>
+  );
+}
+
+function Places({ talk }: { talk: Conversing }) {
   const [places, setPlaces] = useState<Place[]>([]);
   const { stateKey, id } = talk.thread;
   useEffect(() => {
@@ -25,5 +38,68 @@ export function Channels({ talk }: { talk: Conversing }) {
         ))}
       </ul>
     </section>
+  );
+}
+
+/** Stays away where the service has no channels. */
+function Links() {
+  const [links, setLinks] = useState<Link[] | null>(null);
+  const [code, setCode] = useState<LinkCode | null>(null);
+  const refresh = () => {
+    call<{ links: Link[] }>("GET", "channels/links").then(
+      (answer) => setLinks(answer.links),
+      () => setLinks(null),
+    );
+  };
+  useEffect(refresh, []);
+  if (!links) return null;
+  const attempt = (work: Promise<void>) => work.catch((error: unknown) => toast(told(error), { kind: "error" }));
+  const make = () => void attempt(call<LinkCode>("POST", "channels/links/code", {}).then(setCode));
+  const unlink = ({ platform, platformUserId }: Link) => {
+    const which = new URLSearchParams({ platform, platformUserId });
+    void attempt(call<void>("DELETE", `channels/links?${which}`).then(refresh));
+  };
+  return (
+    <section>
+      <h3>Linked accounts</h3>
+      {links.length > 0 && (
+        <ul class="saves" aria-label="Linked accounts">
+          {links.map((link) => (
+            <li key={`${link.platform} ${link.platformUserId}`}>
+              <span class="saves-name">
+                <span class="surface">{link.platform}</span> {link.platformUserId}
+                {link.state === "revoked" && " (barred)"}
+              </span>
+              <IconButton icon="close" label={`Unlink ${link.platformUserId}`} onClick={() => unlink(link)} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {code ? (
+        <Code code={code} />
+      ) : (
+        <>
+          <p>Go on with your threads from Slack, Telegram or WhatsApp.</p>
+          <div>
+            <button type="button" class="button" onClick={make}>
+              Make a link code
+            </button>
+          </div>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Code({ code }: { code: LinkCode }) {
+  const words = `!link ${code.code}`;
+  return (
+    <div role="status">
+      <p>Send this to the bot. It works once, until {briefly(code.expiresAt)}.</p>
+      <p class="link-code">
+        <code>{words}</code>
+        <CopyButton text={words} label="Copy the code" />
+      </p>
+    </div>
   );
 }

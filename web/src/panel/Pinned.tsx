@@ -14,7 +14,8 @@ export function Pinned({ agentId }: { agentId: string | undefined }) {
     read(path).then(
       (found) => {
         setStored(found);
-        setText(found);
+        // Whoever writes already is not interrupted by what comes in late.
+        setText((written) => written || found);
       },
       () => undefined, // Unread is shown as empty; saving says what is wrong.
     );

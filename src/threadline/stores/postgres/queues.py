@@ -60,6 +60,11 @@ class QueueVerbs:
         return None if row is None else rows.inbox_row(row)
 
     @within
+    async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
+        self.reach.scope.require("system")
+        return [rows.inbox_row(row) for row in await self.reach.rows(_SQL["list_unanswered"], limit)]
+
+    @within
     async def drop_settled(self, *, before: dt.datetime) -> int:
         self.reach.scope.require("system")
         dropped = await self.reach.run(_SQL["drop_inbox"], before)
@@ -105,6 +110,14 @@ class QueueVerbs:
     ) -> bool:
         values = (outbox_id, worker, status, next_attempt_at, error, self.reach.now())
         return await self.reach.run(_SQL["settle_outbox"], *values) > 0
+
+    @within
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        self.reach.scope.require("system")
+        values = (outbox_id, was, status, error, self.reach.now())
+        return await self.reach.run(_SQL["report_outbox"], *values) > 0
 
     @within
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:

@@ -40,6 +40,9 @@ class QueueVerbs(Verbs):
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
         return await self._engine.read(find_inbox, platform, key)
 
+    async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
+        return await self._engine.read(list_unanswered, limit)
+
     async def drop_settled(self, *, before: dt.datetime) -> int:
         return await self._engine.write(drop_settled, before)
 
@@ -68,6 +71,11 @@ class QueueVerbs(Verbs):
         error: str | None = None,
     ) -> bool:
         return await self._engine.write(settle_outbox, outbox_id, worker, status, next_attempt_at, error)
+
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        return await self._engine.write(report_outbox, outbox_id, was, status, error)
 
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
         return await self._engine.read(list_outbox, status, limit)
@@ -105,6 +113,11 @@ def settle_inbox(
 def find_inbox(reach: Reach, platform: Surface, key: str) -> InboxRow | None:
     row = reach.row(_SQL["find_inbox"], (reach.tenant_id, platform, key, reach.user_id, reach.sees_all))
     return None if row is None else rows.inbox_row(row)
+
+
+def list_unanswered(reach: Reach, limit: int) -> list[InboxRow]:
+    reach.scope.require("system")
+    return [rows.inbox_row(row) for row in reach.rows(_SQL["list_unanswered"], (reach.tenant_id, limit))]
 
 
 def drop_settled(reach: Reach, before: dt.datetime) -> int:
@@ -162,6 +175,12 @@ def settle_outbox(
     return (
         reach.run(_SQL["settle_outbox"], (*what, reach.tenant_id, outbox_id, reach.user_id, reach.sees_all, worker)) > 0
     )
+
+
+def report_outbox(reach: Reach, outbox_id: str, was: OutboxStatus, status: OutboxStatus, error: str | None) -> bool:
+    reach.scope.require("system")
+    what = (status, error, reach.now_us() if status == "sent" else None)
+    return reach.run(_SQL["report_outbox"], (*what, reach.tenant_id, outbox_id, was)) > 0
 
 
 def list_outbox(reach: Reach, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:

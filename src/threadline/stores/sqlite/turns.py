@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
+import msgspec
+
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused
 from threadline.core.ids import check_id
 from threadline.core.messages import to_us
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
@@ -132,13 +133,9 @@ def list_turns(reach: Reach, thread_id: str, limit: int) -> list[Turn]:
 
 
 def list_surfaces(reach: Reach, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
-    found: dict[str, tuple[Surface, ...]] = {}
-    with reach.snapshot():
-        for thread_id in thread_ids:
-            with suppress(NotFound):
-                head = find_head(reach, thread_id)
-                found[thread_id] = tuple(surface for (surface,) in reach.rows(_SQL["list_surfaces"], (head.thread_no,)))
-    return {thread_id: surfaces for thread_id, surfaces in found.items() if surfaces}
+    wanted = (msgspec.json.encode(list(thread_ids)).decode(), reach.tenant_id, reach.user_id, reach.sees_all)
+    found = reach.rows(_SQL["list_surfaces"], wanted)
+    return {thread_id: tuple(surfaces.split(",")) for thread_id, surfaces in found if surfaces}
 
 
 def list_due_turns(reach: Reach, limit: int) -> list[Turn]:

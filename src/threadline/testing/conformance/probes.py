@@ -86,6 +86,7 @@ asks("chunks", "running_id")
 asks("tool_runs", "running_id")
 asks("credentials", platform="slack")
 asks("all_credentials")
+asks("unanswered")
 asks("summary", "thread_id")
 asks("tokens")
 asks("token_by_hash", "token_hash")
@@ -268,6 +269,11 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 @probe("settle_outbox")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.settle_outbox(ids.outbox_id, "w1", status="sent")
+
+
+@probe("report_outbox")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.report_outbox(ids.outbox_id, was="dead", status="sent")
 
 
 @probe("claim_outbox")

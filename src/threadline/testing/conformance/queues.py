@@ -9,6 +9,8 @@ import pytest
 
 from threadline.core.channels import OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound, RoleRefused
+from threadline.core.threads import NewThread
+from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.words import clean
@@ -85,9 +87,28 @@ class TestInbox:
         assert await house.inbox_row("slack", "Ev1") is None
         assert await house.outbox() == []
 
+    @pytest.mark.req("S3-23")
+    async def test_what_was_accepted_and_not_answered_is_found(
+        self, house: Transaction, alice: Transaction, clock: ManualClock
+    ) -> None:
+        """Rows with the status `accepted` whose turn has ended, or is gone, oldest first. System scope."""
+        thread = await alice.create_thread(NewThread())
+        for name in ("runs", "ended", "gone", "answered"):
+            await house.claim_inbox("slack", name, owner_id="alice")
+            status = "done" if name == "answered" else "accepted"
+            await house.settle_inbox("slack", name, status=status, turn_id=f"turn-{name}")
+            clock.advance()
+        for name in ("ended", "runs"):
+            await alice.create_turn(NewTurn(f"turn-{name}", thread.id, "slack"))
+        assert await alice.ask_to_stop("turn-ended")
+        assert [row.key for row in await house.unanswered()] == ["ended", "gone"]
+        assert [row.key for row in await house.unanswered(limit=1)] == ["ended"]
+        with pytest.raises(RoleRefused):
+            await alice.unanswered()
+
     @pytest.mark.req("S3-25")
     async def test_what_is_settled_can_be_dropped(self, house: Transaction, clock: ManualClock) -> None:
-        """Removes what arrived, and what was sent, before then; what is still claimed, waiting or dead stays. How many
+        """Removes what arrived, and what was sent, before then; what is not answered or delivered stays. How many
         rows. Histories do not depend on them."""
         await house.claim_inbox("slack", "old", reply_to="C1", owner_id="alice")
         await house.claim_inbox("slack", "open")
@@ -252,6 +273,30 @@ class TestDelivering:
         """Rows of the tenant that are due"""
         await abroad.enqueue("slack", "C1", clean("x"), turn_id=None, owner_id="alice", id="o1")
         assert await house.claim_outbox("w1", until=clock.after(30)) == []
+
+
+class TestReporting:
+    async def test_a_row_is_what_the_platform_says_later(self, house: Transaction, clock: ManualClock) -> None:
+        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
+        not."""
+        await waiting(house, clock, "o1")
+        assert await house.report_outbox("o1", was="waiting", status="sent") is False
+        await house.claim_outbox("w1", until=clock.after(30))
+        await house.settle_outbox("o1", "w1", status="waiting", next_attempt_at=clock.after(5), error="ambiguous")
+        at = clock.advance()
+        assert await house.report_outbox("o1", was="waiting", status="sent") is True
+        (row,) = await house.outbox()
+        assert (row.status, row.attempts, row.sent_at, row.last_error) == ("sent", 1, at, None)
+        assert await house.report_outbox("o1", was="waiting", status="sent") is False
+        assert await house.report_outbox("o1", was="sent", status="window_closed", error="131047") is True
+        (row,) = await house.outbox()
+        assert (row.status, row.sent_at, row.last_error) == ("window_closed", None, "131047")
+        assert await house.report_outbox("nowhere", was="sent", status="dead") is False
+
+    async def test_only_the_house_hears_reports(self, alice: Transaction) -> None:
+        """System scope."""
+        with pytest.raises(RoleRefused):
+            await alice.report_outbox("o1", was="sent", status="dead")
 
 
 class TestRequeueing:

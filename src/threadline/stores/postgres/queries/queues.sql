@@ -14,8 +14,15 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_at
 FROM threadline.inbox WHERE tenant_id = $1 AND platform = $2 AND key = $3
 
+-- name: list_unanswered
+SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
+    i.created_at, i.updated_at
+FROM threadline.inbox i LEFT JOIN threadline.turns t ON t.tenant_id = i.tenant_id AND t.id = i.turn_id
+WHERE i.tenant_id = $1 AND i.status = 'accepted' AND (t.id IS NULL OR t.status NOT IN ('accepted', 'running'))
+ORDER BY i.created_at LIMIT $2
+
 -- name: drop_inbox
-DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status <> 'claimed'
+DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status IN ('done', 'dead')
 
 -- name: drop_outbox
 DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status = 'sent'
@@ -52,6 +59,10 @@ RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts,
 UPDATE threadline.outbox SET status = $4, attempts = attempts + 1, next_attempt_at = coalesce($5, next_attempt_at),
     last_error = $6, sent_at = CASE WHEN $4 = 'sent' THEN $7::timestamptz END, claimed_by = NULL, claimed_until = NULL
 WHERE tenant_id = $1 AND id = $2 AND status = 'claimed' AND claimed_by = $3
+
+-- name: report_outbox
+UPDATE threadline.outbox SET status = $4, last_error = $5, sent_at = CASE WHEN $4 = 'sent' THEN $6::timestamptz END
+WHERE tenant_id = $1 AND id = $2 AND status = $3 AND attempts > 0
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,

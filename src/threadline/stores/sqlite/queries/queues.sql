@@ -15,8 +15,15 @@ SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, re
     updated_us
 FROM inbox WHERE tenant_id = ? AND platform = ? AND key = ? AND (owner_id = ? OR ?);
 
+-- name: list_unanswered
+SELECT i.platform, i.key, i.status, i.decision, i.turn_id, i.fingerprint, i.correlation_id, i.reply_to, i.owner_id,
+    i.created_us, i.updated_us
+FROM inbox i INDEXED BY inbox_open LEFT JOIN turns t ON t.tenant_id = i.tenant_id AND t.id = i.turn_id
+WHERE i.tenant_id = ? AND i.status = 'accepted' AND (t.no IS NULL OR t.status NOT IN ('accepted', 'running'))
+ORDER BY i.created_us LIMIT ?;
+
 -- name: drop_inbox
-DELETE FROM inbox WHERE tenant_id = ? AND created_us < ? AND status <> 'claimed';
+DELETE FROM inbox WHERE tenant_id = ? AND created_us < ? AND status IN ('done', 'dead');
 
 -- name: drop_outbox
 DELETE FROM outbox WHERE tenant_id = ? AND sent_us < ? AND status = 'sent';
@@ -54,6 +61,10 @@ WHERE tenant_id = ?4 AND id = ?5;
 UPDATE outbox SET status = ?1, attempts = attempts + 1, next_attempt_us = coalesce(?2, next_attempt_us),
     last_error = ?3, sent_us = ?4, claimed_by = NULL, claimed_until_us = NULL
 WHERE tenant_id = ?5 AND id = ?6 AND (owner_id = ?7 OR ?8) AND status = 'claimed' AND claimed_by = ?9;
+
+-- name: report_outbox
+UPDATE outbox SET status = ?1, last_error = ?2, sent_us = ?3
+WHERE tenant_id = ?4 AND id = ?5 AND status = ?6 AND attempts > 0;
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,

@@ -24,9 +24,13 @@ FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_
 WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
 
 -- name: list_surfaces
-SELECT DISTINCT surface FROM (
-    SELECT surface FROM turns INDEXED BY turns_by_thread WHERE thread_no = ? ORDER BY no DESC LIMIT 50
-) ORDER BY surface;
+SELECT t.id, (
+    SELECT group_concat(DISTINCT surface ORDER BY surface) FROM (
+        SELECT surface FROM turns INDEXED BY turns_by_thread WHERE thread_no = t.no ORDER BY no DESC LIMIT 50
+    )
+)
+FROM json_each(?) w CROSS JOIN threads t ON t.tenant_id = ? AND t.id = w.value
+WHERE (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 
 -- name: list_due_turns
 SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
