@@ -378,6 +378,13 @@ class QueueVerbs(Protocol):
         """What came of a claimed row; counts the attempt. False if the claim is no longer this worker's."""
         ...
 
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
+        not. System scope."""
+        ...
+
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
         """Newest first."""
         ...

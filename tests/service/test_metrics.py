@@ -111,6 +111,13 @@ async def test_a_metric_keeps_a_bounded_number_of_series() -> None:
     assert counter.value("other") == 50
 
 
+async def test_a_worker_puts_its_number_on_every_line(threadline: Threadline, client: Client) -> None:
+    threadline.metrics.mark("worker", "1")
+    found = await scraped(threadline, client)
+    assert found
+    assert all('{worker="1"' in name for name in found)
+
+
 async def test_buckets_count_everything_below_their_bound() -> None:
     metrics = Metrics()
     histogram = metrics.histogram("threadline_x_seconds", "X.", bounds=(1.0, 2.5))

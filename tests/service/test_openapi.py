@@ -17,6 +17,7 @@ from threadline.service import app as app_
 from threadline.service.app import build_app
 from threadline.service.openapi import PATH, document, spelt
 from threadline.service.reference import render
+from tools import routes
 
 SOURCE = Path(app_.__file__).parent
 RAISED = re.compile(r"\b(?:Problem|Fault)\(\s*(\d{3}), \"(\w+)\"")
@@ -42,6 +43,12 @@ def test_every_route_is_described_and_nothing_else(threadline: Threadline, made:
     assert {(path, method.upper()) for path, method, _ in operations(made)} == {
         (path, method) for path, method in served if method != "HEAD"
     }
+
+
+def test_the_table_of_the_documentation_is_the_one_that_is_served(made: dict[str, Any]) -> None:
+    """Otherwise: `.venv/bin/python tools/routes.py`."""
+    text = routes.PAGE.read_text(encoding="utf-8")
+    assert routes.with_table(text, made) == text
 
 
 async def test_the_document_and_the_page_are_served(client: Client) -> None:

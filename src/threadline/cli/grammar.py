@@ -98,6 +98,7 @@ def _add_serve(add: AddVerb) -> None:
     asking = "ask every caller for a token, as `threadline token create` makes them"
     serve.add_argument("--authentication", action="store_true", default=None, help=asking)
     serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
 
 
 def _add_reading(add: AddVerb) -> None:

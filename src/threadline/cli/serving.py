@@ -49,7 +49,7 @@ async def serve_http(args: argparse.Namespace) -> int:
     service = msgspec.structs.replace(settings.service, **given)
     configure(service.log_format)
     if args.listen_fd is not None:
-        return await _work(settings, service, args.listen_fd)
+        return await _work(settings, service, args.listen_fd, args.worker)
     if service.workers < 1:
         raise SettingsInvalid(f"{service.workers} workers cannot serve: say 1 or more")
     if service.workers > 1 and settings.database == ":memory:":
@@ -64,7 +64,7 @@ async def serve_http(args: argparse.Namespace) -> int:
         if service.workers == 1:
             return await _serve(settings, service, listening, serves)
         workers = Workers(
-            lambda inherited: _command(args, inherited),
+            lambda inherited, number: _command(args, inherited, number),
             service.workers,
             listening,
             grace_seconds=service.grace_seconds,
@@ -74,9 +74,16 @@ async def serve_http(args: argparse.Namespace) -> int:
 
 
 async def _serve(
-    settings: Settings, service: ServiceSettings, listening: socket.socket, announced: str, lifeline: int | None = None
+    settings: Settings,
+    service: ServiceSettings,
+    listening: socket.socket,
+    announced: str,
+    lifeline: int | None = None,
+    worker: int | None = None,
 ) -> int:
     async with open_threadline(settings=settings) as threadline, _bot_beside(threadline):
+        if worker is not None:
+            threadline.metrics.mark("worker", str(worker))
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
         announcing = asyncio.create_task(_announce(server, announced))
         await serve(server, listening, lifeline=lifeline)
@@ -89,14 +96,15 @@ async def _announce(server: Server, announced: str) -> None:
     print(announced, flush=True)
 
 
-async def _work(settings: Settings, service: ServiceSettings, inherited: int) -> int:
+async def _work(settings: Settings, service: ServiceSettings, inherited: int, worker: int) -> int:
     """One of several, on the socket of its parent."""
-    return await _serve(settings, service, socket.socket(fileno=inherited), READY, sys.stdin.fileno())
+    return await _serve(settings, service, socket.socket(fileno=inherited), READY, sys.stdin.fileno(), worker)
 
 
-def _command(args: argparse.Namespace, inherited: int) -> list[str]:
+def _command(args: argparse.Namespace, inherited: int, number: int) -> list[str]:
     """How this service was started, without what the environment and the settings file say by themselves."""
     said = [(f"--{name}", getattr(args, name)) for name in _PASSED_ON if getattr(args, name) is not None]
-    command = [sys.executable, "-m", "threadline", "serve", "--listen-fd", str(inherited)]
+    command = [sys.executable, "-m", "threadline", "serve"]
+    command += ["--listen-fd", str(inherited), "--worker", str(number)]
     command += ["--authentication"] if args.authentication else []
     return command + [word for option, value in said for word in (option, value)]

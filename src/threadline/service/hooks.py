@@ -80,6 +80,8 @@ class HookRoutes:
         if delivery.challenge is not None:
             return PlainTextResponse(delivery.challenge)
         await self._put_aside(tenant_id, channel, delivery, body, correlation_id)
+        for report in delivery.reports:
+            await self._messaging.outbox.hear(tenant_id, report)
         # One after the other: they stand in the order in which they were written.
         receipts = [
             await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals

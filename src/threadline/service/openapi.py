@@ -223,6 +223,8 @@ def _operation(template: str, method: str, operation: Operation, schemas: _Schem
         made["requestBody"] = _body(operation.body, schemas)
     if operation.needs is None:
         made["security"] = []
+    else:
+        made["x-needs-role"] = operation.needs
     return made
 
 

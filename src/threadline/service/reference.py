@@ -119,6 +119,8 @@ def _operations(document: dict[str, Any], tag: str) -> Iterator[str]:
 def _operation(path: str, method: str, described: dict[str, Any]) -> str:
     head = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(described['summary'])}"
     text = f"<p>{escape(described['description'])}</p>" if "description" in described else ""
+    if "x-needs-role" in described:
+        text += f"<p>For the role {escape(described['x-needs-role'])} and above.</p>"
     return (
         f'<details id="{escape(described["operationId"])}"><summary>{head}</summary>\n{text}'
         f"{_parameters(described['parameters'])}{_body(described.get('requestBody'))}{_answers(described['responses'])}"

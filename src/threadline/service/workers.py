@@ -26,11 +26,11 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Workers:
-    """`command` starts one, given the number of the socket; it prints READY when it takes requests."""
+    """`command` starts one, given the number of the socket and its own; it prints READY when it takes requests."""
 
     def __init__(
         self,
-        command: Callable[[int], Sequence[str]],
+        command: Callable[[int, int], Sequence[str]],
         count: int,
         listening: socket.socket,
         *,
@@ -89,7 +89,7 @@ class Workers:
         inherited = self._listening.fileno()
         # In a session of its own: what a terminal sends to all its processes is for the parent to pass on.
         process = await asyncio.create_subprocess_exec(
-            *self._command(inherited), stdin=PIPE, stdout=PIPE, pass_fds=(inherited,), start_new_session=True
+            *self._command(inherited, number), stdin=PIPE, stdout=PIPE, pass_fds=(inherited,), start_new_session=True
         )
         self._processes.add(process)
         try:

@@ -132,6 +132,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self._metrics: dict[str, Counter | Gauge | Histogram] = {}
+        self._marks: tuple[tuple[str, str], ...] = ()
+
+    def mark(self, label: str, value: str) -> None:
+        """Puts a label on everything this process counts, where several processes are looked at under one address."""
+        self._marks = (*self._marks, (label, value))
 
     def counter(self, name: str, text: str, labels: Labels = ()) -> Counter:
         """`name` begins with `threadline_` and ends with `_total`; `labels` are the names of its labels."""
@@ -157,13 +162,18 @@ class Metrics:
         return 0 if found is None or isinstance(found, Histogram) else found.value(*labels)
 
     async def families(self) -> list[Family]:
-        return [await metric.family() for _, metric in sorted(self._metrics.items())]
+        found = [await metric.family() for _, metric in sorted(self._metrics.items())]
+        return [_marked(family, self._marks) for family in found] if self._marks else found
 
 
 def _bounded(known: Mapping[Labels, object], labels: Labels) -> Labels:
     if labels in known or len(known) < MOST_SERIES:
         return labels
     return ("other",) * len(labels)
+
+
+def _marked(family: Family, marks: tuple[tuple[str, str], ...]) -> Family:
+    return family._replace(samples=[sample._replace(labels=(*marks, *sample.labels)) for sample in family.samples])
 
 
 def _named(names: Labels, values: Labels) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from threadline.core.arrivals import Permanent, Report, Sent, WindowClosed
 from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
 from threadline.core.errors import InvalidInput
 from threadline.core.replying import arrived_as, delivered_text
@@ -19,6 +20,7 @@ from threadline.core.turns import Surface, Turn
 from threadline.ports import Channel, Store, Transaction
 
 _MOST_LISTED = 1_000
+_REASON_LENGTH = 300
 # Platforms take some thousand characters in a message, and nobody reads dozens of them in a row.
 _LONGEST = 40_000
 _CUT = "\n\n… The answer is longer than fits here; all of it is in the thread."
@@ -67,6 +69,14 @@ class Outbox:
             )
         return True
 
+    async def hear(self, tenant_id: str, report: Report) -> bool:
+        """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is
+        no news."""
+        was: OutboxStatus = "waiting" if isinstance(report.outcome, Sent) else "sent"
+        status, error = _reported(report)
+        tx = self._store.scoped(system_scope(tenant_id))
+        return await tx.report_outbox(report.key, was=was, status=status, error=error)
+
     async def listed(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
         """The tenant's rows, newest first. Administrators only."""
         scope.require("admin")
@@ -86,6 +96,16 @@ class Outbox:
         row = await self._store.transact(system_scope(scope.tenant_id), work)
         self._nudge(scope.tenant_id)
         return row
+
+
+def _reported(report: Report) -> tuple[OutboxStatus, str | None]:
+    match report.outcome:
+        case Sent():
+            return "sent", None
+        case Permanent(reason):
+            return "dead", reason[:_REASON_LENGTH]
+        case WindowClosed(reason):
+            return "window_closed", reason[:_REASON_LENGTH]
 
 
 def _status(given: str | None) -> OutboxStatus | None:

@@ -112,6 +112,14 @@ class QueueVerbs:
         return await self.reach.run(_SQL["settle_outbox"], *values) > 0
 
     @within
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        self.reach.scope.require("system")
+        values = (outbox_id, was, status, error, self.reach.now())
+        return await self.reach.run(_SQL["report_outbox"], *values) > 0
+
+    @within
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
         found = await self.reach.rows(_SQL["list_outbox"], self.reach.owner_in_sight, status, limit)
         return [rows.outbox_row(row) for row in found]

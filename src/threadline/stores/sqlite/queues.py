@@ -72,6 +72,11 @@ class QueueVerbs(Verbs):
     ) -> bool:
         return await self._engine.write(settle_outbox, outbox_id, worker, status, next_attempt_at, error)
 
+    async def report_outbox(
+        self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
+    ) -> bool:
+        return await self._engine.write(report_outbox, outbox_id, was, status, error)
+
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
         return await self._engine.read(list_outbox, status, limit)
 
@@ -170,6 +175,12 @@ def settle_outbox(
     return (
         reach.run(_SQL["settle_outbox"], (*what, reach.tenant_id, outbox_id, reach.user_id, reach.sees_all, worker)) > 0
     )
+
+
+def report_outbox(reach: Reach, outbox_id: str, was: OutboxStatus, status: OutboxStatus, error: str | None) -> bool:
+    reach.scope.require("system")
+    what = (status, error, reach.now_us() if status == "sent" else None)
+    return reach.run(_SQL["report_outbox"], (*what, reach.tenant_id, outbox_id, was)) > 0
 
 
 def list_outbox(reach: Reach, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:

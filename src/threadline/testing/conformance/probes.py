@@ -271,6 +271,11 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.settle_outbox(ids.outbox_id, "w1", status="sent")
 
 
+@probe("report_outbox")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.report_outbox(ids.outbox_id, was="dead", status="sent")
+
+
 @probe("claim_outbox")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.claim_outbox("thief", until=LATER)

@@ -275,6 +275,30 @@ class TestDelivering:
         assert await house.claim_outbox("w1", until=clock.after(30)) == []
 
 
+class TestReporting:
+    async def test_a_row_is_what_the_platform_says_later(self, house: Transaction, clock: ManualClock) -> None:
+        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
+        not."""
+        await waiting(house, clock, "o1")
+        assert await house.report_outbox("o1", was="waiting", status="sent") is False
+        await house.claim_outbox("w1", until=clock.after(30))
+        await house.settle_outbox("o1", "w1", status="waiting", next_attempt_at=clock.after(5), error="ambiguous")
+        at = clock.advance()
+        assert await house.report_outbox("o1", was="waiting", status="sent") is True
+        (row,) = await house.outbox()
+        assert (row.status, row.attempts, row.sent_at, row.last_error) == ("sent", 1, at, None)
+        assert await house.report_outbox("o1", was="waiting", status="sent") is False
+        assert await house.report_outbox("o1", was="sent", status="window_closed", error="131047") is True
+        (row,) = await house.outbox()
+        assert (row.status, row.sent_at, row.last_error) == ("window_closed", None, "131047")
+        assert await house.report_outbox("nowhere", was="sent", status="dead") is False
+
+    async def test_only_the_house_hears_reports(self, alice: Transaction) -> None:
+        """System scope."""
+        with pytest.raises(RoleRefused):
+            await alice.report_outbox("o1", was="sent", status="dead")
+
+
 class TestRequeueing:
     @pytest.mark.req("S3-22")
     async def test_a_dead_row_waits_again(self, house: Transaction, clock: ManualClock) -> None:

@@ -60,6 +60,10 @@ UPDATE threadline.outbox SET status = $4, attempts = attempts + 1, next_attempt_
     last_error = $6, sent_at = CASE WHEN $4 = 'sent' THEN $7::timestamptz END, claimed_by = NULL, claimed_until = NULL
 WHERE tenant_id = $1 AND id = $2 AND status = 'claimed' AND claimed_by = $3
 
+-- name: report_outbox
+UPDATE threadline.outbox SET status = $4, last_error = $5, sent_at = CASE WHEN $4 = 'sent' THEN $6::timestamptz END
+WHERE tenant_id = $1 AND id = $2 AND status = $3 AND attempts > 0
+
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
     claimed_until, last_error, created_at, sent_at

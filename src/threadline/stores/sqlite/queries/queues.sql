@@ -62,6 +62,10 @@ UPDATE outbox SET status = ?1, attempts = attempts + 1, next_attempt_us = coales
     last_error = ?3, sent_us = ?4, claimed_by = NULL, claimed_until_us = NULL
 WHERE tenant_id = ?5 AND id = ?6 AND (owner_id = ?7 OR ?8) AND status = 'claimed' AND claimed_by = ?9;
 
+-- name: report_outbox
+UPDATE outbox SET status = ?1, last_error = ?2, sent_us = ?3
+WHERE tenant_id = ?4 AND id = ?5 AND status = ?6 AND attempts > 0;
+
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
     claimed_until_us, last_error, created_us, sent_us

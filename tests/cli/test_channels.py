@@ -1,0 +1,134 @@
+"""`threadline link` and `threadline channels`, as users and operators type them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from threadline.bootstrap import open as open_threadline
+from threadline.core.sealing import CleanText
+from threadline.core.threads import Scope, system_scope
+from threadline.settings import load
+from threadline.testing.platforms import FakeTelegram
+
+SLACK = "signing_secret=s3cr3t-signing\nbot_token=xoxb-s3cr3t\n"
+
+
+@pytest.fixture
+def sealed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """With a key in the environment."""
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
+    return run
+
+
+@pytest.mark.req("S3-15")
+def test_a_code_is_shown_alone_on_its_first_line_and_links_are_listed_and_removed(run: Run, home: Path) -> None:
+    made = run("link", "code", "--platform", "slack")
+    code = made.out.splitlines()[0]
+    assert (made.code, len(code)) == (0, 8)
+    assert f"!link {code}" in made.out
+    assert run("link", "code", "--json").json()["expiresAt"]
+    assert "threadline link code" in run("link", "list").out
+
+    async def link() -> None:
+        async with open_threadline(settings=load()) as threadline:
+            await threadline.store.scoped(Scope()).put_link("slack", "U1", "local", "verified")
+
+    asyncio.run(link())
+    assert "U1" in run("link", "list").out
+    assert run("link", "list", "--user", "ada", "--json").json() == {"links": []}
+    assert run("link", "remove", "slack", "U1").out == "Unlinked U1 on slack\n"
+    assert run("link", "remove", "slack", "U1").out == "Was not linked: U1 on slack\n"
+    assert run("link", "code", "--platform", "fax").code == 2
+
+
+@pytest.mark.req("S3-27")
+def test_credentials_come_from_standard_input_and_are_never_shown(sealed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = sealed("channels", "credentials", "set", "slack", stdin=SLACK)
+    assert (kept.code, kept.out) == (0, "Kept, sealed under the key 'first'\n")
+    listed = sealed("channels", "credentials", "list")
+    assert "slack" in listed.out
+    shown = sealed("channels", "credentials", "list", "--json")
+    assert "s3cr3t" not in listed.out + shown.out + kept.out
+    for wrong in ("", "bot_token=x\n", SLACK + "more=s3cr3t\n", "no pairs at all\n"):
+        refused = sealed("channels", "credentials", "set", "slack", stdin=wrong)
+        assert refused.code == 2
+        assert "s3cr3t" not in refused.err
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__SECOND", sealed("channels", "key").out.strip())
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEY", "second")
+    assert "older key 'first'" in sealed("channels", "doctor").out
+    assert "1 set of credentials" in sealed("channels", "rotate").out
+    assert sealed("channels", "credentials", "list", "--json").json()["credentials"][0]["keyId"] == "second"
+    assert sealed("channels", "credentials", "remove", "slack").out == "Removed slack\n"
+    assert sealed("channels", "credentials", "remove", "slack").out == "slack had none\n"
+
+
+def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = run("channels", "doctor")
+    assert nothing.code == 1
+    assert "threadline channels key" in nothing.out
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
+    monkeypatch.setenv("THREADLINE_CHANNELS__WHATSAPP__ENABLED", "false")
+    monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__ENABLED", "false")
+    fresh = run("channels", "doctor")
+    assert fresh.code == 0
+    for sentence in ("slack has no credentials", "whatsapp is switched off", "credentials set slack"):
+        assert sentence in fresh.out
+    run("channels", "credentials", "set", "slack", stdin=SLACK)
+    monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__AGENT", "nobody")
+    monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__API", "http://127.0.0.1:9/api")
+    found = run("channels", "doctor", "--json")
+    whats = [finding["what"] for finding in found.json()["findings"]]
+    assert found.code == 1
+    assert any("'nobody'" in what for what in whats)
+    assert any("stand-in" in what for what in whats)
+    assert any("nobody is linked on slack" in what for what in whats)
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
+    assert "does not open" in run("channels", "doctor").out
+
+
+@pytest.mark.req("S3-22")
+def test_dead_deliveries_are_listed_without_what_they_say_and_requeued(run: Run, home: Path) -> None:
+    async def bury() -> None:
+        async with open_threadline(settings=load()) as threadline:
+            house = threadline.store.scoped(system_scope("local"))
+            await house.enqueue("slack", "D1", CleanText("private"), turn_id=None, owner_id="local", id="row-1")
+            (row,) = await house.claim_outbox("w", until=threadline.clock.now())
+            await house.settle_outbox(row.id, "w", status="dead", error="is_archived")
+
+    asyncio.run(bury())
+    listed = run("channels", "outbox", "list", "--status", "dead")
+    assert "row-1" in listed.out
+    assert "is_archived" in listed.out
+    assert "private" not in listed.out + run("channels", "outbox", "list", "--json").out
+    assert "given up: 1" in run("channels", "doctor").out
+    assert "row-1" in run("channels", "outbox", "requeue", "row-1").out
+    assert run("channels", "outbox", "requeue", "row-1").code == 4
+    assert run("channels", "outbox", "requeue", "row-2").code == 3
+    assert run("channels", "outbox", "list", "--limit", "0").code == 2
+
+
+async def test_a_machine_that_nobody_can_reach_asks_telegram(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeTelegram() as telegram:
+        monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__API", telegram.api)
+        monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", "A" * 43 + "=")
+        async with open_threadline(settings=load()) as threadline:
+            scope = Scope("local", "local", "admin")
+            await threadline.messaging.credentials.put(scope, "telegram", telegram.secrets)
+            await threadline.messaging.links.put(scope, "telegram", telegram.person, "ada", revoked=False)
+        await telegram.post("My name is Ada")
+        command = (sys.executable, "-m", "threadline", "channels", "poll", "telegram")
+        polling = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        try:
+            (reply,) = await telegram.replies(1)
+            assert "My name is Ada" in reply.text
+        finally:
+            polling.terminate()
+            out, _ = await polling.communicate()
+        assert polling.returncode == 0
+        assert b"Asking telegram" in out
