@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadline.core.ids import check_id
-from threadline.matrix.events import Said, TakenBack, Unreadable, is_own_join, key_of, read
+from threadline.matrix.events import Said, TakenBack, Unreadable, is_own_join, key_of, read, taken_invitation
 
 ME = "@bot:here.test"
 NEW = {"msgtype": "m.text", "body": "hi"}
@@ -107,6 +107,9 @@ def test_the_bot_came_with_its_join_and_not_with_its_new_name() -> None:
     assert is_own_join(join, ME)
     assert not is_own_join({**join, "unsigned": {"prev_content": {"membership": "join"}}}, ME)
     assert not is_own_join({**join, "state_key": "@alice:here.test"}, ME)
+    assert taken_invitation(join, ME) is None
+    invited = {"prev_content": {"membership": "invite"}, "prev_sender": "@alice:here.test"}
+    assert taken_invitation({**join, "unsigned": invited}, ME) == "@alice:here.test"
 
 
 @given(st.text(min_size=1))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -53,7 +54,8 @@ async def test_more_than_a_sync_holds_is_fetched(world: World) -> None:
     for text in sent:
         await alice.say(room, text)
     async with world.running():
-        await alice.until(lambda: len(alice.told(room, world.bot_id)) == 26, "an answer to each")
+        for text in sent:
+            await alice.hear(room, world.bot_id, f"You said: {text}")
         answers = [shown.text.split("said: ")[1] for shown in alice.told(room, world.bot_id)[1:]]
         assert answers == sent
 
@@ -83,6 +85,24 @@ async def test_a_sync_that_is_heard_twice_is_answered_once(world: World) -> None
         "2. You said:",
         "3. You said:",
     ]
+
+
+@pytest.mark.req("S2-07", "S2-15")
+async def test_an_invitation_that_was_taken_and_not_answered_is_answered_in_the_next_life(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        pass
+    room = await alice.create_room(world.bot_id)
+    device = json.loads((Path(world.matrix.folder) / "device.json").read_bytes())
+    # As if the bot had been killed between joining and all the rest.
+    path = f"/_matrix/client/v3/rooms/{quote(room)}/join"
+    await asyncio.to_thread(world.synapse.call, "POST", path, {}, device["token"])
+    for _ in range(2):
+        async with world.running():
+            await alice.hear(room, world.bot_id, "I made you a space")
+            await alice.ask(room, world.bot_id, "!context")
+            assert set(await bindings(world, alice)) == {"space", "C1", "C2"}
+    assert len(alice.told(room, world.bot_id)) == 3
 
 
 async def test_a_bot_that_was_logged_out_logs_in_again_as_the_same_device(world: World) -> None:
@@ -119,8 +139,9 @@ async def test_killed_at_any_instant_while_two_people_write_each_message_is_answ
                 each += texts
     async with world.running():
         for user, room, texts in zip(writers, rooms, sent, strict=True):
-            await user.ask(room, world.bot_id, "the last")
-            await user.hear(room, world.bot_id, "the last")
+            await user.say(room, "the last")
+            for text in [*texts, "the last"]:
+                await user.hear(room, world.bot_id, f"You said: {text}")
             answers = [shown.text for shown in user.told(room, world.bot_id)[1:]]
             assert [text.partition("said: ")[2] for text in answers] == [*texts, "the last"]
             # The parrot is shown twelve turns and the question.

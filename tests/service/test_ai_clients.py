@@ -13,8 +13,11 @@ import pytest
 from tests.npm_packages import NODE, install
 from tests.service.conftest import SERVICE
 from tests.service.serving import THREADS, Client, serving, words
+from tests.service.test_aisdk_oracles import PARTS
+from threadline.agents.rehearsal import RehearsalAgent
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
+from threadline.core.messages import assistant
 from threadline.settings import Settings
 
 HERE = Path(__file__).parent / "npm"
@@ -142,6 +145,31 @@ async def test_it_denies_and_is_told_so(approving: Drive) -> None:
     assert (call["state"], call["approval"]["approved"]) == ("output-denied", False)
     assert tools((await approving.stored())[1]) == [call]
     assert "did not allow" in texts(done)[1]
+
+
+@pytest.mark.req("S1-26", "S1-27", "S1-32")
+async def test_it_approves_leaves_reloads_and_resumes_without_doubling(packages: Path, release: str) -> None:
+    if release == "ai-5":
+        pytest.skip("version 5 knows no approvals")
+    settings = Settings(database=":memory:", service=SERVICE, agent="slowly")
+    slowly = {"slowly": RehearsalAgent(pace=0.15)}
+    async with open_threadline(settings=settings, agents=slowly) as tl, serving(tl) as client:
+        drive = Drive(packages, release, client)
+        *_, loaded, resumed = await drive(["send", "stamp hello"], ["answerAndLeave", True], ["reload"], ["resume"])
+        stored = await drive.stored()
+    assert [message["role"] for message in loaded["messages"]] == ["user"]
+    assert (resumed["status"], resumed["error"], len(resumed["messages"])) == ("ready", None, 2)
+    assert texts(resumed)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
+    assert [part["state"] for part in tools(resumed["messages"][1])] == ["output-available"]
+    assert [words(message) for message in stored] == texts(resumed)
+
+
+@pytest.mark.req("S1-11", "S1-32")
+async def test_it_validates_a_part_of_every_kind(drive: Drive, rehearsing: Threadline) -> None:
+    thread = await rehearsing.as_user().create_thread(state_key="chat")
+    await thread.append("Look.", assistant(PARTS))
+    (shown,) = await drive(["validate"])
+    assert shown["status"] == "ready"
 
 
 @pytest.mark.req("S1-14", "S1-26", "S1-27", "S1-32")

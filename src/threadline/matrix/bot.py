@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
 from threadline.core.threads import system_scope
 from threadline.matrix.device import DeviceFolder
-from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read
+from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
 from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
 from threadline.matrix.inviting import Inviting
@@ -84,7 +85,10 @@ class Bot:
         since = self._tracking.position
         batch: Batch = await through_faults(lambda: self.homeserver.sync(since, wait_seconds=0, full_state=True))
         await through_faults(lambda: self._reconciling.reconcile(batch))
-        await self._take(batch, since)
+        # An earlier life may have joined and not come to say hello; a second hello is the same event as the first.
+        me = self.homeserver.user_id
+        invites = {room.room_id: by for room, event in _events(batch) if (by := taken_invitation(event, me))}
+        await self._take(batch._replace(invites={**batch.invites, **invites}), since)
         return batch.position
 
     async def _next(self, since: str) -> str:
@@ -215,3 +219,7 @@ class Bot:
             except StoreFailed as exc:
                 log.warning("recovery: %s", exc)
             await asyncio.sleep(self._settings.recovery_seconds)
+
+
+def _events(batch: Batch) -> Iterator[tuple[RoomBatch, RawEvent]]:
+    return ((room, event) for room in batch.rooms for event in room.events)

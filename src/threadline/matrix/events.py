@@ -120,3 +120,11 @@ def is_own_join(event: RawEvent, me: str) -> bool:
         return False
     before = (event.get("unsigned") or {}).get("prev_content") or {}
     return event["content"].get("membership") == "join" and before.get("membership") != "join"
+
+
+def taken_invitation(event: RawEvent, me: str) -> str | None:
+    """Who had invited the bot, if it came into the room with this event by an invitation."""
+    unsigned = event.get("unsigned") or {}
+    was_invited = (unsigned.get("prev_content") or {}).get("membership") == "invite"
+    inviter = unsigned.get("prev_sender") if was_invited and is_own_join(event, me) else None
+    return inviter if isinstance(inviter, str) else None

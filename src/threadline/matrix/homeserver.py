@@ -195,7 +195,13 @@ class Homeserver:
         sending = self._client.room_send(
             room_id, "m.room.message", content, tx_id=transaction_id, ignore_unverified_devices=True
         )
-        event_id: str = (await self._ask(sending)).event_id
+        try:
+            event_id: str = (await self._ask(sending)).event_id
+        except HomeserverRefused as exc:
+            if exc.code == "M_UNKNOWN_TOKEN":
+                # Whoever syncs finds out as well, and logs in again.
+                raise HomeserverAway("logged out") from exc
+            raise
         return event_id
 
     async def redact(self, room_id: str, event_id: str) -> None:

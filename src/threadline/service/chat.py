@@ -30,7 +30,7 @@ from threadline.service.describing import Answer, Body, Fault, Link, operation
 from threadline.service.reading import header, idempotency_key
 from threadline.service.streaming import MAJOR, TurnStreams, find_turn, read_major, read_seen
 from threadline.settings import ServiceSettings
-from threadline.usecases.approvals import AnswerRequest
+from threadline.usecases.approvals import AnswerRequest, reply_gone_on_with
 from threadline.usecases.revisions import asked_again, question_to_repeat
 from threadline.usecases.turns import Accepted, TurnRequest
 
@@ -173,7 +173,9 @@ class Chat:
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
-        return self._streams.answer(scope, thread, turn, seen, major=major)
+        begun = None if seen is not None else await reply_gone_on_with(self._threadline.store.scoped(scope), turn)
+        parts = () if begun is None else begun.parts
+        return self._streams.answer(scope, thread, turn, seen, major=major, begun=parts)
 
     @operation(
         "stopChat",

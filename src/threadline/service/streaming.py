@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -20,9 +20,12 @@ from starlette.types import Scope as ASGIScope
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.events import Finish
+from threadline.core.parts import Part
+from threadline.core.replaying import events_of
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn
-from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST
+from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
 from threadline.service.frames import Frames, SharedFrames
 from threadline.service.reading import header
 
@@ -94,15 +97,26 @@ class TurnStreams:
         self._frames = SharedFrames()
 
     def answer(
-        self, scope: Scope, thread: Thread, turn: Turn, seen: Seen | None = None, *, major: int = LATEST
+        self,
+        scope: Scope,
+        thread: Thread,
+        turn: Turn,
+        seen: Seen | None = None,
+        *,
+        major: int = LATEST,
+        begun: Sequence[Part] = (),
     ) -> EventStream:
+        """`begun` is what the reply held before this turn, for a reader that does not have it."""
         frames = self._frames.of(scope.tenant_id, turn, major)
-        body = self._body(scope, turn, -1 if seen is None else seen.number, frames)
+        head = b"" if seen is not None else frames.start + _said_before(begun, major)
+        body = self._body(scope, turn, -1 if seen is None else seen.number, frames, head)
         return EventStream(body, {**HEADERS, "X-State-Key": thread.state_key})
 
-    async def _body(self, scope: Scope, turn: Turn, seen: int, frames: Frames) -> AsyncGenerator[bytes, None]:
-        if seen < 0:
-            yield frames.start
+    async def _body(
+        self, scope: Scope, turn: Turn, seen: int, frames: Frames, head: bytes
+    ) -> AsyncGenerator[bytes, None]:
+        if head:
+            yield head
         after = 0
         standing: Turn | None = turn
         while True:
@@ -126,6 +140,12 @@ class TurnStreams:
         if turn.status == "stopped" and await self._store.scoped(scope).thread(turn.thread_id) is None:
             return frames.end("interrupted", _DELETED)
         return frames.end(turn.status, turn.error)
+
+
+def _said_before(parts: Sequence[Part], major: int) -> bytes:
+    """The chunks of a reply so far. They have no ids: whoever comes back after one of the turn's own has them all."""
+    writer = ChunkWriter("", major)
+    return b"".join(writer.event(event) for event in (*events_of(parts), Finish()))
 
 
 async def find_turn(threadline: Threadline, scope: Scope, thread: Thread, seen: Seen | None) -> Turn | None:

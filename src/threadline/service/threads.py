@@ -41,6 +41,7 @@ from threadline.service.chat import stop_turns
 from threadline.service.describing import Answer, Body, Id, Link, Name, StateKey, operation
 from threadline.service.reading import Shape, read_body, read_query
 from threadline.usecases.threads import Threads
+from threadline.usecases.turns import reply_id
 
 Position: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)] | Id
 """A message, by its seq or its id."""
@@ -200,6 +201,9 @@ class ThreadRoutes:
         first, last = asked.of(thread.message_count)
         messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
+        # A reply that goes on is unfinished as well: its stream brings all of it.
+        unfinished = {reply_id(turn.id) for turn in active}
+        messages = [message for message in messages if message.id not in unfinished]
         standing = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first)
         head = msgspec.json.encode(thread_json(thread))[:-1] + standing
         return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")

@@ -20,9 +20,9 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id
+from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, root_turn_id
 from threadline.ports import Guard, Store, Transaction
-from threadline.usecases.turns import Accepted, asked_turn_id, reply_id
+from threadline.usecases.turns import Accepted, asked_turn_id, reply_id, standing_request
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):
@@ -95,6 +95,16 @@ class Approvals:
             )
         )
         return Accepted(turn, await tx.thread(thread.id) or thread)
+
+
+async def reply_gone_on_with(tx: Transaction, turn: Turn) -> Message | None:
+    """The reply that an active turn goes on with, as it was answered; None for any other turn."""
+    if turn.id == root_turn_id(turn.id):
+        return None
+    found = await standing_request(tx, turn)
+    # Read after the message: if the turn has ended by now, that may be the whole reply already.
+    now = await tx.turn(turn.id)
+    return found if now is not None and now.is_active else None
 
 
 def _again(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:

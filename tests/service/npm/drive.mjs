@@ -45,6 +45,7 @@ async function until(condition) {
 const words = () => (chat.messages.at(-1)?.parts ?? []).some((part) => part.type === "text" && part.text.length > 3);
 const answering = () => chat.messages.at(-1)?.role === "assistant" && words();
 const pending = () => chat.messages.at(-1).parts.filter((part) => part.state === "approval-requested");
+const answered = () => chat.messages.at(-1).parts.some((part) => part.state === "output-available");
 const settled = () => chat.status === "ready" || chat.status === "error";
 let chat = open(false);
 
@@ -75,7 +76,7 @@ const steps = {
   validate: async () => { await validateUIMessages({ messages: await stored() }); },
   answer: async (approved, reason) => { await answer(approved, reason); await until(settled); },
   answerAlone: async (approved) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.answer(approved); },
-  answerAndLeave: async (approved) => { await answer(approved); await until(words); await chat.stop(); },
+  answerAndLeave: async (approved) => { await answer(approved); await until(answered); await chat.stop(); },
   forge: (messages) => { chat.messages = messages; },
 };
 
