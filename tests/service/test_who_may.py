@@ -6,6 +6,7 @@ owner's name for it and once by a name nobody uses, and must not be able to tell
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -135,19 +136,18 @@ async def counts(store: Store, tenant_id: str) -> dict[str, int]:
 
 
 @pytest.mark.req("S0-12", "SX-04")
-@pytest.mark.parametrize("who", NOBODY)
 async def test_whoever_cannot_say_who_they_are_gets_nothing(
-    threadline: Threadline, callers: dict[str, Client], alices: Client, store: Store, tenant_id: str, who: str
+    threadline: Threadline, callers: dict[str, Client], alices: Client, store: Store, tenant_id: str
 ) -> None:
     before = await counts(store, tenant_id)
-    for question in questions(threadline):
+    for who, question in itertools.product(NOBODY, questions(threadline)):
         answer = await question.ask(callers[who])
         if question.needs is None:
             # A webhook asks for its platform's signature instead.
             refusals = (401, 404) if "/webhook" in question.url else ()
             assert answer.is_success or answer.status_code in refusals, (question.url, answer.text)
             continue
-        assert answer.status_code == 401, (question.method, question.url, answer.text)
+        assert answer.status_code == 401, (who, question.method, question.url, answer.text)
         assert answer.json()["code"] == ("unauthenticated" if who == "nobody" else "invalid_token")
         assert answer.headers["www-authenticate"].startswith("Bearer ")
         assert answer.headers["content-type"] == "application/problem+json"
@@ -167,6 +167,14 @@ async def test_a_role_opens_what_is_declared_for_it_and_no_more(
         else:
             assert (answer.status_code, answer.json()["code"]) == (403, "role_refused"), (question.url, answer.text)
             assert await view(alices) == before
+
+
+@pytest.mark.parametrize("url", ["/api/v1/tokens", "/api/v1/agents"])
+async def test_a_role_is_asked_for_before_a_body_is_read(callers: dict[str, Client], url: str) -> None:
+    """Whoever may not learns nothing of what would have been wrong."""
+    for who, status in (("nobody", 401), ("a viewer", 403), ("alice", 403), ("an admin", 400)):
+        answer = await callers[who].http.post(url, content=b"{", headers={"content-type": "application/json"})
+        assert answer.status_code == status, who
 
 
 async def test_an_administrator_may_do_everything(
