@@ -98,6 +98,18 @@ async def test_the_same_account_in_two_tenants_has_two_histories(stage: Stage) -
     assert await stage.history() == ["Here", "Hello, you."]
 
 
+async def test_what_was_said_in_private_is_not_drawn_on_where_others_read_along(small_stage: Stage) -> None:
+    await small_stage.link(small_stage.slack)
+    await small_stage.say(small_stage.slack, "My salary is a secret")
+    for text in ("Here", "And here again"):
+        before = len(small_stage.slack.sent)
+        for body in small_stage.slack.mention(text):
+            await small_stage.slack.deliver(body)
+        await small_stage.slack.replies(before + 1)
+    assert small_stage.actor.heard() == [("user", "Here"), ANSWER, ("user", "And here again")]
+    assert await small_stage.history() == ["My salary is a secret", "Hello, you."]
+
+
 @pytest.mark.req("S3-05", "S3-10")
 async def test_another_tenants_signature_opens_nothing_here(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import open_database, postgres_database
 from tests.messaging.conftest import Stage, decisions, staging
 from threadline.core.channels import Agent, User
+from threadline.core.messages import user
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform
 
@@ -200,7 +201,10 @@ async def test_a_message_and_its_mention_are_one_turn(small_stage: Stage) -> Non
         assert (await small_stage.slack.deliver(body)).status == 200
     await small_stage.slack.replies(1)
     assert await small_stage.say(small_stage.slack, "And here?") == "Hello, you."
-    assert await small_stage.history() == ["What is new?", "Hello, you.", "And here?", "Hello, you."]
+    assert [prompt.messages[-1].parts for prompt in small_stage.actor.prompts] == [
+        user("What is new?").parts,
+        user("And here?").parts,
+    ]
 
 
 async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> None:
@@ -210,8 +214,8 @@ async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> Non
         before = len(stage.slack.sent)
         await stage.slack.deliver(stage.slack.mention(text, sender)[1])
         await stage.slack.replies(before + 1)
-    assert await stage.history("alice") == ["I am alice", "Hello, you.", "Who am I?", "Hello, you."]
-    assert await stage.history("bob") == ["I am bob", "Hello, you."]
+    heard = [[text for role, text in stage.actor.heard(turn) if role == "user"] for turn in range(3)]
+    assert heard == [["I am alice"], ["I am bob"], ["I am alice", "Who am I?"]]
     assert len(await stage.house.bindings(surface="slack")) == 2
 
 

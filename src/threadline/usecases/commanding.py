@@ -37,6 +37,8 @@ class Asker(NamedTuple):
     sender: str
     agent_id: str
     now: dt.datetime
+    shared: bool
+    """Others read along there."""
 
 
 class Act(NamedTuple):
@@ -97,7 +99,7 @@ class Commanding:
 
     async def act(self, tx: Transaction, asker: Asker, act: Act) -> str:
         """Does it and says so. InvalidInput, NotFound and Conflict say why not, in words for the user."""
-        standing = await stand(tx, asker.platform, asker.place, asker.agent_id)
+        standing = await stand(tx, asker.platform, asker.place, asker.agent_id, shared=asker.shared)
         return await self._verbs[act.does](tx, asker, standing, act.argument)
 
     async def _go_on(

@@ -239,7 +239,7 @@ class Inbox:
         if denial is not None and denial.status == "denied_rbac":
             await self._outbox.answer(tx, arrived, denial.said, owner_id=owner_id)
             return Receipt("denied_rbac")
-        asker = Asker(arrival.platform, place, arrival.sender, agent_id, now)
+        asker = Asker(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
         said = meant.text if isinstance(meant, Say) else await self._commanding.act(tx, asker, meant)
         await self._outbox.answer(tx, arrived, said, owner_id=owner_id)
         return Receipt("command")
@@ -254,7 +254,7 @@ class Inbox:
         denial: Denial | None,
     ) -> Receipt:
         place = bound_place(arrival.place, tx.scope.user_id)
-        standing = await stand(tx, arrival.platform, place, agent_id)
+        standing = await stand(tx, arrival.platform, place, agent_id, shared=arrival.shared)
         if denial is None:
             accepted = await self._turns.accept_in(tx, sealed, standing.thread)
             return Receipt("accepted", accepted.turn.id)
