@@ -115,7 +115,7 @@ async def test_what_is_pinned_goes_first(stage: Stage) -> None:
     assert rest == [("user", "First"), ANSWER, ("user", "Second")]
 
 
-@pytest.mark.req("S3-24", "S1-31")
+@pytest.mark.req("S3-11", "S3-24", "S1-31")
 async def test_two_quick_messages_are_answered_in_order_and_the_second_sees_the_first(stage: Stage) -> None:
     await stage.link(stage.telegram)
     async with held(stage.actor) as gate:

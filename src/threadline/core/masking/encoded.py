@@ -44,7 +44,11 @@ def _rule(literal: bytes, follow: frozenset[int], before: int) -> Rule:
 @cache
 def _characters(skipped: int, here: frozenset[int], after: frozenset[int] = frozenset((0,))) -> str:
     """The class of characters that six bits can become that begin so many bits into a byte."""
-    values = {(byte << 8 | low) >> (10 - skipped) & 63 for byte in here for low in after}
+    # Few bits of each byte count, so few values are left of either before the two are put together.
+    borrowed = max(skipped - 2, 0)
+    highs = {byte << skipped >> 2 & 63 for byte in here}
+    lows = {byte >> (8 - borrowed) for byte in after}
+    values = {high & -1 << borrowed | low for high in highs for low in lows}
     chars = "".join(_SPELLED[value] for value in sorted(values))
     return f"[{chars.replace('-', '')}{'-' if '-' in chars else ''}]"
 

@@ -135,7 +135,9 @@ class Writer:
             except Empty:
                 rest = self._use_the_peace()
                 continue
-            self._asleep = False
+            if self._asleep:
+                # What began just now may last: the errands it makes can wait for its end, for a while.
+                self._asleep, self._errands_due = False, time.monotonic() + _ERRANDS_EVERY_SECONDS
             if job is Note.STOP:
                 break
             if isinstance(job, Job):

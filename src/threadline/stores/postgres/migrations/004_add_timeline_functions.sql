@@ -182,8 +182,24 @@ BEGIN
         problem := 'thread';
         RETURN;
     END IF;
-    SELECT s.first INTO question
-    FROM threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, 1) s;
+    -- Mostly one of the nearest ancestors holds it. Where the last of 16 begins is not said here, so that one is left to
+    -- the search through all of them.
+    SELECT m.seq INTO question FROM threadline.timelines l
+    CROSS JOIN LATERAL unnest(
+        l.id || l.nearest,
+        l.nearest_seqs || CASE WHEN cardinality(l.nearest_seqs) < 16 THEN -1 END,
+        (result.message_count - 1) || l.nearest_seqs
+    ) AS r (line, low, high)
+    CROSS JOIN LATERAL (
+        SELECT m.seq FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high AND m.role = 'u'
+        ORDER BY m.seq DESC LIMIT 1
+    ) m
+    WHERE l.tenant_id = _tenant AND l.id = result.timeline_id LIMIT 1;
+    IF question IS NULL THEN
+        SELECT s.first INTO question
+        FROM threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, 1) s;
+    END IF;
     IF question IS NULL THEN
         problem := 'question';
     ELSE
