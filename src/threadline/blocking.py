@@ -1,8 +1,8 @@
 """A door for scripts that are not asynchronous: the same objects, their methods waited for.
 
 `open_blocking` runs an event loop in a thread of its own and wraps what the library gives: a coroutine method becomes
-an ordinary one, an asynchronous iterator an ordinary one. `connect_blocking` does so with the client of a service. There
-is no second implementation, so nothing here can differ from the library; there are no types here either.
+an ordinary one, an asynchronous iterator an ordinary one. `connect_blocking` does so with a service's client. There is
+no second implementation, so nothing here can differ from the library; there are no types here either.
 """
 
 from __future__ import annotations
