@@ -100,6 +100,11 @@ STREAMS_MEMORY_EACH = Work("10,000 idle streams: memory for each")
 STREAMS_DELAY = Work("10,000 idle streams: a word to all, slowest of 100", _value(250))
 RESUME = Work("readers that come back at once")
 RESUME_P99 = Work("readers that come back at once: slowest of 100")
+PAGE_SIZE = Work("the page: first view, packed", _value(120))
+PAGE_PAINT = Work("the page: first paint, cold")
+PAGE_INTERACTIVE = Work("the page: ready to write, cold")
+PAGE_LONG = Work("the page: a thread of 5,000 messages opens, cold", _value(1_000))
+PAGE_FRAMES = Work("the page: from frame to frame at 500 events a second")
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
@@ -156,4 +161,9 @@ WORKS = (
     STREAMS_DELAY,
     RESUME,
     RESUME_P99,
+    PAGE_SIZE,
+    PAGE_PAINT,
+    PAGE_INTERACTIVE,
+    PAGE_LONG,
+    PAGE_FRAMES,
 )

@@ -25,6 +25,7 @@ from bench.cases import (
     matrix,
     messaging,
     moves,
+    page,
     peers,
     reading,
     search,
@@ -70,6 +71,7 @@ CASES = (
     Case("http-raw", http.raw),
     Case("streams", streams.idle, ("sqlite",)),
     Case("resume", streams.storm, ("sqlite",)),
+    Case("page", page.page, ("sqlite",)),
     Case("peers", peers.peers),
     Case("search", search.search),
 )

@@ -7,6 +7,7 @@ line comes on standard input, and says when that was, by the clock that all proc
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import Desk
 from threadline.service.app import build_app
+from threadline.service.logs import configure
 from threadline.service.serving import Server, address_of, calm_collector, listen
 from threadline.settings import Settings
 
@@ -31,7 +33,7 @@ _START_SECONDS = 60.0
 
 
 class ServerOrder(msgspec.Struct, frozen=True):
-    kind: Literal["ours", "bare"]
+    kind: Literal["ours", "workers", "bare"]
     place: str
     deltas: list[str] = []
 
@@ -59,16 +61,18 @@ class ServerProcess:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.http_servers", msgspec.json.encode(self._order).decode()),
+            *(sys.executable, "-m", *_words(self._order)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            # The log of `threadline serve` has a line for each request.
+            stderr=asyncio.subprocess.DEVNULL if self._order.kind == "workers" else None,
             cwd=ROOT,
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), _START_SECONDS)
         if not line:
             raise RuntimeError("a server ended before it served; its error is above")
-        self.address = line.decode().strip()
+        self.address = line.decode().split()[-1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -85,6 +89,12 @@ class ServerProcess:
         """What the process holds in memory now."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * 4096 / 1e6
+
+
+def _words(order: ServerOrder) -> list[str]:
+    if order.kind == "workers":
+        return ["threadline", "serve", "--workers", "2", "--port", "0", "--database", order.place]
+    return ["bench.http_servers", msgspec.json.encode(order).decode()]
 
 
 async def run(order: ServerOrder) -> None:
@@ -126,4 +136,7 @@ async def _listen_to_orders(agent: Waiting) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(msgspec.json.decode(sys.argv[1], type=ServerOrder)))
+    # Every request is logged, as it is by `threadline serve`; only nobody reads it.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        configure("json", nowhere)
+        asyncio.run(run(msgspec.json.decode(sys.argv[1], type=ServerOrder)))

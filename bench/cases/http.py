@@ -1,7 +1,7 @@
 """The service over HTTP: requests in a second and the slowest of a hundred, beside a bare app that does the same I/O.
 
 Both are served by uvicorn in a process of their own, on the same kind of database, and are asked by the same client in
-turns. One process each: what is compared is the price of one request, not how many processors there are.
+turns. The bare app is one process; Threadline is one process, and `threadline serve --workers 2` beside it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from bench.workload import Turn, turns
 from threadline.core.threads import NewThread
 
 BARE = "bare Starlette and the driver"
+TWO_WORKERS = "Threadline, 2 workers"
 THREADS = "/api/v1/ai/threads"
 CONNECTIONS = 8
 QUESTION = "long 100"
@@ -98,8 +99,11 @@ async def _both(arena: Arena, threads: dict[str, list[Turn]]) -> AsyncIterator[d
     await arena.settle()
     async with ServerProcess(ServerOrder("ours", ours)) as our_server:
         deltas = await _said(our_server.address)
-        async with ServerProcess(ServerOrder("bare", bare, deltas)) as bare_server:
-            yield {BARE: bare_server.address, OURS: our_server.address}
+        async with (
+            ServerProcess(ServerOrder("bare", bare, deltas)) as bare_server,
+            ServerProcess(ServerOrder("workers", ours)) as two,
+        ):
+            yield {BARE: bare_server.address, OURS: our_server.address, TWO_WORKERS: two.address}
 
 
 async def _place_for_bare(arena: Arena) -> str:

@@ -64,7 +64,12 @@ async def test_web_slack_whatsapp_and_terminal_are_one_conversation(tmp_path: Pa
     assert [each["parts"][0]["text"] for each in shown if each["role"] == "user"] == asked
     async with threadline.open(str(database)) as opened:
         handle = await opened.as_user().thread(HOME)
+        # A room's turn takes the same path; the bot itself is tried on a real homeserver elsewhere.
+        assert "shown 5 turns" in (await handle.ask("and now in Matrix", surface="matrix")).text
         blocks = to_blocks(PromptMessage(each.role, each.parts) for each in await handle.messages())
         turns = await opened.store.scoped(Scope()).turns(handle.id)
-    assert [each["content"][0]["text"] for each in blocks.messages if each["role"] == "user"] == asked
-    assert [turn.surface for turn in reversed(turns)] == ["web", "slack", "whatsapp", "cli", "slack"]
+    assert [each["content"][0]["text"] for each in blocks.messages if each["role"] == "user"] == [
+        *asked,
+        "and now in Matrix",
+    ]
+    assert [turn.surface for turn in reversed(turns)] == ["web", "slack", "whatsapp", "cli", "slack", "matrix"]

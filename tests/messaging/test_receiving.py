@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 
 import pytest
 
-from tests.messaging.conftest import Stage, decisions
-from threadline.core.channels import User
+from tests.conftest import open_database, postgres_database
+from tests.messaging.conftest import Stage, decisions, staging
+from threadline.core.channels import Agent, User
+from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform
 
 
@@ -179,3 +182,53 @@ async def test_a_blank_message_is_acknowledged_and_nothing_else(small_stage: Sta
     told = await small_stage.slack.deliver(small_stage.slack.write("  \u200b "))
     assert told.status == 200
     assert (await small_stage.house.row_counts())["turns"] == 0
+
+
+@pytest.mark.req("S3-20")
+async def test_an_agent_that_cannot_be_made_is_a_failure_that_is_told(small_stage: Stage) -> None:
+    await small_stage.link(small_stage.slack)
+    small_stage.threadline.directory._given.clear()  # noqa: SLF001 - as if the operator had configured it wrongly
+    await small_stage.house.put_agent(Agent("actor", "Actor", "no such provider"))
+    assert "could not answer" in await small_stage.say(small_stage.slack, "Hello?")
+    assert [turn.status for turn in await small_stage.turns()] == ["dispatch_failed"]
+
+
+@pytest.mark.req("S3-11", "S3-17")
+async def test_a_message_and_its_mention_are_one_turn(small_stage: Stage) -> None:
+    await small_stage.link(small_stage.slack)
+    for body in small_stage.slack.mention("What is new?"):
+        assert (await small_stage.slack.deliver(body)).status == 200
+    await small_stage.slack.replies(1)
+    assert await small_stage.say(small_stage.slack, "And here?") == "Hello, you."
+    assert await small_stage.history() == ["What is new?", "Hello, you.", "And here?", "Hello, you."]
+
+
+async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> None:
+    await stage.link(stage.slack, "alice", "U1001")
+    await stage.link(stage.slack, "bob", "U2002")
+    for sender, text in (("U1001", "I am alice"), ("U2002", "I am bob"), ("U1001", "Who am I?")):
+        before = len(stage.slack.sent)
+        await stage.slack.deliver(stage.slack.mention(text, sender)[1])
+        await stage.slack.replies(before + 1)
+    assert await stage.history("alice") == ["I am alice", "Hello, you.", "Who am I?", "Hello, you."]
+    assert await stage.history("bob") == ["I am bob", "Hello, you."]
+    assert len(await stage.house.bindings(surface="slack")) == 2
+
+
+@pytest.mark.req("S3-17", "S3-23")
+async def test_two_services_on_one_database_answer_once(tenant_id: str, clock: ManualClock) -> None:
+    stores = [await open_database(await postgres_database(), clock=clock) for _ in range(2)]
+    async with staging(stores[0], tenant_id, clock) as first, staging(stores[1], tenant_id, clock) as second:
+        await first.link(first.slack)
+        body = first.slack.write("To both of you")
+        told = await asyncio.gather(*(each.slack.deliver(body) for each in (first, second) for _ in range(25)))
+        assert sorted(decision for each in told for decision in decisions(each)) == ["accepted"] + ["duplicate"] * 49
+        waiting = [asyncio.create_task(each.slack.replies(1)) for each in (first, second)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert await first.history() == ["To both of you", "Hello, you."]
+        assert len(first.slack.sent) + len(second.slack.sent) == 1
+    for store in stores:
+        await store.close()

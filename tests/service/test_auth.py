@@ -121,6 +121,15 @@ async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
     assert (clock.now() - first).total_seconds() == 70
 
 
+async def test_without_its_database_it_says_so_and_not_that_a_token_is_wrong(
+    ada: Client, threadline: Threadline
+) -> None:
+    await threadline.store.close()
+    answer = await ada.http.get(THREADS)
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert (await ada.http.get("/openapi.json")).status_code == 200
+
+
 def test_with_authentication_any_address_may_be_served() -> None:
     assert check_address("0.0.0.0", asks_who=True) == "0.0.0.0"
 

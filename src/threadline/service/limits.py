@@ -110,7 +110,9 @@ class AddressLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._limit is not None and scope["type"] == "http" and not _is_unlimited(scope["path"]):
             try:
-                await self._limit.take(self._tenant_id, f"address:{counted_address(scope)}")
+                # While the database is away nothing can be counted; what needs it says so itself.
+                with suppress(StoreFailed):
+                    await self._limit.take(self._tenant_id, f"address:{counted_address(scope)}")
             except Problem as problem:
                 await problem.answer()(scope, receive, send)
                 return

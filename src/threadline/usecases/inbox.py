@@ -16,7 +16,16 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from threadline.core.arrivals import Arrival
 from threadline.core.channels import InboxRow, Link
 from threadline.core.commands import Command, parse
-from threadline.core.errors import Conflict, GuardRefused, InvalidInput, InvalidText, NotFound, RoleRefused
+from threadline.core.errors import (
+    Conflict,
+    ExtraMissing,
+    GuardRefused,
+    InvalidInput,
+    InvalidText,
+    NotFound,
+    RoleRefused,
+    SettingsInvalid,
+)
 from threadline.core.mending import mend_text
 from threadline.core.messages import user
 from threadline.core.pending import pending_in
@@ -202,6 +211,9 @@ class Inbox:
             return Denial("denied_sentinel", str(exc))
         except NotFound:
             return Denial("denied_no_agent", NO_AGENT_TEXT)
+        except (SettingsInvalid, ExtraMissing):
+            # The agent is there and cannot be made: the turn will fail, and say so.
+            return None
         return None
 
     async def _claim(self, tx: Transaction, arrival: Arrival, correlation_id: str) -> InboxRow | None:
