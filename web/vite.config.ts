@@ -5,7 +5,7 @@
 import { defineConfig } from "vite";
 
 export default defineConfig({
-  base: "/",
+  base: "./", // the page may be mounted anywhere: the service fills in its <base>
   resolve: {
     alias: [
       { find: /^react\/jsx-(dev-)?runtime$/, replacement: "preact/jsx-runtime" },

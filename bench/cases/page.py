@@ -82,7 +82,7 @@ def _size() -> int:
     """What the first view loads, packed."""
     built = page_builder.PAGE
     index = (built / "index.html").read_text(encoding="utf-8")
-    return sum(len(gzip.compress((built / name).read_bytes())) for name in re.findall(r'"/(assets/[^"]+)"', index))
+    return sum(len(gzip.compress((built / name).read_bytes())) for name in re.findall(r'"\./(assets/[^"]+)"', index))
 
 
 def _context(browser: Browser, url: str) -> BrowserContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from typing import Any
 
 import httpx2
@@ -49,6 +50,13 @@ class Stage:
         self.whatsapp: FakeWhatsApp = fakes[2]
         self.slack_codec = threadline.messaging.codecs["slack"]
         self.house: Transaction = threadline.store.scoped(system_scope(self.tenant_id))
+
+    def abroad(self) -> Stage:
+        """Another tenant of the same service."""
+        other = copy(self)
+        other.tenant_id = f"{self.tenant_id}-abroad"
+        other.house = self.threadline.store.scoped(system_scope(other.tenant_id))
+        return other
 
     def as_user(self, user: str = "alice") -> Transaction:
         return self.threadline.store.scoped(Scope(self.tenant_id, user))

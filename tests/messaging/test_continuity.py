@@ -82,14 +82,19 @@ async def test_a_blank_answer_gives_the_question_alone(small_stage: Stage) -> No
 async def test_the_same_account_in_two_tenants_has_two_histories(stage: Stage) -> None:
     await stage.link(stage.slack)
     await stage.say(stage.slack, "Here")
-    async with staging(stage.threadline.store, f"{stage.tenant_id}-abroad", stage.clock) as abroad:
-        told = await abroad.slack.say("Not linked there")
-        assert decisions(told) == ["denied_unverified"]
-        await abroad.slack.replies(1)
-        await abroad.link(abroad.slack)
-        await abroad.say(abroad.slack, "There")
-        assert await abroad.history() == ["There", "Hello, you."]
-        assert abroad.actor.heard() == [("user", "There")]
+    abroad = stage.abroad()
+    await abroad.threadline.messaging.credentials.put(
+        Scope(abroad.tenant_id, "root", "admin"), "slack", abroad.slack.secrets
+    )
+    assert abroad.slack.webhook is not None
+    abroad.slack.webhook = abroad.slack.webhook.replace(stage.tenant_id, abroad.tenant_id)
+    told = await abroad.slack.say("Not linked there")
+    assert decisions(told) == ["denied_unverified"]
+    await abroad.slack.replies(2)
+    await abroad.link(abroad.slack)
+    await abroad.say(abroad.slack, "There")
+    assert abroad.actor.heard() == [("user", "There")]
+    assert await abroad.history() == ["There", "Hello, you."]
     assert await stage.history() == ["Here", "Hello, you."]
 
 

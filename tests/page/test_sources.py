@@ -51,7 +51,7 @@ def test_the_first_view_is_small(built: Path) -> None:
     import gzip
 
     index = (built / "index.html").read_text(encoding="utf-8")
-    loaded = re.findall(r'(?:src|href)="/(assets/[^"]+)"', index)
+    loaded = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', index)
     sizes = {name: len(gzip.compress((built / name).read_bytes())) for name in loaded}
     assert len(sizes) == 3
     assert sum(sizes.values()) < 120_000

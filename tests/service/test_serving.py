@@ -45,7 +45,7 @@ def ask(url: str, text: str) -> urllib.request.Request:
 
 def test_every_command_on_the_first_page_works(tmp_path: Path) -> None:
     with served(tmp_path / "t.db") as (url, _):
-        commands = [html.unescape(each) for each in re.findall(r"<pre>(.*?)</pre>", get(url), re.DOTALL)]
+        commands = [html.unescape(each) for each in re.findall(r"<pre>(.*?)</pre>", get(f"{url}/welcome"), re.DOTALL)]
         said = []
         for command in commands:
             assert command.startswith("curl ")

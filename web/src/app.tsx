@@ -4,7 +4,7 @@ import { useCell } from "./cell";
 import { ThreadView } from "./chat/ThreadView";
 import { openNew, route } from "./router";
 import { signInWanted } from "./session";
-import { isListOpen, isPanelOpen } from "./shell";
+import { isListOpen, isPanelOpen, uncover } from "./shell";
 import { SignIn } from "./SignIn";
 import { Sidebar } from "./threads/Sidebar";
 import { Toasts } from "./ui/toasts";
@@ -51,7 +51,7 @@ function useShortcuts(): void {
       } else if (event.altKey && event.code === "KeyD") {
         event.preventDefault();
         isPanelOpen.change((isOpen) => !isOpen);
-      } else if (event.key === "Escape") isListOpen.set(false);
+      } else if (event.key === "Escape") uncover();
     };
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);

@@ -10,3 +10,9 @@ export const isPanelOpen = new Cell(matchMedia(WIDE).matches && localStorage.get
 isPanelOpen.subscribe(() => {
   if (matchMedia(WIDE).matches) localStorage.setItem(KEY, isPanelOpen.get() ? "open" : "closed");
 });
+
+/** Closes what lies over the conversation; what stands beside it stays. */
+export function uncover(): void {
+  isListOpen.set(false);
+  if (!matchMedia(WIDE).matches) isPanelOpen.set(false);
+}

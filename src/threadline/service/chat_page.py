@@ -62,7 +62,7 @@ class ChatPage:
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/", self.index, methods=["GET"]),
-            Mount("/t", _gets(self.index)),
+            Mount("/t", _gets(self.thread)),
             Mount("/assets", _gets(self.asset)),
         ]
 
@@ -74,7 +74,13 @@ class ChatPage:
         needs=None,
     )
     async def index(self, request: Request) -> Response:
-        root = request.scope.get("app_root_path", request.scope.get("root_path", ""))
+        return self._page(request.scope["root_path"])
+
+    async def thread(self, request: Request) -> Response:
+        """The same page: which thread it shows is the page's to read from its address."""
+        return self._page(request.scope["root_path"].removesuffix("/t"))
+
+    def _page(self, root: str) -> Response:
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
         shown = self._index.replace(_BASE, f'<base href="{escape(root)}/" />')
         return Response(shown, headers=headers, media_type="text/html")

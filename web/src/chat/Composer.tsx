@@ -1,6 +1,6 @@
 /** Where one writes: Enter sends, Shift+Enter begins a line, and the same button stops what is being answered. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Agents, call } from "../api";
+import { agentIds, useAgents } from "../agents";
 import { IconButton } from "../ui/IconButton";
 import type { Conversing } from "./conversation";
 
@@ -60,10 +60,7 @@ export function Composer({ talk }: { talk: Conversing }) {
 
 /** Who answers a new thread, where there is a choice. */
 function AgentChoice({ chosen, onChoose }: { chosen: string | undefined; onChoose: (id: string) => void }) {
-  const [agents, setAgents] = useState<Agents | null>(null);
-  useEffect(() => {
-    call<Agents>("GET", "agents").then(setAgents, () => undefined);
-  }, []);
+  const agents = useAgents();
   const ids = agents ? agentIds(agents) : [];
   if (ids.length < 2) return null;
   return (
@@ -76,8 +73,4 @@ function AgentChoice({ chosen, onChoose }: { chosen: string | undefined; onChoos
       </select>
     </label>
   );
-}
-
-export function agentIds({ agents, shared }: Agents): string[] {
-  return [...new Set([...shared, ...agents.filter((agent) => agent.enabled).map((agent) => agent.id)])];
 }

@@ -1,10 +1,12 @@
 /** What the user pinned for an agent: it goes first in everything the agent is shown. Edited in its place. */
 import { useEffect, useId, useState } from "preact/hooks";
-import { type Agents, ApiError, call, told } from "../api";
+import { useAgents } from "../agents";
+import { ApiError, call, told } from "../api";
 import { toast } from "../ui/toasts";
 
 export function Pinned({ agentId }: { agentId: string | undefined }) {
-  const id = useAgentId(agentId);
+  const byDefault = useAgents()?.default;
+  const id = agentId ?? byDefault;
   const [stored, setStored] = useState("");
   const [text, setText] = useState("");
   const fieldId = useId();
@@ -63,17 +65,4 @@ async function read(path: string): Promise<string> {
     if (error instanceof ApiError && error.status === 404) return "";
     throw error;
   }
-}
-
-/** The thread's own agent, else the one that answers by default. */
-function useAgentId(agentId: string | undefined): string | undefined {
-  const [byDefault, setByDefault] = useState<string | undefined>(undefined);
-  useEffect(() => {
-    if (agentId) return;
-    call<Agents>("GET", "agents").then(
-      (found) => setByDefault(found.default),
-      () => undefined, // Without it there is no agent to pin anything for, and the section stays away.
-    );
-  }, [agentId]);
-  return agentId ?? byDefault;
 }

@@ -1,0 +1,27 @@
+/** The agents that can be asked: read once for each who signs in, because several parts of the page want to know. */
+import { useEffect, useState } from "preact/hooks";
+import { type Agents, call } from "./api";
+import { token } from "./session";
+
+const held = new Map<string, Promise<Agents>>();
+
+function read(): Promise<Agents> {
+  const who = token() ?? "";
+  const found = held.get(who) ?? call<Agents>("GET", "agents");
+  held.set(who, found);
+  found.catch(() => held.delete(who));
+  return found;
+}
+
+/** Null until they are known. */
+export function useAgents(): Agents | null {
+  const [agents, setAgents] = useState<Agents | null>(null);
+  useEffect(() => {
+    read().then(setAgents, () => undefined); // Whoever needs them stays away, and asks again the next time.
+  }, []);
+  return agents;
+}
+
+export function agentIds({ agents, shared }: Agents): string[] {
+  return [...new Set([...shared, ...agents.filter((agent) => agent.enabled).map((agent) => agent.id)])];
+}
