@@ -1,8 +1,8 @@
 """A door for scripts that are not asynchronous: the same objects, their methods waited for.
 
 `open_blocking` runs an event loop in a thread of its own and wraps what the library gives: a coroutine method becomes
-an ordinary one, an asynchronous iterator an ordinary one. There is no second implementation, so nothing here can
-differ from the library; there are no types here either.
+an ordinary one, an asynchronous iterator an ordinary one. `connect_blocking` does so with a service's client. There is
+no second implementation, so nothing here can differ from the library; there are no types here either.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _WRAPPED = (bootstrap.Threadline, UserView, ThreadHandle, Reply, Contexts)
 class Blocking:
     """One of the library's objects, to be used without `await`. `with` closes it."""
 
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop, wrapped: tuple[type, ...] = _WRAPPED) -> None:
         self._target = target
         self._loop = loop
+        self._wrapped = wrapped
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
@@ -70,7 +71,7 @@ class Blocking:
                 return
 
     def _wrap(self, value: Any) -> Any:
-        return Blocking(value, self._loop) if isinstance(value, _WRAPPED) else value
+        return Blocking(value, self._loop, self._wrapped) if isinstance(value, self._wrapped) else value
 
 
 async def _next(source: AsyncIterator[Any]) -> Any:
@@ -83,8 +84,7 @@ async def _await(target: Any) -> Any:
 
 def open_blocking(database: str | Path | None = None, **options: Any) -> Blocking:
     """`threadline.open`, waited for. Use it with `with`."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=_run, args=(loop,), name="threadline", daemon=True).start()
+    loop = _started_loop()
 
     async def opening() -> bootstrap.Threadline:
         return await bootstrap.open(database, **options)
@@ -95,6 +95,21 @@ def open_blocking(database: str | Path | None = None, **options: Any) -> Blockin
     except BaseException:
         loop.call_soon_threadsafe(loop.stop)
         raise
+
+
+def connect_blocking(url: str, **options: Any) -> Blocking:
+    """`threadline.client.connect`, to be used without `await`, with `with`."""
+    from threadline.client import Client, RemoteReply, RemoteThread, connect  # noqa: PLC0415 - an extra
+    from threadline.client.view import RemoteContexts  # noqa: PLC0415
+
+    client = connect(url, **options)
+    return Blocking(client, _started_loop(), (Client, RemoteThread, RemoteReply, RemoteContexts))
+
+
+def _started_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=_run, args=(loop,), name="threadline", daemon=True).start()
+    return loop
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

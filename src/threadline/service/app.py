@@ -151,8 +151,8 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
-        *(ChatPage().routes() if is_built() else []),
         *Welcome().routes(),
+        *(ChatPage().routes() if is_built() else []),
         *Operations(threadline, caller).routes(),
         *Chat(threadline, settings, caller).routes(),
         *AgentRoutes(threadline, caller).routes(),

@@ -64,7 +64,8 @@ class UserMessage(msgspec.Struct, frozen=True):
 
 
 class AnyMessage(msgspec.Struct, frozen=True):
-    """A message of the client's history. Only the last one of the user is read."""
+    """A message of the client's history. Only the last one of the user is read, or, if the very last is a reply whose
+    approvals are answered, those answers."""
 
     role: str
     id: str | None = None

@@ -25,6 +25,7 @@ from threadline.testing.conformance.queues import (
     TestDelivering,
     TestEnqueueing,
     TestInbox,
+    TestReporting,
     TestRequeueing,
 )
 from threadline.testing.conformance.reading import TestKeepingBytes, TestLastTurns, TestReadingMessages
@@ -83,6 +84,7 @@ __all__ = [
     "TestReadingMessages",
     "TestReadingThreads",
     "TestRepeating",
+    "TestReporting",
     "TestRequeueing",
     "TestSaving",
     "TestScopedVerbs",
