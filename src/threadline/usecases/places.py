@@ -1,9 +1,9 @@
 """Places: which thread goes on in a chat, a channel or a room of a messaging surface.
 
 Each user has one home thread for each agent, found by its state key, so that the web page and the terminal show it like
-any other. A user's private places share it until a command binds one of them to another thread. Where others read along,
-an answer must not draw on what was said in private: there, the user has a thread for that place alone. A channel may
-hold several users, who must not read each other's threads: so a place is bound for each of them apart.
+any other. A user's private places share it until a command binds one of them to another thread. Where others read
+along, an answer must not draw on what was said in private: there, the user has a thread for that place alone. A channel
+may hold several users, who must not read each other's threads: so a place is bound for each of them apart.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ async def another_thread(tx: Transaction, agent_id: str | None, title: str | Non
 
 
 async def stand(tx: Transaction, surface: Surface, place: str, agent_id: str, *, shared: bool) -> Standing:
-    """Where the user is. A place without a thread, or whose thread is gone, goes on at home; one where others read along
-    gets a thread of its own."""
+    """Where the user is. A place without a thread, or whose thread is gone, goes on at home; one where others read
+    along gets a thread of its own."""
     binding = await tx.binding(surface, place)
     thread = None if binding is None else await tx.thread(binding.thread_id)
     if binding is None or thread is None:
