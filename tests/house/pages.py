@@ -120,7 +120,7 @@ def _typed(spoken: str) -> str:
 def environment(folder: Path) -> dict[str, str]:
     """A new user's: nothing set, a home of its own, the `threadline` of this environment first."""
     programs = Path(sys.executable).parent
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("THREADLINE_", "XDG_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("THREADLINE_", "XDG_", "PYTHON"))}
     path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
     return kept | {"HOME": str(folder), "PATH": path, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 

@@ -83,6 +83,18 @@ async def test_a_channel_turn_of_a_dead_process_is_answered_once(
     assert [message.role for message in await thread.messages()] == ["user", "assistant"]
 
 
+async def test_what_is_not_understood_keeps_no_turn_from_its_end(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    thread = await me.create_thread()
+    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    shown = [Chunk(1, to_json(TextDelta("I was "))), Chunk(2, b'{"type":"of-tomorrow"}'), Chunk(3, b"{}")]
+    await threadline.store.scoped(me.scope).put_chunks(turn.id, turn.fence, shown)
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 1
+    assert (await thread.messages())[-1].text == "I was "
+
+
 async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:

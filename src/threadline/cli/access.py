@@ -24,7 +24,7 @@ async def create_token(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"token": text, **_described(token)})
         return
-    print(text)
+    print(text, flush=True)
     # Apart from the token, so that a script can take that and nothing else.
     acts = f"acts for {shown(token.owner_id)} in {settings.tenant} as {token.role}"
     print(f"Token {token.id} {acts}. It is not shown again.", file=sys.stderr)

@@ -11,6 +11,8 @@ import asyncio
 import datetime as dt
 import logging
 
+import msgspec
+
 from threadline.core import events
 from threadline.core.errors import StoreFailed
 from threadline.core.folding import Fold
@@ -93,10 +95,20 @@ class Recovery:
             if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
                 # Whoever accepted it is about to lease it.
                 continue
-            if await self._take_up(Scope(scope.tenant_id, turn.owner_id), turn):
+            if await self._taken_up(Scope(scope.tenant_id, turn.owner_id), turn):
                 self._taken.add(turn.surface)
                 taken += 1
         return taken
+
+    async def _taken_up(self, scope: Scope, turn: Turn) -> bool:
+        """One turn that cannot be recovered must not keep all others from it."""
+        try:
+            return await self._take_up(scope, turn)
+        except StoreFailed:
+            raise
+        except Exception:
+            log.exception("turn not recovered", extra={"turn_id": turn.id})
+            return False
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:
         if turn.surface in CHANNELS:
@@ -120,5 +132,9 @@ class Recovery:
         asked = await standing_request(tx, turn)
         fold = Fold(asked.parts if asked is not None and asked.role == "assistant" else ())
         for chunk in await stored_chunks(tx, turn.id):
-            fold.add(events.from_json(chunk.json))
+            try:
+                fold.add(events.from_json(chunk.json))
+            except msgspec.MsgspecError:
+                # A newer version of this program may have shown it, and died.
+                log.warning("chunk not understood", extra={"turn_id": turn.id, "n": chunk.n})
         return fold
