@@ -50,6 +50,8 @@ class Result(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     quick: bool
     cases: list[CaseResult]
+    missing: list[str] = []
+    """Cases that this run left out."""
 
     def rows(self, work: Work, backend: Backend) -> list[Row]:
         return [row for case in self.cases if case.backend == backend for row in case.rows if row.work == work.name]

@@ -1,7 +1,8 @@
 """The runner behind `python -m bench`: runs the cases in their order, says how each went, and writes the result.
 
-A run that was interrupted goes on with the cases that are missing, as long as no code changed. Only a complete run at
-full size becomes a file in `bench/results/`; `--quick` is for those who work on the code.
+A run that was interrupted goes on with the cases that are missing, as long as no code changed. A complete run at full
+size becomes a file in `bench/results/`; a part of one does only with `--publish`, and the table then says what it
+lacks. `--quick` is for those who work on the code.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def main() -> int:
         if options.backend in (None, backend)
     ]
     results = _run(chosen, quick=options.quick, fresh=options.fresh)
-    if options.quick or len(chosen) < sum(len(case.backends) for case in CASES):
+    if options.quick or (len(chosen) < sum(len(case.backends) for case in CASES) and not options.publish):
         return 0
     if len(results) == len(chosen):
         _publish(results)
@@ -78,7 +79,11 @@ def _run_case(case: Case, backend: Backend, progress: Progress, *, quick: bool) 
 
 def _publish(results: list[CaseResult]) -> None:
     date = dt.datetime.now(dt.UTC).date().isoformat()
-    result = Result(date=date, host=machine.host(), versions=machine.versions(), quick=False, cases=results)
+    measured = {result.case for result in results}
+    missing = [case.name for case in CASES if case.name not in measured]
+    result = Result(
+        date=date, host=machine.host(), versions=machine.versions(), quick=False, cases=results, missing=missing
+    )
     write(result, RESULTS / f"{date}-{machine.kind()}.json")
     table.update_readme()
 
@@ -101,6 +106,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--backend", choices=BACKENDS, help="one database instead of both")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--publish", action="store_true", help="with --only: write the result of these cases alone")
     parser.add_argument("--table", action="store_true", help="write the README's table from the newest result and end")
     return parser.parse_args()
 

