@@ -31,14 +31,14 @@ from threadline.core.messages import user
 from threadline.core.pending import pending_in
 from threadline.core.replying import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, inbox_key, turn_key
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import Surface, TurnStatus
+from threadline.core.turns import Surface, Turn, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Store, Transaction
 from threadline.usecases.commanding import Asker, Commanding, Say, understood
 from threadline.usecases.metrics import Metrics
 from threadline.usecases.outbox import Outbox
 from threadline.usecases.places import bound_place, stand
 from threadline.usecases.running import Runner
-from threadline.usecases.strangers import Strangers
+from threadline.usecases.strangers import Strangers, claim
 from threadline.usecases.turns import SealedRequest, TurnRequest, Turns
 
 log = logging.getLogger("threadline.inbox")
@@ -63,7 +63,11 @@ Decision: TypeAlias = Literal[
 
 class Receipt(NamedTuple):
     decision: Decision
-    turn_id: str | None = None
+    turn: Turn | None = None
+
+    @property
+    def turn_id(self) -> str | None:
+        return None if self.turn is None else self.turn.id
 
 
 class Denial(NamedTuple):
@@ -176,7 +180,7 @@ class Inbox:
         denial = await self._denial(scope, sealed.request, agent_id)
 
         async def work(tx: Transaction) -> Receipt:
-            arrived = await self._claim(tx, arrival, correlation_id)
+            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
             if arrived is None:
                 return Receipt("duplicate")
             receipt = await self._command(tx, arrived, arrival, agent_id, denial)
@@ -192,12 +196,11 @@ class Inbox:
             receipt = await self._store.transact(scope, work)
         except (InvalidInput, NotFound, Conflict) as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
-        if receipt.decision == "accepted" and receipt.turn_id is not None:
-            await self._start(scope, receipt.turn_id)
+        if receipt.decision == "accepted" and receipt.turn is not None:
+            self._start(scope, receipt.turn)
         return receipt
 
-    async def _start(self, scope: Scope, turn_id: str) -> None:
-        turn = await self._turns.find(scope, turn_id)
+    def _start(self, scope: Scope, turn: Turn) -> None:
         running = self._runner.start(scope, turn, self._approver)
         running.add_done_callback(lambda _: self._nudge(scope.tenant_id))
 
@@ -215,16 +218,6 @@ class Inbox:
             # The agent is there and cannot be made: the turn will fail, and say so.
             return None
         return None
-
-    async def _claim(self, tx: Transaction, arrival: Arrival, correlation_id: str) -> InboxRow | None:
-        return await tx.claim_inbox(
-            arrival.platform,
-            inbox_key(arrival.key),
-            fingerprint=arrival.sender,
-            correlation_id=correlation_id,
-            reply_to=arrival.recipient,
-            owner_id=tx.scope.user_id,
-        )
 
     async def _command(
         self, tx: Transaction, arrived: InboxRow, arrival: Arrival, agent_id: str, denial: Denial | None
@@ -257,15 +250,15 @@ class Inbox:
         standing = await stand(tx, arrival.platform, place, agent_id, shared=arrival.shared)
         if denial is None:
             accepted = await self._turns.accept_in(tx, sealed, standing.thread)
-            return Receipt("accepted", accepted.turn.id)
+            return Receipt("accepted", accepted.turn)
         denied = await self._turns.deny_in(tx, sealed, standing.thread, denial.status, denial.said)
-        return Receipt(_denied(denial), denied.turn.id)
+        return Receipt(_denied(denial), denied.turn)
 
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
         """Says why nothing was done. Nothing else is stored, and a repeat is not answered again."""
 
         async def work(tx: Transaction) -> Receipt:
-            arrived = await self._claim(tx, arrival, correlation_id)
+            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
             if arrived is None:
                 return Receipt("duplicate")
             await self._outbox.answer(tx, arrived, f"That did not work: {reason}", owner_id=scope.user_id)

@@ -42,7 +42,7 @@ class Strangers:
         """Tries the code that a sender gave, once for each message."""
 
         async def work(tx: Transaction) -> LinkResult | DuplicateDecision:
-            arrived = await _claim(tx, arrival, correlation_id)
+            arrived = await claim(tx, arrival, correlation_id)
             if arrived is None:
                 return "duplicate"
             redeemed = await self._links.redeem_in(tx, arrival.platform, arrival.sender, code)
@@ -61,7 +61,7 @@ class Strangers:
         async def work(tx: Transaction) -> None:
             if not await self._links.may_hint_in(tx, arrival.platform, arrival.sender):
                 return
-            arrived = await _claim(tx, arrival, correlation_id)
+            arrived = await claim(tx, arrival, correlation_id)
             if arrived is not None:
                 await self._outbox.answer(tx, arrived, HOW_TO_LINK_TEXT, owner_id=tx.scope.user_id)
                 await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="denied_unverified")
@@ -69,11 +69,15 @@ class Strangers:
         await self._store.transact(system_scope(tenant_id), work)
 
 
-async def _claim(tx: Transaction, arrival: Arrival, correlation_id: str) -> InboxRow | None:
+async def claim(
+    tx: Transaction, arrival: Arrival, correlation_id: str, *, owner_id: str | None = None
+) -> InboxRow | None:
+    """The arrival, if nobody had it before; a stranger's is nobody's."""
     return await tx.claim_inbox(
         arrival.platform,
         inbox_key(arrival.key),
         fingerprint=arrival.sender,
         correlation_id=correlation_id,
         reply_to=arrival.recipient,
+        owner_id=owner_id,
     )
