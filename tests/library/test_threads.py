@@ -57,6 +57,8 @@ async def test_changing_what_is_not_there_names_it_and_deleting_it_is_no_error(a
     with pytest.raises(threadline.NotFound, match=thread.id):
         await thread.messages()
     assert await ada.search("gone") == []
+    with pytest.raises(threadline.NotFound, match=thread.id):
+        await ada.restore_thread(thread.id)
 
 
 @pytest.mark.req("S4-04")
