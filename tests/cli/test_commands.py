@@ -14,7 +14,19 @@ from tests.cli.conftest import Run
 def test_help_names_every_command(run: Run) -> None:
     shown = run("--help")
     assert shown.code == 0
-    for command in ("chat", "threads", "context", "migrate", "copy", "backup", "compact", "doctor", "bridge", "purge"):
+    for command in (
+        "chat",
+        "threads",
+        "context",
+        "agents",
+        "migrate",
+        "copy",
+        "backup",
+        "compact",
+        "doctor",
+        "bridge",
+        "purge",
+    ):
         assert command in shown.out
 
 

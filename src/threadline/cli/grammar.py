@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_transfer(threads)
     _add_removal(threads)
     _add_context(_group(commands, "context", "the text pinned for an agent", common))
+    _add_agents(_group(commands, "agents", "who can be asked", common))
     _add_link(_group(commands, "link", "accounts on messaging platforms that are yours", common))
     _add_channels(commands, common)
     _add_admin(_adder(commands, common))
@@ -189,6 +190,19 @@ def _add_admin(add: AddVerb) -> None:
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")
     bridge.add_argument("--port", type=int, default=8787)
+
+
+def _add_agents(add: AddVerb) -> None:
+    add("list", "the tenant's own agents, and those that every tenant has", "agents:list_agents")
+    adding = add("add", "an agent of the tenant's own", "agents:add_agent")
+    adding.add_argument("id", help="how it is asked for")
+    adding.add_argument("--provider", required=True, help="who answers: rehearsal, openai, anthropic, remote …")
+    adding.add_argument("--model", help="the provider's name for the model")
+    adding.add_argument("--name", help="how it is shown (default: its id)")
+    adding.add_argument("--system", metavar="TEXT", help="what it is always told")
+    adding.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="what the provider takes")
+    for verb, help_ in (("enable", "let it be asked again"), ("disable", "let nobody ask it"), ("remove", "forget it")):
+        add(verb, help_, f"agents:{verb}_agent").add_argument("id")
 
 
 def _add_link(add: AddVerb) -> None:
