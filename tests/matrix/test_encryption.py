@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.matrix.conftest import World
 from tests.matrix.gate import gate_to
-from tests.matrix.people import MatrixUser
+from tests.matrix.people import PATIENCE, MatrixUser
 
 
 async def person(world: World, name: str, tmp_path: Path) -> MatrixUser:
@@ -66,3 +67,49 @@ async def test_a_message_without_its_key_gets_advice_and_one_answer_when_the_key
             await alice.hear(room, world.bot_id, "1. You said: You cannot read this")
             assert (await alice.ask(room, world.bot_id, "Better")).text == "2. You said: Better"
             assert len(alice.told(room, world.bot_id)) == 4
+
+
+@pytest.mark.req("S2-19")
+async def test_a_key_that_comes_while_the_advice_is_on_its_way_is_not_missed(world: World, tmp_path: Path) -> None:
+    alice = await person(world, "alice", tmp_path)
+    async with gate_to(world) as gate, world.running():
+        room = await alice.create_room(world.bot_id, encrypted=True)
+        await alice.hear(room, world.bot_id, "You can write here")
+        gate.hold_keys()
+        gate.limit(1_000_000)
+        await alice.say(room, "You cannot read this yet")
+        await asyncio.wait_for(gate.slowed.wait(), PATIENCE)
+        gate.gave_keys.clear()
+        gate.open()
+        await alice.client.room_typing(room)
+        await asyncio.wait_for(gate.gave_keys.wait(), PATIENCE)
+        # Time to read the message again, while the advice still waits to be told.
+        await asyncio.sleep(0.3)
+        gate.limit(0)
+        await alice.hear(room, world.bot_id, "1. You said: You cannot read this yet")
+
+
+@pytest.mark.req("S2-15", "S2-19")
+async def test_a_message_whose_key_came_in_the_bots_last_moment_is_answered_in_its_next_life(
+    world: World, tmp_path: Path
+) -> None:
+    alice = await person(world, "alice", tmp_path)
+    async with gate_to(world) as gate:
+        async with world.running():
+            room = await alice.create_room(world.bot_id, encrypted=True)
+            await alice.hear(room, world.bot_id, "You can write here")
+            gate.hold_keys()
+            await alice.say(room, "You could not read this")
+            await alice.hear(room, world.bot_id, "I cannot read this message")
+            # It gets the key, and never the message that the key is for; the homeserver forgets that key after the
+            # next sync.
+            gate.lose("/event/")
+            gate.give_keys()
+            await alice.client.room_typing(room)
+            await asyncio.wait_for(gate.turned_away.wait(), PATIENCE)
+            gate.synced.clear()
+            await alice.client.room_typing(room, typing_state=False)
+            await asyncio.wait_for(gate.synced.wait(), PATIENCE)
+        gate.open()
+        async with world.running():
+            await alice.hear(room, world.bot_id, "1. You said: You could not read this")

@@ -54,7 +54,9 @@ class Bot:
         self._settings = settings
         self._tasks: set[asyncio.Task[None]] = set()
         self._rooms: dict[str, asyncio.Task[None]] = {}
-        self._in_hand: set[str] = set()
+        self._in_hand: set[tuple[str, bool]] = set()
+        """What is being worked on: the event, and whether it could be read. One whose key comes while its sender is
+        told that it cannot be read is heard like a new one."""
         self.ready = asyncio.Event()
         """Set when the bot has caught up with the homeserver for the first time."""
 
@@ -88,7 +90,8 @@ class Bot:
         # An earlier life may have joined and not come to say hello; a second hello is the same event as the first.
         me = self.homeserver.user_id
         invites = {room.room_id: by for room, event in _events(batch) if (by := taken_invitation(event, me))}
-        await self._take(batch._replace(invites={**batch.invites, **invites}), since)
+        # Nor may it have come to read again what keys of its last moment belonged to.
+        await self._take(batch._replace(invites={**batch.invites, **invites}, has_keys=True), since)
         return batch.position
 
     async def _next(self, since: str) -> str:
@@ -146,8 +149,8 @@ class Bot:
         heard: list[Heard] = []
         for event in events:
             found = read(room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id))
-            if found is not None and found.event_id not in self._in_hand:
-                self._in_hand.add(found.event_id)
+            if found is not None and _hold(found) not in self._in_hand:
+                self._in_hand.add(_hold(found))
                 opened.add()
                 heard.append(found)
         if heard:
@@ -162,10 +165,17 @@ class Bot:
         for each in heard:
             rest = await self._hear(each)
             if rest is None:
-                self._in_hand.discard(each.event_id)
-                opened.done()
+                self._end(opened, each)
             else:
-                self._start(opened, rest, each.event_id, added=True)
+                self._start(opened, rest, each)
+
+    def _end(self, opened: OpenBatch, heard: Heard | None) -> None:
+        if heard is not None:
+            self._in_hand.discard(_hold(heard))
+        if isinstance(heard, Said):
+            # Only now that it is answered: until then, a next life must know that it was never read.
+            self._tracking.forget_unread(heard.room_id, heard.event_id)
+        opened.done()
 
     async def _hear(self, heard: Heard) -> Rest | None:
         """What must be done in order is done; what may be done beside the next is returned."""
@@ -184,15 +194,17 @@ class Bot:
             event = await through_faults(lambda: self.homeserver.event(room_id, event_id))
         except HomeserverRefused:
             # It was redacted, or the room is closed to the bot by now.
-            self._tracking.forget_unread([(room_id, event_id)])
+            self._tracking.forget_unread(room_id, event_id)
             return
-        if isinstance(read(room_id, event, self.homeserver.user_id), Unreadable):
-            return
-        self._tracking.forget_unread([(room_id, event_id)])
-        self._enqueue(opened, room_id, [event])
+        found = read(room_id, event, self.homeserver.user_id)
+        if found is None:
+            self._tracking.forget_unread(room_id, event_id)
+        elif not isinstance(found, Unreadable):
+            self._enqueue(opened, room_id, [event])
 
-    def _start(self, opened: OpenBatch, work: Rest, event_id: str | None = None, *, added: bool = False) -> None:
-        if not added:
+    def _start(self, opened: OpenBatch, work: Rest, heard: Heard | None = None) -> None:
+        """Work beside the rooms' own order; what was heard is counted in its batch already."""
+        if heard is None:
             opened.add()
 
         async def whole() -> None:
@@ -202,10 +214,8 @@ class Bot:
                 log.warning("given up: %s", exc)
             except Exception:
                 log.exception("given up")
-            if event_id is not None:
-                self._in_hand.discard(event_id)
             # Not after a cancellation: what was cut off is heard again in the next life.
-            opened.done()
+            self._end(opened, heard)
 
         task = asyncio.create_task(whole())
         self._tasks.add(task)
@@ -219,6 +229,10 @@ class Bot:
             except StoreFailed as exc:
                 log.warning("recovery: %s", exc)
             await asyncio.sleep(self._settings.recovery_seconds)
+
+
+def _hold(heard: Heard) -> tuple[str, bool]:
+    return heard.event_id, not isinstance(heard, Unreadable)
 
 
 def _events(batch: Batch) -> Iterator[tuple[RoomBatch, RawEvent]]:

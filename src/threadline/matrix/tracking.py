@@ -7,7 +7,6 @@ was heard and not yet answered is heard again after a crash, and whatever was do
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 from threadline.matrix.device import DeviceFolder, Progress
 
@@ -60,9 +59,8 @@ class Tracking:
         while len(self._unread) > _UNREAD_KEPT:
             self._unread.pop(next(iter(self._unread)))
 
-    def forget_unread(self, found: Iterable[tuple[str, str]]) -> None:
-        for each in found:
-            self._unread.pop(each, None)
+    def forget_unread(self, room_id: str, event_id: str) -> None:
+        self._unread.pop((room_id, event_id), None)
 
     def advance(self) -> None:
         moved = False
