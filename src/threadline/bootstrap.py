@@ -82,7 +82,7 @@ class Threadline:
         self.tracer = tracer
         self.directory = _directory(store, settings, agents or {}, tracer)
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompting = Prompting(store, self.directory, shown, settings.agent, self.metrics)
+        self.prompting = Prompting(store, shown, settings.agent, self.metrics)
         timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
         self.runner = Runner(
             store,

@@ -78,8 +78,7 @@ class ThreadHandle:
             key=key,
             policy=policy,
         )
-        accept = partial(self._answering.turns.accept, self._answering.scope, request)
-        return Reply(self._answering, accept, approver or DenyAll())
+        return Reply(self._answering, partial(self._answering.accept, request), approver or DenyAll())
 
     async def pending(self) -> list[Pending]:
         """The approvals that the last reply waits for."""

@@ -20,7 +20,7 @@ from threadline.usecases.approvals import Approvals
 from threadline.usecases.running import Runner
 from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
-from threadline.usecases.turns import Accepted, Turns, reply_id
+from threadline.usecases.turns import Accepted, TurnRequest, Turns, reply_id
 
 
 class DenyAll:
@@ -47,6 +47,9 @@ class Answering:
         self.runner = runner
         self.streams = streams
         self.scope = threads.scope
+
+    async def accept(self, request: TurnRequest) -> Accepted:
+        return await self.turns.accept(self.scope, request, self.runner.lease())
 
 
 class Reply:
@@ -76,8 +79,7 @@ class Reply:
         """Stores the request and starts the turn, once; returns as soon as the request is safe."""
         if self._accepted is None:
             self._accepted = await self._accept()
-            if self._accepted.turn.is_active:
-                self._running = self._answering.runner.start(self._answering.scope, self._accepted.turn, self._approver)
+            self._running = self._answering.runner.begin(self._answering.scope, self._accepted, self._approver)
         return self._accepted
 
     async def ended(self) -> Turn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -86,6 +86,13 @@ class NewTurn(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     request_hash: bytes | None = None
     request_seq: int | None = None
+
+
+class Lease(NamedTuple):
+    """Who runs a turn, and until when nobody else may."""
+
+    worker: str
+    until: dt.datetime
 
 
 class TurnEnd(msgspec.Struct, frozen=True):

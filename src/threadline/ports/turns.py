@@ -9,14 +9,34 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
-from threadline.core.sealing import CleanJson, CleanText
-from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
+from threadline.core.sealing import CleanJson, CleanText, Sealed
+from threadline.core.threads import NewThread, Thread
+from threadline.core.turns import Chunk, Lease, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
 
 
 class TurnVerbs(Protocol):
     async def create_turn(self, new: NewTurn) -> Turn:
         """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first). NotFound
         for an unknown thread."""
+        ...
+
+    async def accept_at_once(
+        self, new: NewTurn, message: Sealed, lease: Lease, *, otherwise: NewThread | None, title: CleanText | None
+    ) -> tuple[Turn, Thread] | None:
+        """The common case of a request: `append`, `create_turn` and `lease_turn` in one step, in line with the user's
+        other works (see `Store.transact`). It goes to the thread `new.thread_id`; or, with `otherwise`, to the living
+        thread under its state key, which is made under the id `new.thread_id` if there is none. A turn that names no
+        agent has the thread's. None, and nothing is stored, if anything stands in the way: the key or the message id
+        was here before, a turn of the thread is active, the thread is not here or is full. Step by step it is then
+        found out what."""
+        ...
+
+    async def finish_at_once(
+        self, turn: Turn, end: TurnEnd, reply: Sealed | None, chunks: Sequence[Chunk], *, tokens: int = 0
+    ) -> Turn | None:
+        """The common case of an end: `put_chunks`, `append` and `finish_turn` in one step, for a turn that answers a
+        user's message. None, and nothing is stored, if anything stands in the way: the fence is old, the turn has
+        ended, or its message is not on the thread's present timeline. Step by step it is then found out what."""
         ...
 
     async def turn(self, turn_id: str) -> Turn | None: ...

@@ -123,13 +123,13 @@ class Chat:
             await self._threadline.directory.find(scope, asked.agent_id)
         major = read_major(request)
         accepted = await self._accept(scope, asked, idempotency_key(request))
-        if accepted.turn.is_active:
-            self._threadline.runner.start(scope, accepted.turn, self._approver)
-        return self._streams.answer(scope, accepted.thread, accepted.turn, major=major)
+        running = self._threadline.runner.begin(scope, accepted, self._approver)
+        return self._streams.answer(scope, accepted.thread, accepted.turn, major=major, running=running)
 
     async def _accept(self, scope: Scope, asked: ChatRequest, key: str | None) -> Accepted:
         if asked.claim is None:
-            return await self._threadline.turns.accept(scope, await self._turn_request(scope, asked, key))
+            turn_request = await self._turn_request(scope, asked, key)
+            return await self._threadline.turns.accept(scope, turn_request, self._threadline.runner.lease())
         thread = await self._thread(scope, asked.state_key)
         request = AnswerRequest(
             thread_id=thread.id,

@@ -175,9 +175,8 @@ class DispatchRoutes:
         request = TurnRequest(
             message=_question(body), surface="api", state_key=check_state_key(state_key), agent_id=agent_id, key=key
         )
-        accepted = await self._threadline.turns.accept(scope, request)
-        if accepted.turn.is_active:
-            self._threadline.runner.start(scope, accepted.turn, Defer())
+        accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.lease())
+        self._threadline.runner.begin(scope, accepted, Defer())
         return accepted
 
     async def _turn_answer(self, scope: Scope, accepted: Accepted) -> Response:

@@ -105,15 +105,23 @@ class TurnStreams:
         *,
         major: int = LATEST,
         begun: Sequence[Part] = (),
+        running: asyncio.Task[Turn | None] | None = None,
     ) -> EventStream:
-        """`begun` is what the reply held before this turn, for a reader that does not have it."""
+        """`begun` is what the reply held before this turn, for a reader that does not have it. `running` is the turn,
+        where it runs here: its result is how it ended."""
         frames = self._frames.of(scope.tenant_id, turn, major)
         head = b"" if seen is not None else frames.start + _said_before(begun, major)
-        body = self._body(scope, turn, -1 if seen is None else seen.number, frames, head)
+        body = self._body(scope, turn, -1 if seen is None else seen.number, frames, head, running)
         return EventStream(body, {**HEADERS, "X-State-Key": thread.state_key})
 
     async def _body(
-        self, scope: Scope, turn: Turn, seen: int, frames: Frames, head: bytes
+        self,
+        scope: Scope,
+        turn: Turn,
+        seen: int,
+        frames: Frames,
+        head: bytes,
+        running: asyncio.Task[Turn | None] | None,
     ) -> AsyncGenerator[bytes, None]:
         if head:
             yield head
@@ -130,11 +138,20 @@ class TurnStreams:
                     after = batch[-1].n
                     if written := frames.written(batch, seen):
                         yield written
-            standing = await self._store.scoped(scope).turn(turn.id)
+            standing = await self._standing(scope, turn, running)
             # A turn that another process took over goes on there, and its stream is read from the store.
             if standing is None or not standing.is_active:
                 break
         yield await self._end(scope, frames, standing or turn)
+
+    async def _standing(self, scope: Scope, turn: Turn, running: asyncio.Task[Turn | None] | None) -> Turn | None:
+        """The turn after its stream: its run is over, or about to be."""
+        if running is not None:
+            await asyncio.wait([running])
+            ended = None if running.cancelled() or running.exception() is not None else running.result()
+            if ended is not None:
+                return ended
+        return await self._store.scoped(scope).turn(turn.id)
 
     async def _end(self, scope: Scope, frames: Frames, turn: Turn) -> bytes:
         if turn.status == "stopped" and await self._store.scoped(scope).thread(turn.thread_id) is None:

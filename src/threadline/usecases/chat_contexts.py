@@ -110,7 +110,9 @@ class ChatContexts:
             request = TurnRequest(
                 message=user(text), surface=self._surface, thread_id=chat_id, key=key, replaces=replaces
             )
-            turn = (await self._turns.accept(self._scope, request)).turn
+            accepted = await self._turns.accept(self._scope, request, self._runner.lease())
+            self._runner.begin(self._scope, accepted, self._approver)
+            return accepted.turn
         if turn.is_active:
             self._runner.start(self._scope, turn, self._approver)
         return turn

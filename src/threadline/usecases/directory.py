@@ -44,8 +44,15 @@ class Directory:
         """NotFound for an agent that is unknown, disabled, or another tenant's."""
         if agent_id in self._given:
             return self._given[agent_id]
+        return self._of(scope, agent_id, await self._store.scoped(scope).agent(agent_id))
+
+    async def look_up(self, scope: Scope, agent_id: str) -> tuple[Agent, AgentRow | None]:
+        """The agent, and what is said about it, if anything is. NotFound, as for `find`."""
         own = await self._store.scoped(scope).agent(agent_id)
-        if own is None:
+        return self._of(scope, agent_id, own), own or self._configured.get(agent_id)
+
+    def _of(self, scope: Scope, agent_id: str, own: AgentRow | None) -> Agent:
+        if own is None or agent_id in self._given:
             return self.find_configured(agent_id)
         if not own.enabled:
             raise NotFound("agent", agent_id)

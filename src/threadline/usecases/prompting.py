@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.context import assemble, seen
-from threadline.core.errors import AgentFailed, StoreFailed
+from threadline.core.errors import AgentFailed, NotFound, StoreFailed
 from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.threads import Scope, Thread
@@ -31,21 +31,15 @@ _REFUSED = b"denied_sentinel"
 _GROWTH = 4
 
 
-class AgentRows(Protocol):
-    async def row(self, scope: Scope, agent_id: str) -> AgentRow | None: ...
-
-
 class Prompting:
     def __init__(
         self,
         store: Store,
-        agents: AgentRows,
         windows: Mapping[Surface, Window],
         default_agent: str,
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._agents = agents
         self._windows = windows
         self._default_agent = default_agent
         self._history_not_read = metrics.counter(
@@ -55,19 +49,22 @@ class Prompting:
             "threadline_snapshot_read_failures_total", "Pinned contexts that could not be read; the turn went on."
         )
 
-    async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
-        """The prompt of a turn, and what is kept about it."""
+    async def prompt(
+        self, scope: Scope, turn: Turn, thread: Thread, row: AgentRow | None
+    ) -> tuple[Prompt, dict[str, Any]]:
+        """The prompt of a turn, and what is kept about it. `row` is what is said about its agent."""
         tx = self._store.scoped(scope)
-        asked = await standing_request(tx, turn)
+        history = await self._history(tx, turn, _FIRST_READ)
+        asked = _request_among(history, turn) or await standing_request(tx, turn)
         if asked is None:
             raise AgentFailed("the question is no longer part of this thread")
         request = asked if asked.role == "user" else await _question_before(tx, asked)
         agent_id = turn.agent_id or self._default_agent
-        row = await self._agents.row(scope, agent_id)
         prompt = await self._assembled(
             tx,
             turn,
             request,
+            history,
             snapshot=await self.snapshot(scope, agent_id),
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
         )
@@ -91,13 +88,19 @@ class Prompting:
         return None if found is None else found.context
 
     async def _assembled(
-        self, tx: Transaction, turn: Turn, request: Message, *, snapshot: str | None, system_prompt: str | None
+        self,
+        tx: Transaction,
+        turn: Turn,
+        request: Message,
+        history: list[Message],
+        *,
+        snapshot: str | None,
+        system_prompt: str | None,
     ) -> Prompt:
         window = self._windows[turn.surface]
         summary = await self._summary(tx, turn)
         turns = _FIRST_READ
         while True:
-            history = await self._history(tx, turn, turns)
             if request.turn_id != turn.id:
                 history = [message for message in history if message.turn_id != turn.id]
             prompt = assemble(
@@ -115,6 +118,7 @@ class Prompting:
             if prompt.first_seq is None and prompt.turns_shown == 0:
                 return prompt
             turns *= _GROWTH
+            history = await self._history(tx, turn, turns)
 
     async def _summary(self, tx: Transaction, turn: Turn) -> Summary | None:
         try:
@@ -128,12 +132,20 @@ class Prompting:
         """A sender on a platform cannot ask again: where it cannot be read, they are answered without."""
         try:
             return await tx.last_turns(turn.thread_id, turns)
+        except NotFound as exc:
+            raise AgentFailed("the thread was deleted") from exc
         except StoreFailed:
             if turn.surface not in CHANNELS:
                 raise
             log.warning("history not read", extra={"turn_id": turn.id})
             self._history_not_read.add()
             return []
+
+
+def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
+    """What the turn answers, where that is among the newest messages: see `standing_request`."""
+    found = (message for message in reversed(history) if message.seq == turn.request_seq and message.turn_id == turn.id)
+    return next(found, None)
 
 
 def refused_turns(history: Sequence[Message]) -> set[str]:

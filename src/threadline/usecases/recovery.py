@@ -114,9 +114,8 @@ class Recovery:
         if turn.surface in CHANNELS:
             self._runner.start(scope, turn, self._approver)
             return True
-        leased = await self._store.scoped(scope).lease_turn(
-            turn.id, self._runner.worker, until=self._clock.now() + self._lease
-        )
+        worker, until = self._runner.lease()
+        leased = await self._store.scoped(scope).lease_turn(turn.id, worker, until=until)
         return leased is not None and await self._interrupt(scope, leased)
 
     async def _interrupt(self, scope: Scope, turn: Turn) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from threadline.core import events
+from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
 from threadline.core.events import Event
 from threadline.core.folding import Fold
@@ -25,24 +26,26 @@ from threadline.core.parts import Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.streams import LiveStream, Streams
 from threadline.usecases.takeover import Begun, begun
-from threadline.usecases.turns import Ending, Turns, reply_id
+from threadline.usecases.turns import Accepted, Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
 
 
 class AgentFinder(Protocol):
-    async def find(self, scope: Scope, agent_id: str) -> Agent:
-        """NotFound if there is none under this id."""
+    async def look_up(self, scope: Scope, agent_id: str) -> tuple[Agent, AgentRow | None]:
+        """The agent and what is said about it. NotFound if there is none under this id."""
         ...
 
 
 class Prompter(Protocol):
-    async def prompt(self, scope: Scope, turn: Turn, thread: Thread) -> tuple[Prompt, dict[str, Any]]:
+    async def prompt(
+        self, scope: Scope, turn: Turn, thread: Thread, row: AgentRow | None
+    ) -> tuple[Prompt, dict[str, Any]]:
         """The prompt, and what is kept about it."""
         ...
 
@@ -81,24 +84,42 @@ class Runner:
         self._masker = masker
         self._timing = timing or Timing()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
+        self._leasing: set[str] = set()
+        """Turns whose task waits for a lease. Who comes with one, having accepted the turn, runs it instead."""
         self._stopping: set[str] = set()
         self._ending: set[str] = set()
         """Turns whose agent is done with and whose end is being stored: nothing may cancel that."""
 
-    def start(self, scope: Scope, turn: Turn, approver: Approver) -> asyncio.Task[Turn | None]:
+    def lease(self) -> Lease:
+        """What this process asks for when it accepts a turn or takes one up."""
+        return Lease(self.worker, self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds))
+
+    def begin(self, scope: Scope, accepted: Accepted, approver: Approver) -> asyncio.Task[Turn | None] | None:
+        """Runs what was accepted just now; None if it has ended, or runs elsewhere. A request that came again may find
+        its turn leased for the one who sent it first, and about to begin."""
+        turn = accepted.turn
+        if turn.is_active and (accepted.leased or turn.status == "accepted" or turn.id in self._tasks):
+            return self.start(scope, turn, approver, accepted.thread if accepted.leased else None)
+        is_free = turn.is_active and turn.lease_until is not None and turn.lease_until <= self._clock.now()
+        return self.start(scope, turn, approver) if is_free else None
+
+    def start(
+        self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None = None
+    ) -> asyncio.Task[Turn | None]:
         """Runs the turn, once in this process however often it is started; the task's result is the ended turn, or
-        None if it was another process's to end."""
+        None if it was another process's to end. With its thread given, it is leased already."""
         running = self._tasks.get(turn.id)
-        if running is not None:
+        if running is not None and (thread is None or turn.id not in self._leasing):
             return running
-        self._streams.open(scope.tenant_id, turn.id)
-        task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
+        self._streams.open(scope.tenant_id, turn)
+        task = asyncio.create_task(self._run(scope, turn, approver, thread), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
         task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
 
     def _ended(self, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
-        self._tasks.pop(turn_id, None)
+        if self._tasks.get(turn_id) is task:
+            del self._tasks[turn_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
@@ -130,23 +151,31 @@ class Runner:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _run(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
+    async def _run(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None) -> Turn | None:
         try:
-            leased = await self._lease(scope, turn)
+            leased = turn if thread is not None else await self._leased(scope, turn)
             if leased is None:
                 return await self._store.scoped(scope).turn(turn.id)
-            return await self._answer(scope, leased, approver)
+            return await self._answer(scope, leased, approver, thread)
         finally:
-            self._stopping.discard(turn.id)
-            self._ending.discard(turn.id)
-            self._streams.forget(scope.tenant_id, turn.id)
+            if self._tasks.get(turn.id) is asyncio.current_task():
+                self._stopping.discard(turn.id)
+                self._ending.discard(turn.id)
+                self._streams.forget(scope.tenant_id, turn.id)
+
+    async def _leased(self, scope: Scope, turn: Turn) -> Turn | None:
+        self._leasing.add(turn.id)
+        try:
+            return await self._lease(scope, turn)
+        finally:
+            self._leasing.discard(turn.id)
 
     async def _lease(self, scope: Scope, turn: Turn) -> Turn | None:
         """Waits until no earlier turn of the thread is active. None if this one ended or is another process's."""
         tx = self._store.scoped(scope)
         while True:
-            until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
-            leased = await tx.lease_turn(turn.id, self.worker, until=until)
+            worker, until = self.lease()
+            leased = await tx.lease_turn(turn.id, worker, until=until)
             if leased is not None:
                 return leased
             active = await tx.active_turns(turn.thread_id)
@@ -156,8 +185,8 @@ class Runner:
             async with self._store.watch(scope, active[0].id) as watch:
                 await watch.wait(self._timing.wait_seconds)
 
-    async def _answer(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
-        stream = self._streams.open(scope.tenant_id, turn.id)
+    async def _answer(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None) -> Turn | None:
+        stream = self._streams.open(scope.tenant_id, turn)
         run = _Run(stream, Shaper(self._masker))
         status: TurnStatus = "executed"
         error: str | None = None
@@ -165,7 +194,7 @@ class Runner:
             asyncio.create_task(work) for work in (self._keep(scope, turn), self._store_chunks(scope, turn, stream))
         ]
         try:
-            await self._read_agent(scope, turn, approver, run)
+            await self._read_agent(scope, turn, approver, run, thread)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             assert current is not None
@@ -199,11 +228,12 @@ class Runner:
             # Then it is taken over when the lease runs out by itself.
             log.warning("turn not handed over", extra={"turn_id": turn.id})
 
-    async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run) -> None:
-        thread = await self._store.scoped(scope).thread(turn.thread_id)
+    async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run, thread: Thread | None) -> None:
+        thread = thread or await self._store.scoped(scope).thread(turn.thread_id)
         if thread is None:
             raise AgentFailed("the thread was deleted")
-        prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        agent, row = await self._agents.look_up(scope, turn.agent_id or self._default_agent)
+        prompt, run.seen = await self._prompter.prompt(scope, turn, thread, row)
         *before, last = prompt.messages
         said = last.parts if last.role == "assistant" else ()
         if said:
@@ -217,7 +247,6 @@ class Runner:
                 prompt = msgspec.structs.replace(prompt, messages=shown)
             elif earlier.chunks:
                 await self._begin_again(scope, turn, run.stream)
-        agent = await self._agents.find(scope, turn.agent_id or self._default_agent)
         desk = Desk(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.answer(prompt, desk)) as answer:  # type: ignore[type-var]
             async for event in answer:
@@ -271,8 +300,7 @@ class Runner:
                         return
                     if asyncio.get_running_loop().time() - renewed < renew_every:
                         continue
-                    until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
-                    if not await tx.renew_lease(turn.id, turn.fence, until=until):
+                    if not await tx.renew_lease(turn.id, turn.fence, until=self.lease().until):
                         log.warning("lease lost", extra={"turn_id": turn.id})
                         self._tasks[turn.id].cancel()
                         return

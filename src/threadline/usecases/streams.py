@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 from threadline.core.errors import NotFound
 from threadline.core.threads import Scope
-from threadline.core.turns import Chunk
+from threadline.core.turns import Chunk, Turn
 from threadline.ports import Store
 from threadline.usecases.replaying import replayed
 
@@ -63,7 +63,8 @@ class _Reader:
 class LiveStream:
     """The chunks of one turn that runs in this process. Numbers count from 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner_id: str) -> None:
+        self.owner_id = owner_id
         self._chunks: list[Chunk] = []
         self._readers: dict[_Reader, None] = {}
         self._stored = 0
@@ -122,8 +123,12 @@ class Streams:
         self._live: dict[tuple[str, str], LiveStream] = {}
         self.readers = 0
 
-    def open(self, tenant_id: str, turn_id: str) -> LiveStream:
-        return self._live.setdefault((tenant_id, turn_id), LiveStream())
+    def open(self, tenant_id: str, turn: Turn) -> LiveStream:
+        place = (tenant_id, turn.id)
+        live = self._live.get(place)
+        if live is None:
+            live = self._live[place] = LiveStream(turn.owner_id)
+        return live
 
     def forget(self, tenant_id: str, turn_id: str) -> None:
         """Once everything of it is stored: readers that come now read the store."""
@@ -142,9 +147,12 @@ class Streams:
         self, scope: Scope, turn_id: str, *, after: int = 0, quiet_seconds: float | None = None
     ) -> AsyncGenerator[list[Chunk], None]:
         """The same, as many at a time as are there; an empty list whenever nothing came for so long."""
-        if await self._store.scoped(scope).turn(turn_id) is None:
-            raise NotFound("turn", turn_id)
         live = self._live.get((scope.tenant_id, turn_id))
+        if live is None or live.owner_id != scope.user_id:
+            # Whose it is, and whether it is at all, the store knows.
+            if await self._store.scoped(scope).turn(turn_id) is None:
+                raise NotFound("turn", turn_id)
+            live = self._live.get((scope.tenant_id, turn_id))
         if live is None:
             source = self._read_stored(scope, turn_id, after, quiet_seconds)
         else:

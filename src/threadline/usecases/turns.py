@@ -19,7 +19,7 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, TextPart, decode
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
-from threadline.core.turns import Chunk, NewTurn, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
+from threadline.core.turns import Chunk, Lease, NewTurn, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
 from threadline.ports import Guard, Store, Transaction
 from threadline.usecases.admission import admit_thread
 from threadline.usecases.metrics import Metrics
@@ -66,6 +66,8 @@ class Accepted(msgspec.Struct, frozen=True):
     turn: Turn
     thread: Thread
     replayed: bool = False
+    leased: bool = False
+    """Whether this call has leased the turn as well, so that it can be run without asking the store again."""
 
 
 class SealedRequest(msgspec.Struct, frozen=True):
@@ -109,14 +111,35 @@ class Turns:
         )
         self._tokens = metrics.counter("threadline_tokens_total", "Tokens that agents say they used.", ("direction",))
 
-    async def accept(self, scope: Scope, request: TurnRequest) -> Accepted:
+    async def accept(self, scope: Scope, request: TurnRequest, lease: Lease | None = None) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
         stored. KeyReused: the key came with another request. TurnRunning: the thread is busy and the policy is to
-        reject."""
+        reject. With a lease the turn is leased at once where nothing stands in its way; see `Accepted.leased`."""
         scope.require("member")
         sealed = self.seal(request)
         await self.check(scope, request)
+        if lease is not None and (accepted := await self._accept_at_once(scope, sealed, lease)) is not None:
+            return accepted
         return await self._store.transact(scope, lambda tx: self.accept_in(tx, sealed))
+
+    async def _accept_at_once(self, scope: Scope, sealed: SealedRequest, lease: Lease) -> Accepted | None:
+        """Most requests: nothing was asked under this key, nothing runs on the thread, nothing is replaced."""
+        request, message = sealed.request, sealed.message
+        if request.replaces is not None:
+            return None
+        otherwise = None if request.thread_id is not None else self._wanted(request)
+        new = NewTurn(
+            id=sealed.turn_id,
+            thread_id=request.thread_id or (otherwise and otherwise.id) or new_id(),
+            surface=request.surface,
+            agent_id=request.agent_id or None,
+            idempotency_key=request.key,
+            request_hash=sealed.digest,
+        )
+        stored = await self._store.scoped(scope).accept_at_once(
+            new, message, lease, otherwise=otherwise, title=first_title([message])
+        )
+        return None if stored is None else Accepted(*stored, leased=True)
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
         """RoleRefused or GuardRefused if this user may not ask this."""
@@ -197,12 +220,16 @@ class Turns:
             return found
         if request.state_key is not None and (found := await tx.thread_by_key(request.state_key)) is not None:
             return found
+        return await tx.create_thread(self._wanted(request))
+
+    def _wanted(self, request: TurnRequest) -> NewThread:
+        """The thread that a request makes, if there is none yet."""
         wanted = msgspec.structs.replace(
             request.new_thread,
             state_key=request.state_key or request.new_thread.state_key,
             agent_id=request.new_thread.agent_id or request.agent_id,
         )
-        return await tx.create_thread(admit_thread(self._sealer, wanted))
+        return admit_thread(self._sealer, wanted)
 
     async def _make_way(self, tx: Transaction, thread: Thread, request: TurnRequest) -> None:
         match request.policy or POLICIES[request.surface]:
@@ -232,6 +259,13 @@ class Turns:
         """Stores the reply and the end in one transaction. None if another owner has the turn by now, or it had
         ended: then nothing of this was kept."""
         reply = None if ending.reply is None else self._sealer.message(ending.reply)
+        if turn.surface not in self._deliveries:
+            ended = await self._store.scoped(scope).finish_at_once(
+                turn, ending.end, reply, ending.chunks, tokens=ending.tokens
+            )
+            if ended is not None:
+                self._count(ended)
+                return ended
 
         async def work(tx: Transaction) -> Turn:
             end = ending.end

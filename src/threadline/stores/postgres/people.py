@@ -39,10 +39,9 @@ class PeopleVerbs:
         assert row is not None
         return rows.agent(row)
 
-    @within
     async def agent(self, agent_id: str) -> Agent | None:
-        row = await self.reach.row(_SQL["find_agent"], agent_id)
-        return None if row is None else rows.agent(row)
+        found = await self.reach.call(_SQL["find_agent"], agent_id, reads=True)
+        return rows.agent(found[0]) if found else None
 
     @within
     async def agents(self) -> list[Agent]:

@@ -61,10 +61,9 @@ class PlaceVerbs:
         assert row is not None
         return rows.context_snapshot(row)
 
-    @within
     async def context(self, agent_id: str) -> ContextSnapshot | None:
-        row = await self.reach.row(_SQL["find_context"], self.reach.owner_id, agent_id)
-        return None if row is None else rows.context_snapshot(row)
+        found = await self.reach.call(_SQL["find_context"], agent_id, reads=True)
+        return rows.context_snapshot(found[0]) if found else None
 
     @within
     async def clear_context(self, agent_id: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import asyncpg
@@ -44,6 +44,8 @@ class House(NamedTuple):
     append: Callable[[Given], Awaitable[str | None]]
     """The quick way to append: where to, or None if it has to be done carefully."""
     appended: Callable[[Scope], None]
+    line: Callable[[Scope], AbstractAsyncContextManager[None]]
+    """Where one user's works wait for each other."""
 
 
 class Reach:
@@ -91,6 +93,14 @@ class Reach:
             return await self.house.alone(function, given, reads)
         with translated():
             return await self._connection.fetch(function, *given)
+
+    async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
+        """The same for one that stands in line with the user's other works, as it does by itself in the database: those
+        of this process wait here, where they keep no connection from others."""
+        if self.is_open:
+            return await self.call(function, *values)
+        async with self.house.line(self.scope):
+            return await self.call(function, *values)
 
     async def append(self, given: Given) -> str | None:
         self._refuse_if_over()

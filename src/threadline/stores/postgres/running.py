@@ -73,12 +73,11 @@ class RunningVerbs:
         assert row is not None
         return rows.summary(row)
 
-    @within
     async def summary(self, thread_id: str) -> Summary | None:
-        count, _, timeline_id, lineage = await self._history(thread_id)
-        shown = [Point(timeline_id, count - 1), *lineage]
-        row = await self.reach.row(_SQL["find_summary"], [p.timeline_id for p in shown], [p.seq for p in shown])
-        return None if row is None else rows.summary(row)
+        found = await self.reach.call(_SQL["find_summary"], thread_id, reads=True)
+        if not found:
+            raise NotFound("thread", thread_id)
+        return rows.summary(found[0]) if found[0]["text"] is not None else None
 
     async def _history(self, thread_id: str) -> tuple[int, str, str, list[Point]]:
         row = await self.reach.row(_SQL["find_history"], thread_id)

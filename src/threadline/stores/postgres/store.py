@@ -55,7 +55,14 @@ class PostgresStore:
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._gathering = Gathering(self._alone, self._once)
         self._house = House(
-            clock, limits, Bodies(), self._transact, self._alone, self._gathering.append, self._follower.note
+            clock,
+            limits,
+            Bodies(),
+            self._transact,
+            self._alone,
+            self._gathering.append,
+            self._follower.note,
+            self._line,
         )
 
     @classmethod
@@ -93,8 +100,11 @@ class PostgresStore:
         if scope.role == "system":
             return await self._transact(scope, work)
         # Those of this process wait here, where they keep no connection from others.
-        async with self._lines.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock()):
+        async with self._line(scope):
             return await self._transact(scope, work, in_line=True)
+
+    def _line(self, scope: Scope) -> asyncio.Lock:
+        return self._lines.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
 
     async def _transact(self, scope: Scope, work: Work[T], *, in_line: bool = False) -> T:
         for attempt in range(1, _TRIES + 1):

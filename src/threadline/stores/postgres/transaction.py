@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threadline.core.threads import Scope
 from threadline.stores.postgres.access import AccessVerbs
+from threadline.stores.postgres.at_once import AtOnceVerbs
 from threadline.stores.postgres.copying import CopyVerbs
 from threadline.stores.postgres.credentials import CredentialVerbs
 from threadline.stores.postgres.messages import MessageVerbs
@@ -29,6 +30,7 @@ class PostgresTransaction(
     QueueVerbs,
     CredentialVerbs,
     TurnVerbs,
+    AtOnceVerbs,
     RunningVerbs,
     AccessVerbs,
     PurgeVerbs,

@@ -50,19 +50,17 @@ class TurnVerbs:
             raise KeyReused(key)
         raise DuplicateId("turn", new.id)
 
-    @within
     async def turn(self, turn_id: str) -> Turn | None:
-        row = await self.reach.row(_SQL["find_turn"], turn_id)
-        return None if row is None else rows.turn(row)
+        found = await self.reach.call(_SQL["find_turn"], turn_id, reads=True)
+        return rows.turn(found[0]) if found else None
 
     @within
     async def turn_by_key(self, key: str) -> Turn | None:
         row = await self.reach.row(_SQL["find_turn_by_key"], self.reach.owner_id, key)
         return None if row is None else rows.turn(row)
 
-    @within
     async def active_turns(self, thread_id: str) -> list[Turn]:
-        return [rows.turn(row) for row in await self.reach.rows(_SQL["list_active_turns"], thread_id)]
+        return [rows.turn(row) for row in await self.reach.call(_SQL["list_active_turns"], thread_id, reads=True)]
 
     @within
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:

@@ -23,8 +23,8 @@ from threadline.stores.sqlite.lineage import bound, segments, tops
 from threadline.stores.sqlite.reach import Reach, Row
 
 _SQL = load_queries(__package__, "queries/messages.sql")
-_ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
-_USER = _ROLE_NUMBER["user"]
+ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
+_USER = ROLE_NUMBER["user"]
 _NO_END = 2**62
 _FEW = 8
 """Appends of more messages than this are made by the writer's thread."""
@@ -106,7 +106,7 @@ def _insert(reach: Reach, head: Head, messages: Sequence[Sealed], turn_id: str |
             (
                 head.timeline_no,
                 seq,
-                _ROLE_NUMBER[message.role],
+                ROLE_NUMBER[message.role],
                 now if message.created_us is None else message.created_us,
                 message.id,
                 turn_id,
@@ -162,7 +162,7 @@ def _standing(reach: Reach, thread_id: str, head: Head, messages: Sequence[Seale
 
 
 def _same(reach: Reach, place: Row, message: Sealed) -> bool:
-    return reach.row(_SQL["read_content"], (place[2],)) == (_ROLE_NUMBER[message.role], message.parts_json)
+    return reach.row(_SQL["read_content"], (place[2],)) == (ROLE_NUMBER[message.role], message.parts_json)
 
 
 def _first_repeated(messages: Sequence[Sealed]) -> str:

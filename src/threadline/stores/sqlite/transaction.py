@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from threadline.ports import Work
 from threadline.stores.sqlite.access import AccessVerbs
+from threadline.stores.sqlite.at_once import AtOnceVerbs
 from threadline.stores.sqlite.copying import CopyVerbs
 from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
@@ -34,6 +35,7 @@ class SqliteTransaction(
     QueueVerbs,
     CredentialVerbs,
     TurnVerbs,
+    AtOnceVerbs,
     RunningVerbs,
     AccessVerbs,
     PurgeVerbs,

@@ -6,8 +6,7 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET name = excluded.name, provider = exclu
 RETURNING id, name, provider, model, settings, system_prompt, enabled
 
 -- name: find_agent
-SELECT id, name, provider, model, settings, system_prompt, enabled FROM threadline.agents
-WHERE tenant_id = $1 AND id = $2
+SELECT id, name, provider, model, settings, system_prompt, enabled FROM threadline.find_agent($1, $2, $3, $4)
 
 -- name: list_agents
 SELECT id, name, provider, model, settings, system_prompt, enabled FROM threadline.agents

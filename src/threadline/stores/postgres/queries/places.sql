@@ -33,8 +33,7 @@ ON CONFLICT (tenant_id, owner_id, agent_id) DO UPDATE SET context = excluded.con
 RETURNING agent_id, owner_id, context, created_at, updated_at
 
 -- name: find_context
-SELECT agent_id, owner_id, context, created_at, updated_at FROM threadline.context_snapshots
-WHERE tenant_id = $1 AND owner_id = $2 AND agent_id = $3
+SELECT agent_id, owner_id, context, created_at, updated_at FROM threadline.find_context($1, $2, $3, $4)
 
 -- name: clear_context
 DELETE FROM threadline.context_snapshots WHERE tenant_id = $1 AND owner_id = $2 AND agent_id = $3

@@ -41,7 +41,4 @@ ON CONFLICT (tenant_id, timeline_id, seq) DO UPDATE SET text = excluded.text, cr
 RETURNING timeline_id, seq, text, created_at
 
 -- name: find_summary
-SELECT s.timeline_id, s.seq, s.text, s.created_at
-FROM unnest($2::text[], $3::integer[]) AS shown (timeline_id, last)
-JOIN threadline.summaries s ON s.tenant_id = $1 AND s.timeline_id = shown.timeline_id AND s.seq <= shown.last
-ORDER BY s.seq DESC LIMIT 1
+SELECT timeline_id, seq, text, created_at FROM threadline.find_summary($1, $2, $3, $4)

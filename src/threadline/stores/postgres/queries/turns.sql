@@ -11,7 +11,7 @@ RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, r
 -- name: find_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
-FROM threadline.turns WHERE tenant_id = $1 AND id = $2
+FROM threadline.find_turn($1, $2, $3, $4)
 
 -- name: find_turn_by_key
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
@@ -21,7 +21,7 @@ FROM threadline.turns WHERE tenant_id = $1 AND owner_id = $2 AND idempotency_key
 -- name: list_active_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
-FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 AND status IN ('accepted', 'running') ORDER BY place
+FROM threadline.active_turns($1, $2, $3, $4)
 
 -- name: list_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
