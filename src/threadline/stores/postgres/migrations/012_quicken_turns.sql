@@ -24,10 +24,6 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
-    PERFORM FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = _message;
-    IF FOUND THEN
-        RETURN;
-    END IF;
     IF _state_key IS NULL THEN
         SELECT * INTO thread FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR NO KEY UPDATE;
@@ -56,14 +52,15 @@ BEGIN
         CASE WHEN _created_us IS NOT NULL THEN ARRAY[_created_us] END,
         NULL, NULL, NULL, _most, _turn, 0, _first_title
     );
-    IF placed IS NULL THEN
-        -- The id came from elsewhere in the tenant at this moment. What was made above must go as well.
-        RAISE EXCEPTION USING ERRCODE = 'serialization_failure', MESSAGE = 'an id was taken meanwhile';
-    END IF;
     INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
         request_hash, request_seq, created_at, lease_owner, lease_until, fence)
     VALUES (_tenant, _turn, thread.owner_id, thread.id, _surface, coalesce(_agent, thread.agent_id), 'running', _key,
-        _hash, thread.message_count, threadline.moment(_now_us), _worker, _until, 1);
+        _hash, thread.message_count, threadline.moment(_now_us), _worker, _until, 1)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND OR placed IS NULL THEN
+        -- An id was here before. What was made above must go as well.
+        RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'the id of a message or of a turn was here before';
+    END IF;
     RETURN QUERY SELECT * FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = thread.id;
 END $$;
 
