@@ -333,3 +333,22 @@ async def test_whoever_is_cancelled_as_a_connection_comes_back_is_not_waited_for
         await asyncio.wait([impatient, patient])
         assert impatient.cancelled()
         await pool.close()
+
+
+async def test_what_is_stored_after_a_cancelled_transaction_is_kept(dsn: str) -> None:
+    one, other = [await PostgresStore.open(dsn, max_size=1) for _ in range(2)]
+    thread = await one.scoped(ALICE).create_thread(NewThread())
+
+    async def nothing(tx: Transaction) -> None:
+        return None
+
+    for expected in (2, 4, 6):
+        cancelled = asyncio.create_task(one.transact(ALICE, nothing))
+        # One step: it has sent its BEGIN, and no answer can have come yet.
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await one.scoped(ALICE).append(thread.id, exchange("asked", "answered"))
+        assert len(await history(other.scoped(ALICE), thread.id)) == expected
+    await one.close()
+    await other.close()

@@ -1,8 +1,9 @@
 """Connections: where the server is, and which of its connections are idle.
 
 A connection carries nothing from one borrower to the next, because every setting is local to a transaction; so giving
-one back costs no round trip, which asyncpg's own pool would spend on a reset. A connection that was lost, or that was
-left inside a transaction, is closed instead of lent again. The youngest idle one is lent first, so the others may rest.
+one back costs no round trip, which asyncpg's own pool would spend on a reset. A connection that was lost, that was left
+inside a transaction, or whose borrower was cancelled, is closed instead of lent again. The youngest idle one is lent
+first, so the others may rest.
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ class Pool:
                 with translated():
                     connection = await self.address.connect()
             yield connection
+        except asyncio.CancelledError:
+            # What it was told last is still under way. Were that a BEGIN, whoever borrowed it next would write into a
+            # transaction that nobody commits.
+            if connection is not None:
+                connection.terminate()
+            raise
         finally:
             self._take_back(connection)
 

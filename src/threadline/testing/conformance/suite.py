@@ -4,6 +4,7 @@ with, and the limits to open the store with.
 
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.at_once import TestAcceptingAtOnce, TestFinishingAtOnce
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
 from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
@@ -49,6 +50,7 @@ from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, 
 
 __all__ = [
     "LIMITS",
+    "TestAcceptingAtOnce",
     "TestActs",
     "TestAgents",
     "TestAppending",
@@ -67,6 +69,7 @@ __all__ = [
     "TestEnding",
     "TestEnqueueing",
     "TestExpectedCount",
+    "TestFinishingAtOnce",
     "TestInbox",
     "TestIsolation",
     "TestKeepingBytes",
