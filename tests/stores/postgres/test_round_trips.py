@@ -1,0 +1,61 @@
+"""How often a turn goes to the database and back: what PostgreSQL costs is counted in round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from threadline.bootstrap import Threadline
+from threadline.core.events import Event, TextDelta
+from threadline.core.prompts import Prompt
+from threadline.ports import Desk
+from threadline.settings import Settings
+from threadline.stores.postgres.pool import Address
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.clock import ManualClock
+from threadline.usecases.running import Timing
+
+PATIENT = Timing(flush_seconds=60, wait_seconds=60)
+"""However busy the machine is, nothing is stored or looked for beside the turn."""
+
+
+class Brief:
+    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+        yield TextDelta("Not far.")
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that is sent, from whichever connection."""
+    sent: list[str] = []
+    connect = Address.connect
+
+    async def counting(self: Address) -> asyncpg.Connection:
+        connection = await connect(self)
+        connection.add_query_logger(lambda record: sent.append(record.query))
+        return connection
+
+    monkeypatch.setattr(Address, "connect", counting)
+    return sent
+
+
+async def test_a_turn_takes_six_round_trips_and_its_reply_one(
+    statements: list[str], dsn: str, clock: ManualClock
+) -> None:
+    store = await PostgresStore.open(dsn, clock=clock)
+    opened = Threadline(store, Settings(agent="brief"), clock, agents={"brief": Brief()}, timing=PATIENT)
+    thread = await opened.as_user().create_thread()
+    await thread.ask("The first one makes connections")
+    # asyncpg tells of a statement one step of the loop later.
+    await asyncio.sleep(0)
+    statements.clear()
+    assert (await thread.ask("Is it far?")).text == "Not far."
+    await asyncio.sleep(0)
+    # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
+    assert len(statements) == 7
+    assert "accept_at_once" in statements[0]
+    assert "finish_at_once" in statements[5]
+    await opened.close()
