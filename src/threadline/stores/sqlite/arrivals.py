@@ -25,7 +25,9 @@ class ArrivalVerbs(Verbs):
 
 def take_arrival(reach: Reach, arrived: NewArrival, message: Sealed, title: CleanText | None) -> Turn | None:
     binding = find_binding(reach, arrived.platform, arrived.place)
-    if binding is None or METADATA_KEY in binding.metadata or is_claimed(reach, arrived.platform, arrived.key):
+    if binding is None or binding.owner_id != reach.user_id or METADATA_KEY in binding.metadata:
+        return None
+    if is_claimed(reach, arrived.platform, arrived.key):
         return None
     if find_turn_by_key(reach, arrived.turn_key) is not None:
         return None

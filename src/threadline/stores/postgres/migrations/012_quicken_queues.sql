@@ -40,14 +40,20 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
     SELECT b.thread_id INTO thread FROM threadline.bindings b
-    WHERE b.tenant_id = _tenant AND b.surface = _platform AND b.place = _place
+    WHERE b.tenant_id = _tenant AND b.surface = _platform AND b.place = _place AND b.owner_id = _owner
         AND (b.metadata IS NULL OR position('pending'::bytea IN b.metadata) = 0);
     IF NOT FOUND OR EXISTS (
-        SELECT FROM threadline.inbox i WHERE i.tenant_id = _tenant AND i.platform = _platform AND i.key = _key
-    ) OR EXISTS (
         SELECT FROM threadline.turns r
         WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.idempotency_key = _turn_key
     ) THEN
+        RETURN;
+    END IF;
+    -- Whether another owner has claimed it is not in sight here: the insert finds out, and does nothing.
+    INSERT INTO threadline.inbox (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint,
+        correlation_id, reply_to, created_at, updated_at)
+    VALUES (_tenant, _platform, _key, _owner, 'accepted', 'accepted', _turn, _fingerprint, _correlation, _reply_to, now,
+        now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
         RETURN;
     END IF;
     placed := threadline.append(
@@ -55,13 +61,9 @@ BEGIN
         CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END, NULL, NULL, NULL, NULL, _most, _turn, 0, _title
     );
     IF placed IS NULL THEN
+        DELETE FROM threadline.inbox i WHERE i.tenant_id = _tenant AND i.platform = _platform AND i.key = _key;
         RETURN;
     END IF;
-    -- A key that the house claims at this moment is refused by the index, and the whole is begun again.
-    INSERT INTO threadline.inbox (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint,
-        correlation_id, reply_to, created_at, updated_at)
-    VALUES (_tenant, _platform, _key, _owner, 'accepted', 'accepted', _turn, _fingerprint, _correlation, _reply_to, now,
-        now);
     -- The append has locked the thread's row, so the place in line is the order in which turns become visible.
     RETURN QUERY INSERT INTO threadline.turns AS r (tenant_id, id, owner_id, thread_id, surface, agent_id, status,
         idempotency_key, request_hash, request_seq, created_at)
