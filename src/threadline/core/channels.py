@@ -11,6 +11,7 @@ from threadline.core.threads import UserRole
 from threadline.core.turns import Surface
 
 LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
+LinkResult: TypeAlias = Literal["linked", "link_refused", "link_limited"]
 OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
 
 AMBIGUOUS = "ambiguous"
@@ -64,6 +65,13 @@ class NewArrival(NamedTuple):
     agent_id: str
     turn_key: str
     request_hash: bytes
+
+
+class Redeemed(NamedTuple):
+    """What came of a code that was sent; the owner if it was good."""
+
+    result: LinkResult
+    owner_id: str | None = None
 
 
 class ContextSnapshot(msgspec.Struct, frozen=True):
