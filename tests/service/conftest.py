@@ -61,7 +61,8 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
     }
     async with serving(threadline, who_asks=whoever_is_named) as anyone:
         clients = {
-            name: Client(httpx2.AsyncClient(base_url=anyone.url, headers=each)) for name, each in headers.items()
+            name: Client(httpx2.AsyncClient(base_url=anyone.url, headers=each, timeout=30))
+            for name, each in headers.items()
         }
         yield clients
         for each in clients.values():

@@ -98,7 +98,7 @@ async def serving(threadline: Threadline, *, who_asks: WhoAsks | None = None) ->
     server = Server(build_app(threadline, who_asks=who_asks), grace_seconds=1)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     await server.ready.wait()
-    client = Client(httpx2.AsyncClient(base_url=address_of(listening), timeout=20))
+    client = Client(httpx2.AsyncClient(base_url=address_of(listening), timeout=30))
     try:
         yield client
     finally:

@@ -37,7 +37,7 @@ def bearer(text: str) -> dict[str, str]:
 @asynccontextmanager
 async def client_with(url: str, text: str | None) -> AsyncIterator[Client]:
     """A client that presents this token with every request; None presents none."""
-    client = Client(httpx2.AsyncClient(base_url=url, headers=bearer(text) if text else {}, timeout=20))
+    client = Client(httpx2.AsyncClient(base_url=url, headers=bearer(text) if text else {}, timeout=30))
     try:
         yield client
     finally:
