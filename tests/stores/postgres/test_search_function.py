@@ -148,8 +148,8 @@ async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[i
     first = 0
     for others, at_a_time in after.items():
         await admin.execute(
-            "UPDATE threadline.message_search SET created_us = seq, "
-            "words = array_to_tsvector(threadline.marks('a', 'alice', $1) || 'zebra'::text) WHERE seq BETWEEN $2 AND $3",
+            "UPDATE threadline.message_search SET created_us = seq, words = "
+            "array_to_tsvector(threadline.marks('a', 'alice', $1) || 'zebra'::text) WHERE seq BETWEEN $2 AND $3",
             others, first, first + at_a_time - 1,
         )  # fmt: skip
         first += at_a_time
