@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.client.conftest import IMPATIENT
+from tests.ports import free_port
 from tests.service.test_serving import served
 from threadline.client import Client, Patience, connect
 from threadline.core.errors import InvalidInput, ServiceUnavailable
 from threadline.core.events import TextDelta
 
-SPENT = Patience(connect_seconds=1, read_seconds=5, retry_seconds=(0.0, 0.0))
+SPENT = Patience(connect_seconds=30, read_seconds=30, retry_seconds=(0.0, 0.0))
 
 
 class Wire:
@@ -166,8 +167,8 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
     assert shown.startswith(messages[1].text)
 
 
-async def test_nobody_there_is_said_in_words(unused_tcp_port: int) -> None:
-    async with connect(f"http://127.0.0.1:{unused_tcp_port}", patience=SPENT) as client:
+async def test_nobody_there_is_said_in_words() -> None:
+    async with connect(f"http://127.0.0.1:{free_port()}", patience=SPENT) as client:
         with pytest.raises(ServiceUnavailable, match="cannot be reached"):
             await client.threads()
         with pytest.raises(ServiceUnavailable, match="cannot be reached"):

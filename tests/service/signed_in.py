@@ -6,9 +6,7 @@ import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx2
-
-from tests.service.serving import Client
+from tests.service.serving import Client, client_of
 from threadline.bootstrap import Threadline
 from threadline.core.access import TokenRole
 from threadline.core.threads import Scope
@@ -46,7 +44,7 @@ def bearer(text: str) -> dict[str, str]:
 @asynccontextmanager
 async def client_with(url: str, text: str | None) -> AsyncIterator[Client]:
     """A client that presents this token with every request; None presents none."""
-    client = Client(httpx2.AsyncClient(base_url=url, headers=bearer(text) if text else {}, timeout=20))
+    client = client_of(url, bearer(text) if text else {})
     try:
         yield client
     finally:

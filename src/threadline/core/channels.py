@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from threadline.core.turns import Surface
 
 LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
+LinkResult: TypeAlias = Literal["linked", "link_refused", "link_limited"]
 OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
 
 AMBIGUOUS = "ambiguous"
@@ -39,6 +40,13 @@ class Link(msgspec.Struct, frozen=True):
     state: LinkState
     created_at: dt.datetime
     updated_at: dt.datetime
+
+
+class Redeemed(NamedTuple):
+    """What came of a code that was sent; the owner if it was good."""
+
+    result: LinkResult
+    owner_id: str | None = None
 
 
 class ContextSnapshot(msgspec.Struct, frozen=True):
