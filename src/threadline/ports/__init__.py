@@ -7,7 +7,7 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 
 from threadline.core.sealing import Masker
 from threadline.ports.agents import Agent, Approver, Desk, Guard, ToolJournal, Verdict
-from threadline.ports.platforms import Answered, Channel, Http, Platform, PolledChannel
+from threadline.ports.platforms import Answered, Channel, Http, Identities, Platform, PolledChannel
 from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, Load, Store, Transaction, Watch, Work
 
@@ -22,6 +22,7 @@ __all__ = [
     "Finding",
     "Guard",
     "Http",
+    "Identities",
     "Load",
     "Masker",
     "Platform",

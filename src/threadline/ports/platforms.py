@@ -16,9 +16,10 @@ from threadline.core.arrivals import (
     Polled,
     Transient,
 )
+from threadline.core.channels import Redeemed
 from threadline.core.events import Event
 from threadline.core.messages import Message
-from threadline.core.threads import SavedPoint, Thread, ThreadChanges
+from threadline.core.threads import SavedPoint, Scope, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
 
 
@@ -161,4 +162,25 @@ class Platform(Protocol):
 
     async def answered(self, turn_id: str) -> Answered:
         """What has come of a turn."""
+        ...
+
+
+class Identities(Protocol):
+    """Which user of the house someone on one platform is. A sender is their id there."""
+
+    async def find(self, sender: str, *, adopt: bool = False) -> Scope | None:
+        """Whom a verified link names; None without one, and for one that was revoked. With `adopt`, a sender without
+        a link is a user of their own, under their id on the platform."""
+        ...
+
+    async def redeem(self, sender: str, code: str) -> Redeemed:
+        """Uses the code up and links the sender with whoever made it. A few attempts in a while."""
+        ...
+
+    async def may_hint(self, sender: str) -> bool:
+        """Whether a stranger is told how to link: once in a while, so that nobody can make a bot talk."""
+        ...
+
+    async def unlink(self, sender: str, scope: Scope) -> bool:
+        """Ends this user's link with the sender. False if there was none."""
         ...
