@@ -1,4 +1,4 @@
--- oldest compatible: 7
+-- oldest compatible: 10
 --
 -- What every turn does, each as one function and so as one round trip: accepting it, finishing it, and reading what its
 -- agent is shown. The first two do the common case and nothing else: where anything stands in the way they write nothing
