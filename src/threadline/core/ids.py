@@ -77,8 +77,12 @@ def check_id(kind: str, value: str) -> str:
     return value
 
 
+def is_state_key(value: str) -> bool:
+    return _STATE_KEY.fullmatch(value) is not None
+
+
 def check_state_key(value: str) -> str:
-    if not _STATE_KEY.fullmatch(value):
+    if not is_state_key(value):
         raise InvalidName("a state key is 1 to 128 of A-Z, a-z, 0-9, '_' and '-'")
     return value
 
