@@ -14,8 +14,8 @@ import pytest
 
 from tests.house.pages import blocks
 from tests.house.rules import ROOT
-from tests.matrix.conftest import World
 from tests.matrix.people import PATIENCE
+from tests.matrix.worlds import World
 
 THREADLINE = Path(sys.executable).parent / "threadline"
 PAGE = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
