@@ -151,7 +151,7 @@ def test_ctrl_c_stops_the_reply_and_keeps_what_was_shown(person: Person) -> None
     person.starts()
     person.sees("Threadline")
     person.says("slow 30")
-    person.sees("word by word")
+    person.sees("I am taking")
     person.presses("c")
     person.sees("Stopped. What was said is kept.")
     person.says("what did I say first?")
