@@ -78,9 +78,11 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none."""
+    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none. Whoever acts for a
+    user spends what a token of that user may, and of `per_acting_token`."""
 
     per_token: int = 600
+    per_acting_token: int = 6_000
     per_address: int = 1_200
 
 

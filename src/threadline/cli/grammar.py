@@ -252,6 +252,7 @@ def _add_token(add: AddVerb) -> None:
     create.add_argument("--name", default="unnamed", help="what it is for, for the list")
     create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help="(default: member)")
     create.add_argument("--expires", metavar="TIME", help="works for so long, e.g. 30d or 12h (default: until revoked)")
+    create.add_argument("--acts-for-users", action="store_true", help="may act for any user of the tenant (for a bot)")
     add("list", "the tenant's tokens, newest first", "access:list_tokens")
     revoke = add("revoke", "end a token, from the next request on", "access:revoke_token")
     revoke.add_argument("id", help="its id, as the list shows it")
