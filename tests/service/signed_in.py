@@ -13,12 +13,21 @@ from threadline.core.threads import Scope
 
 
 async def token_for(
-    threadline: Threadline, user: str, role: TokenRole = "member", *, tenant: str = "local", lasts: float | None = None
+    threadline: Threadline,
+    user: str,
+    role: TokenRole = "member",
+    *,
+    tenant: str = "local",
+    lasts: float | None = None,
+    acts_for_users: bool = False,
 ) -> str:
     """The text of a new token."""
     administration = threadline.administration(Scope(tenant, "root", "admin"))
     ends = None if lasts is None else threadline.clock.now() + dt.timedelta(seconds=lasts)
-    return (await administration.create_token(user, name=f"{user}'s", role=role, expires_at=ends)).text
+    made = await administration.create_token(
+        user, name=f"{user}'s", role=role, expires_at=ends, acts_for_users=acts_for_users
+    )
+    return made.text
 
 
 async def revoked_token(threadline: Threadline, user: str) -> str:
