@@ -44,6 +44,10 @@ def ancestors_of_branch(timeline_no: int, seq: int, ancestors: bytes) -> bytes:
     """The lineage of a timeline that forks at a point; a fork inside an ancestor's range hangs on that ancestor."""
     if seq < 0:
         return b""
+    fork = nearest(ancestors)
+    if fork is None or seq > fork.seq:
+        # From the timeline's own part, as nearly always: everything before it is taken over as it stands.
+        return _pack(timeline_no, seq).to_bytes(8, "little") + ancestors
     return _bytes(segments(timeline_no, seq, ancestors))
 
 

@@ -66,11 +66,9 @@ class TimelineVerbs(Verbs):
 def branch(reach: Reach, thread_id: str, new: NewThread, at: int | None) -> Thread:
     source, head = find_standing(reach, thread_id)
     seq = _within(head, at)
-    given = {field: getattr(new, field) for field in new.__struct_fields__}
-    for field in _INHERITED:
-        if given[field] is None:
-            given[field] = getattr(source, field)
-    return add_thread(reach, NewThread(**given), new_timeline(head.owner_id, head, seq), message_count=seq + 1)
+    inherited = {field: getattr(source, field) for field in _INHERITED if getattr(new, field) is None}
+    given = msgspec.structs.replace(new, **inherited)
+    return add_thread(reach, given, new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
 def _within(head: Head, at: int | None) -> int:

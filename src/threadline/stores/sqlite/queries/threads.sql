@@ -40,10 +40,11 @@ SELECT EXISTS (SELECT 1 FROM threads WHERE tenant_id = ?1 AND id = ?2),
 SELECT 1 FROM threads WHERE tenant_id = ? AND owner_id = ? AND state_key = ? AND deleted_us IS NULL;
 
 -- name: add_thread
--- The timeline is inserted next, and gets the number after the highest.
+-- The timeline is inserted next, and gets the number after the highest. Nothing happens if the id or the key is taken.
 INSERT INTO threads (timeline_no, tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id,
     model, system_prompt, working_dir, metadata, message_count, token_count, created_us, updated_us)
-VALUES ((SELECT coalesce(max(no), 0) + 1 FROM timelines), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES ((SELECT coalesce(max(no), 0) + 1 FROM timelines), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 -- name: change_thread
 UPDATE threads SET title = ?, title_by_person = ?, agent_id = ?, model = ?, system_prompt = ?, working_dir = ?,
