@@ -18,7 +18,7 @@ from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.heads import NewTimeline, add_timeline, new_timeline
+from threadline.stores.sqlite.heads import NewTimeline, Whose, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
 from threadline.stores.sqlite.reach import Reach, Row
 
@@ -87,7 +87,7 @@ def add_thread(reach: Reach, new: NewThread, timeline: NewTimeline, message_coun
         refusal = _taken(reach, thread_id, timeline.owner_id, state_key)
         assert refusal is not None
         raise refusal
-    add_timeline(reach, reach.last_number(), timeline, now)
+    add_timeline(reach, Whose(reach.last_number()), timeline, now)
     return rows.thread((*values, None, None))
 
 

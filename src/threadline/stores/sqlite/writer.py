@@ -50,13 +50,13 @@ class Writer:
         """`errands` does a little of what can wait, outside any transaction, and says whether there is more."""
         self._database = database
         self._connection = database.connection
-        self._committer = Committer(database, on_touched)
         self._errands = errands
         self._queue: SimpleQueue[Job | Note] = SimpleQueue()
         self._turn = threading.Lock()
         """Held by whoever uses the connection: the thread, or a caller that writes at once."""
         self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Note.LOG_MOVED))
         self._checkpoints.watch(self._connection)
+        self._committer = Committer(database, on_touched, self._checkpoints.moving)
         self._stopping = False
         self._asleep = False
         self._making_way = False
