@@ -19,7 +19,7 @@ from threadline.cli.main import main
 from threadline.client import connect
 from threadline.settings import Settings
 
-TIMEOUT = 20
+TIMEOUT = 30
 
 
 class Person:

@@ -15,9 +15,6 @@ from typing import NamedTuple, TypeAlias
 ROOT = Path(__file__).resolve().parents[2]
 
 FILE_LINES = 400
-LONGER_FOR_A_REASON = {
-    "src/threadline/ports.py": "the whole contract of a store stands in one place, most of it in docstrings",
-}
 FUNCTION_LINES = 60
 DOCSTRING_LINES = range(1, 11)
 NAMES_WITHOUT_AN_IDEA = frozenset(("util", "utils", "common", "helper", "helpers", "base", "manager", "misc"))
@@ -83,7 +80,7 @@ def says_what_it_owns(source: Source) -> Iterator[str]:
 
 def is_one_idea_long(source: Source) -> Iterator[str]:
     lines = source.text.count("\n")
-    if lines > FILE_LINES and str(source.path) not in LONGER_FOR_A_REASON:
+    if lines > FILE_LINES:
         yield f"{source.path}:1 has {lines} lines, more than {FILE_LINES}: look for the second idea in it"
 
 

@@ -155,6 +155,21 @@ def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -
 
 
 @EVERY_SCREEN
+def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, service: Service) -> None:
+    async def talk() -> None:
+        thread = await person.view.create_thread(title="Long", state_key="up")
+        await thread.append(*(f"Question {number}" for number in range(40)))
+
+    service.do(talk())
+    page = person.open("/t/up")
+    expect(shown(page, "Question 39")).to_be_in_viewport()
+    page.locator(".scroller").evaluate("scroller => scroller.scrollTo(0, 200)")
+    expect(page.get_by_role("button", name="To the newest message")).to_be_visible()
+    say(page, "calculate 6*7")
+    expect(shown(page, "6*7 is 42.")).to_be_in_viewport()
+
+
+@EVERY_SCREEN
 @pytest.mark.parametrize(("answer", "outcome"), [("Allow", "Here it is, stamped"), ("Deny", "You did not allow me")])
 @pytest.mark.req("S1-32")
 def test_a_tool_waits_for_an_approval_also_through_a_reload(person: Person, answer: str, outcome: str) -> None:

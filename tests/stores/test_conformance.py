@@ -39,7 +39,7 @@ def clauses(docstring: str) -> Iterator[str]:
 
 def contract() -> list[str]:
     """Every clause of every docstring of the port."""
-    classes = {cls for protocol in CONTRACTS for cls in protocol.__mro__ if cls.__module__ == ports.__name__}
+    classes = {cls for protocol in CONTRACTS for cls in protocol.__mro__ if cls.__module__.startswith(ports.__name__)}
     members = [member for cls in classes for member in (cls, *vars(cls).values()) if inspect.isroutine(member)]
     docstrings = [vars(cls).get("__doc__") for cls in classes] + [member.__doc__ for member in members]
     return sorted({clause for docstring in docstrings if docstring for clause in clauses(docstring)})

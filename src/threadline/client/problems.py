@@ -15,7 +15,7 @@ from threadline.core import errors
 from threadline.core.errors import ThreadlineError
 
 _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
-    (range(401, 402), errors.Refused),
+    (range(401, 402), errors.TokenRefused),
     (range(403, 404), errors.Refused),
     (range(404, 405), errors.NotFound),
     (range(409, 410), errors.Conflict),

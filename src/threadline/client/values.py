@@ -12,6 +12,7 @@ from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Role
 from threadline.core.parts import Part
 from threadline.core.threads import Point, SavedPoint, Timeline
+from threadline.core.turns import Surface, TurnStatus
 
 T = TypeVar("T")
 
@@ -85,6 +86,25 @@ class Known(msgspec.Struct, frozen=True):
 class ThreadsPage(_Camel, frozen=True):
     threads: list[ThreadInfo]
     next_cursor: str | None = None
+
+
+class TurnInfo(_Camel, frozen=True):
+    """A turn as it stands: from where it came, how it ended, what it cost."""
+
+    id: str
+    status: TurnStatus
+    surface: Surface
+    created_at: dt.datetime
+    agent_id: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    request_seq: int | None = None
+    reply_seq: int | None = None
+    finished_at: dt.datetime | None = None
+
+
+class Turns(_Camel, frozen=True):
+    turns: list[TurnInfo]
 
 
 class _Parent(_Camel, frozen=True):

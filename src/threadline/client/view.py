@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from threadline.client.threads import THREADS, RemoteThread
@@ -19,7 +19,7 @@ from threadline.client.values import (
     read,
 )
 from threadline.core.errors import NotFound
-from threadline.core.ids import check_id, new_state_key
+from threadline.core.ids import check_id, check_user_id, new_state_key
 from threadline.core.threads import Page, SavedPoint
 
 _SAVES = "/api/v1/ai/saves"
@@ -43,6 +43,12 @@ class Client:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> Client:
+        """The same service as this user sees it, on the same connection; its turns come from `surface`. For tokens that
+        act for users: ActingRefused, with the first request, for any other."""
+        headers = {"x-on-behalf-of": quote(check_user_id(user_id), safe="@:/+=~")}
+        return Client(self._transport.with_headers(headers if surface is None else {**headers, "x-surface": surface}))
 
     def create_thread(self, *, state_key: str | None = None, agent_id: str | None = None) -> RemoteThread:
         """A thread that begins with its first question."""
@@ -77,7 +83,8 @@ class Client:
 
     async def import_threads(self, lines: bytes) -> list[ThreadInfo]:
         """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""
-        answer = await self._transport.call("POST", f"{THREADS}/import", content=lines, again=False)
+        headers = {"content-type": "application/x-ndjson"}
+        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
         return read(answer, Imported).threads
 
 

@@ -20,7 +20,9 @@ The tree:
     ├── Refused
     │   ├── RoleRefused          the role does not allow it
     │   ├── GuardRefused         the guard refused the text
-    │   └── SignatureInvalid     a webhook that its platform did not sign, or not now
+    │   ├── SignatureInvalid     a webhook that its platform did not sign, or not now
+    │   ├── TokenRefused         a service does not take the token, or no longer
+    │   └── ActingRefused        nobody may act for that user, or not with this token, or not for this
     ├── AgentFailed              the agent broke off, timed out or answered nonsense
     ├── ServiceUnavailable       a service could not be reached, or answered nonsense
     ├── SettingsInvalid          the configuration is wrong
@@ -157,6 +159,14 @@ class GuardRefused(Refused):
 
 class SignatureInvalid(Refused):
     code = "signature_invalid"
+
+
+class TokenRefused(Refused):
+    code = "invalid_token"
+
+
+class ActingRefused(Refused):
+    code = "acting_refused"
 
 
 class AgentFailed(ThreadlineError):

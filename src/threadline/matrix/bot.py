@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError
-from threadline.core.threads import system_scope
 from threadline.matrix.device import DeviceFolder
 from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
 from threadline.matrix.hearing import Hearing, Rest, through_faults
@@ -21,7 +20,6 @@ from threadline.matrix.inviting import Inviting
 from threadline.matrix.reconciling import Reconciling
 from threadline.matrix.tracking import OpenBatch, Tracking
 from threadline.settings import MatrixSettings
-from threadline.usecases.recovery import Recovery
 
 log = logging.getLogger("threadline.matrix")
 
@@ -39,8 +37,7 @@ class Bot:
         inviting: Inviting,
         reconciling: Reconciling,
         tracking: Tracking,
-        recovery: Recovery,
-        tenant_id: str,
+        sweep: Callable[[], Awaitable[object]],
         settings: MatrixSettings,
     ) -> None:
         self._folder = folder
@@ -49,8 +46,7 @@ class Bot:
         self._inviting = inviting
         self._reconciling = reconciling
         self._tracking = tracking
-        self._recovery = recovery
-        self._tenant_id = tenant_id
+        self._sweep = sweep
         self._settings = settings
         self._tasks: set[asyncio.Task[None]] = set()
         self._rooms: dict[str, asyncio.Task[None]] = {}
@@ -67,7 +63,7 @@ class Bot:
             await self._run()
 
     async def _run(self) -> None:
-        sweeping = asyncio.create_task(self._sweep())
+        sweeping = asyncio.create_task(self._keep_sweeping())
         try:
             await through_faults(self.homeserver.log_in)
             position = await self._catch_up()
@@ -221,13 +217,13 @@ class Bot:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _sweep(self) -> None:
-        """Takes up turns whose process died, this bot's earlier life for one."""
+    async def _keep_sweeping(self) -> None:
+        """What an earlier life of this bot, or another process, left behind."""
         while True:
             try:
-                await self._recovery.recover(system_scope(self._tenant_id))
+                await self._sweep()
             except StoreFailed as exc:
-                log.warning("recovery: %s", exc)
+                log.warning("sweeping: %s", exc)
             await asyncio.sleep(self._settings.recovery_seconds)
 
 

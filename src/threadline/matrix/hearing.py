@@ -1,7 +1,7 @@
 """Hearing: what the bot does about one thing that was said, from the event to the answer in the room.
 
 Each event has a key. Once it is answered, that is written under the key in the inbox; heard again before that, every
-step of it finds what was done already. The database or the homeserver being away only makes it wait.
+step of it finds what was done already. The database, the service or the homeserver being away only makes it wait.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from threadline.core.commands import Command, parse
-from threadline.core.errors import InvalidInput, NotFound, Refused, StoreFailed
-from threadline.core.threads import system_scope
+from threadline.core.errors import InvalidInput, NotFound, Refused, ServiceUnavailable, StoreFailed
 from threadline.matrix import rendering
+from threadline.matrix.book import SURFACE, Book
 from threadline.matrix.commands import Commands
 from threadline.matrix.events import Said, TakenBack, Unreadable, key_of
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.linking import Linking
 from threadline.matrix.people import People, Person
-from threadline.matrix.rooms import SURFACE, Rooms
+from threadline.matrix.rooms import Rooms
 from threadline.matrix.telling import Telling, patiently
-from threadline.ports import Platform, Store
+from threadline.ports import Platform
 
 log = logging.getLogger("threadline.matrix")
 
@@ -40,8 +40,7 @@ Rest = Coroutine[Any, Any, None]
 class Hearing:
     def __init__(
         self,
-        store: Store,
-        tenant_id: str,
+        book: Book,
         homeserver: Homeserver,
         people: People,
         rooms: Rooms,
@@ -50,7 +49,7 @@ class Hearing:
         platform: Callable[[Person], Platform],
         edit_seconds: float,
     ) -> None:
-        self._house = store.scoped(system_scope(tenant_id))
+        self._marks = book.marks
         self._homeserver = homeserver
         self._people = people
         self._rooms = rooms
@@ -100,7 +99,7 @@ class Hearing:
         bound = None if person is None else await self._rooms.binding(person, said.room_id)
         if person is None or bound is None or said.instead_of is None or parse(said.text) is not None:
             return False
-        if await self._house.inbox_row(SURFACE, key_of(said.event_id)) is not None:
+        if await self._marks.inbox_row(SURFACE, key_of(said.event_id)) is not None:
             # It was taken for one in an earlier life of the bot, and may have replaced the old words by now.
             return True
         return await self._platform(person).is_last(bound.thread_id, key_of(said.instead_of))
@@ -123,8 +122,8 @@ class Hearing:
 
     async def _ask(self, person: Person, said: Said, shared: bool) -> Rest:
         platform, key = self._platform(person), key_of(said.event_id)
-        was_told = await self._house.inbox_row(SURFACE, key) is not None
-        await self._house.claim_inbox(SURFACE, key, owner_id=person.scope.user_id)
+        was_told = await self._marks.inbox_row(SURFACE, key) is not None
+        await self._marks.claim_inbox(SURFACE, key, owner_id=person.scope.user_id)
         bound = await self._rooms.ensure(person, said.room_id)
         earlier = None if said.instead_of is None else key_of(said.instead_of)
         try:
@@ -184,26 +183,26 @@ class Hearing:
             log.warning("an answer was refused: %s", exc, extra={"place": said.room_id})
 
     async def _is_settled(self, said: Said) -> bool:
-        row = await self._house.inbox_row(SURFACE, key_of(said.event_id))
+        row = await self._marks.inbox_row(SURFACE, key_of(said.event_id))
         return row is not None and row.status != "claimed"
 
     async def _settle(self, said: Said, status: str, person: Person | None, turn_id: str | None = None) -> None:
         key, owner_id = key_of(said.event_id), person.scope.user_id if person else None
 
         async def settle() -> None:
-            await self._house.claim_inbox(SURFACE, key, owner_id=owner_id)
-            await self._house.settle_inbox(SURFACE, key, status=status, turn_id=turn_id)
+            await self._marks.claim_inbox(SURFACE, key, owner_id=owner_id)
+            await self._marks.settle_inbox(SURFACE, key, status=status, turn_id=turn_id)
 
         await through_faults(settle)
 
 
 async def through_faults(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Again and again while the database or the homeserver is away."""
+    """Again and again while the database, the service or the homeserver is away."""
     attempt = 0
     while True:
         try:
             return await work()
-        except (StoreFailed, HomeserverAway) as exc:
+        except (StoreFailed, ServiceUnavailable, HomeserverAway) as exc:
             log.warning("waiting: %s", exc)
             await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1

@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from threadline.core.sealing import Sealer
 from threadline.core.threads import Thread
+from threadline.matrix.book import Bindings, Book, digest_id
 from threadline.matrix.events import ROOM_STATE, SPACE_STATE, RawEvent
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person, server_of
-from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, SURFACE, Rooms, digest_id
-from threadline.ports import Platform, Store, Transaction
+from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
+from threadline.ports import Platform
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
@@ -44,15 +44,13 @@ class Made(NamedTuple):
 class RoomMaker:
     def __init__(
         self,
-        store: Store,
-        sealer: Sealer,
+        book: Book,
         homeserver: Homeserver,
         settings: MatrixSettings,
         rooms: Rooms,
         platform: Callable[[Person], Platform],
     ) -> None:
-        self._store = store
-        self._sealer = sealer
+        self._book = book
         self._homeserver = homeserver
         self._settings = settings
         self._rooms = rooms
@@ -75,13 +73,13 @@ class RoomMaker:
         made.append(space_id)
         room_id = await self._room_in(space_id, person, "Chat", chat_id, "C1", made)
         thread = await self._platform(person).create_chat_context(chat_id=chat_id)
-        counting = self._sealer.json({IS_SPACE: True, NEXT_INDEX: 1, MATRIX_ID: person.matrix_id}, "metadata")
 
-        async def work(tx: Transaction) -> None:
-            await tx.bind(SURFACE, space_id, thread.id, metadata=counting)
-            await self._rooms.bind_in(tx, person, room_id, thread.id)
+        async def work(mine: Bindings) -> None:
+            counting = {IS_SPACE: True, NEXT_INDEX: 1, MATRIX_ID: person.matrix_id}
+            await mine.bind(space_id, thread.id, counting)
+            await self._rooms.bind_in(mine, person, room_id, thread.id)
 
-        await self._store.transact(person.scope, work)
+        await self._book.write(person.scope, work)
         for each in (space_id, room_id):
             await self._hand_over(person, each)
         return Made(room_id, "C1", thread)
@@ -99,8 +97,8 @@ class RoomMaker:
             async with _Undoing(self._homeserver, person) as made:
                 room_id = await self._room_in(space.place, person, name or label, chat_id, label, made)
                 thread = await context(chat_id)
-                bound = await self._store.transact(
-                    person.scope, lambda tx: self._rooms.bind_in(tx, person, room_id, thread.id)
+                bound = await self._book.write(
+                    person.scope, lambda mine: self._rooms.bind_in(mine, person, room_id, thread.id)
                 )
             await self._hand_over(person, room_id)
             return Made(room_id, bound.label or label, thread)
@@ -132,9 +130,7 @@ class RoomMaker:
         self, person: Person, kind: str, chat_id: str, name: str, state: Sequence[RawEvent], *, space: bool = False
     ) -> str:
         """The room under this id: made now, or found if an earlier attempt may have come so far."""
-        tx, attempt = self._store.scoped(person.scope), f"{chat_id}.{kind}"
-        is_first = await tx.claim_inbox(SURFACE, attempt)
-        await tx.settle_inbox(SURFACE, attempt, status="done")
+        is_first = await self._book.begin(person.scope, f"{chat_id}.{kind}")
         found = None if is_first else await self._find(kind, chat_id)
         return found or await self._homeserver.create_room(name, invite=[person.matrix_id], state=state, space=space)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from threadline.core.threads import Scope, system_scope
-from threadline.ports import Store
+from threadline.core.threads import Scope
+from threadline.ports import Identities
 from threadline.settings import MatrixSettings
 
 
@@ -21,11 +21,9 @@ class Person(NamedTuple):
 
 
 class People:
-    def __init__(self, store: Store, tenant_id: str, settings: MatrixSettings) -> None:
-        self._store = store
-        self._tenant_id = tenant_id
+    def __init__(self, identities: Identities, settings: MatrixSettings) -> None:
+        self._identities = identities
         self._settings = settings
-        self._house = store.scoped(system_scope(tenant_id))
 
     def may_talk(self, matrix_id: str) -> bool:
         server = server_of(matrix_id)
@@ -37,13 +35,8 @@ class People:
 
     async def find(self, matrix_id: str) -> Person | None:
         """Who they are; None if nobody knows yet. A link that was revoked stays so."""
-        link = await self._house.link("matrix", matrix_id)
-        if link is None and self._settings.auto_link:
-            link = await self._house.put_link("matrix", matrix_id, matrix_id, "verified")
-        if link is None or link.state != "verified":
-            return None
-        user = await self._house.user(link.owner_id)
-        return Person(matrix_id, Scope(self._tenant_id, link.owner_id, user.role if user else "member"))
+        scope = await self._identities.find(matrix_id, adopt=self._settings.auto_link)
+        return None if scope is None else Person(matrix_id, scope)
 
 
 def server_of(matrix_id: str) -> str:

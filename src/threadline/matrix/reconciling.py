@@ -12,13 +12,12 @@ from collections.abc import Callable
 
 from threadline.core.channels import Binding
 from threadline.core.errors import ThreadlineError
-from threadline.core.sealing import Sealer
-from threadline.core.threads import system_scope
+from threadline.matrix.book import Bindings, Book
 from threadline.matrix.events import ROOM_STATE, SPACE_STATE, Content, RawEvent
 from threadline.matrix.homeserver import Batch, Homeserver
 from threadline.matrix.people import People, Person
-from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, SURFACE, Rooms
-from threadline.ports import Platform, Store, Transaction
+from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
+from threadline.ports import Platform
 
 log = logging.getLogger("threadline.matrix")
 
@@ -26,24 +25,20 @@ log = logging.getLogger("threadline.matrix")
 class Reconciling:
     def __init__(
         self,
-        store: Store,
-        sealer: Sealer,
-        tenant_id: str,
+        book: Book,
         homeserver: Homeserver,
         people: People,
         rooms: Rooms,
         platform: Callable[[Person], Platform],
     ) -> None:
-        self._store = store
-        self._sealer = sealer
-        self._house = store.scoped(system_scope(tenant_id))
+        self._book = book
         self._homeserver = homeserver
         self._people = people
         self._rooms = rooms
         self._platform = platform
 
     async def reconcile(self, batch: Batch) -> None:
-        bound = {each.place: each for each in await self._house.bindings(surface=SURFACE)}
+        bound = {each.place: each for each in await self._book.everyones()}
         spaces: list[tuple[str, Content]] = []
         for room in batch.rooms:
             told = self._told(room.state, ROOM_STATE)
@@ -75,25 +70,25 @@ class Reconciling:
         if person is None:
             return
         thread = await self._platform(person).create_chat_context(chat_id=str(told["platform_chat_id"]))
-        metadata = self._sealer.json({MATRIX_ID: person.matrix_id}, "metadata")
         label = told.get("label")
-        await self._store.scoped(person.scope).bind(
-            SURFACE, room_id, thread.id, label=label if isinstance(label, str) else None, metadata=metadata
-        )
+
+        async def work(mine: Bindings) -> None:
+            known = label if isinstance(label, str) else None
+            await mine.bind(room_id, thread.id, {MATRIX_ID: person.matrix_id}, label=known)
+
+        await self._book.write(person.scope, work)
 
     async def _bind_space_again(self, room_id: str, told: Content) -> None:
         person = await self._people.find(str(told.get(MATRIX_ID)))
         if person is None or await self._rooms.space(person) is not None:
             return
 
-        async def work(tx: Transaction) -> None:
-            mine = [
-                each for each in await tx.bindings(surface=SURFACE) if each.metadata.get(MATRIX_ID) == person.matrix_id
-            ]
-            if not mine:
+        async def work(mine: Bindings) -> None:
+            rooms = [each for each in await mine.bindings() if each.metadata.get(MATRIX_ID) == person.matrix_id]
+            if not rooms:
                 return
-            taken = [int(each.label[1:]) for each in mine if each.label and each.label[1:].isdigit()]
+            taken = [int(each.label[1:]) for each in rooms if each.label and each.label[1:].isdigit()]
             counted = {IS_SPACE: True, NEXT_INDEX: max(taken, default=0) + 1, MATRIX_ID: person.matrix_id}
-            await tx.bind(SURFACE, room_id, mine[0].thread_id, metadata=self._sealer.json(counted, "metadata"))
+            await mine.bind(room_id, rooms[0].thread_id, counted)
 
-        await self._store.transact(person.scope, work)
+        await self._book.write(person.scope, work)

@@ -7,7 +7,6 @@ a room has its binding; others who talk there have contexts of their own.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -15,16 +14,14 @@ from typing import Any
 from threadline.core.channels import Binding
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import new_id
-from threadline.core.sealing import Sealer
-from threadline.core.turns import Surface
+from threadline.matrix.book import Bindings, Book, digest_id
 from threadline.matrix.events import ROOM_STATE, Content
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person
-from threadline.ports import Platform, Store, Transaction
+from threadline.ports import Platform
 
 log = logging.getLogger("threadline.matrix")
 
-SURFACE: Surface = "matrix"
 LOADED = "loaded"
 """The saved point that this room was last taken to."""
 MATRIX_ID = "matrix_id"
@@ -34,27 +31,20 @@ IS_SPACE = "space"
 
 class Rooms:
     def __init__(
-        self,
-        store: Store,
-        sealer: Sealer,
-        homeserver: Homeserver,
-        platform: Callable[[Person], Platform],
-        agent_id: str,
+        self, book: Book, homeserver: Homeserver, platform: Callable[[Person], Platform], agent_id: str | None
     ) -> None:
-        self._store = store
-        self._sealer = sealer
+        self._book = book
         self._homeserver = homeserver
         self._platform = platform
         self._agent_id = agent_id
 
     async def binding(self, person: Person, room_id: str) -> Binding | None:
-        tx = self._store.scoped(person.scope)
-        return await tx.binding(SURFACE, room_id) or await tx.binding(SURFACE, guest_place(room_id, person))
+        mine = self._book.of(person.scope)
+        return await mine.binding(room_id) or await mine.binding(guest_place(room_id, person))
 
     async def bindings(self, person: Person) -> list[Binding]:
         """The person's rooms, without spaces."""
-        bound = await self._store.scoped(person.scope).bindings(surface=SURFACE)
-        return [each for each in bound if not each.metadata.get(IS_SPACE)]
+        return [each for each in await self._book.of(person.scope).bindings() if not each.metadata.get(IS_SPACE)]
 
     async def ensure(self, person: Person, room_id: str) -> Binding:
         """The binding; a room without one gets it now, once, however many ask at the same time."""
@@ -73,41 +63,41 @@ class Rooms:
         """Binds the room to a thread, with a label if it is new, and says so in the room's state. What was noted about
         the thread before is forgotten."""
         try:
-            bound = await self._store.transact(person.scope, lambda tx: self.bind_in(tx, person, room_id, thread_id))
+            bound = await self._bind(person, room_id, thread_id)
         except DuplicateId:
-            place = guest_place(room_id, person)
-            return await self._store.transact(person.scope, lambda tx: self.bind_in(tx, person, place, thread_id))
+            return await self._bind(person, guest_place(room_id, person), thread_id)
         await self.tell_room(person, bound)
         return bound
 
-    async def bind_in(self, tx: Transaction, person: Person, place: str, thread_id: str) -> Binding:
-        known = await tx.binding(SURFACE, place)
+    async def _bind(self, person: Person, place: str, thread_id: str) -> Binding:
+        return await self._book.write(person.scope, lambda mine: self.bind_in(mine, person, place, thread_id))
+
+    async def bind_in(self, mine: Bindings, person: Person, place: str, thread_id: str) -> Binding:
+        known = await mine.binding(place)
         metadata = {**(known.metadata if known else {}), MATRIX_ID: person.matrix_id}
         if known is None or known.thread_id != thread_id:
             metadata.pop(LOADED, None)
-        space = None if known else await space_of(tx, person)
-        label = None if space is None else await self._next_label(tx, space)
-        return await tx.bind(SURFACE, place, thread_id, label=label, metadata=self._sealer.json(metadata, "metadata"))
+        space = None if known else await space_of(mine, person)
+        label = None if space is None else await self._next_label(mine, space)
+        return await mine.bind(place, thread_id, metadata, label=label)
 
-    async def _next_label(self, tx: Transaction, space: Binding) -> str:
+    async def _next_label(self, mine: Bindings, space: Binding) -> str:
         index = int(space.metadata[NEXT_INDEX])
-        metadata = self._sealer.json({**space.metadata, NEXT_INDEX: index + 1}, "metadata")
-        await tx.bind(SURFACE, space.place, space.thread_id, metadata=metadata)
+        await mine.bind(space.place, space.thread_id, {**space.metadata, NEXT_INDEX: index + 1})
         return f"C{index}"
 
     async def note(self, person: Person, place: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Changes what is noted in the binding's metadata: a question that waits, what was loaded."""
 
-        async def work(tx: Transaction) -> None:
-            bound = await tx.binding(SURFACE, place)
+        async def work(mine: Bindings) -> None:
+            bound = await mine.binding(place)
             if bound is not None:
-                noted = self._sealer.json(change(bound.metadata), "metadata")
-                await tx.bind(SURFACE, place, bound.thread_id, metadata=noted)
+                await mine.bind(place, bound.thread_id, change(bound.metadata))
 
-        await self._store.transact(person.scope, work)
+        await self._book.write(person.scope, work)
 
     async def space(self, person: Person) -> Binding | None:
-        return await space_of(self._store.scoped(person.scope), person)
+        return await space_of(self._book.of(person.scope), person)
 
     async def tell_room(self, person: Person, bound: Binding) -> None:
         """What stands in the state beside the bot's own keys is kept. A room where the bot may not write state works
@@ -121,20 +111,16 @@ class Rooms:
             log.info("room state not written: %s", exc, extra={"place": bound.place})
 
     def room_state(self, person: Person, thread_id: str, label: str | None) -> Content:
-        said = {"platform_chat_id": thread_id, "agent": self._agent_id, MATRIX_ID: person.matrix_id}
-        return said if label is None else {**said, "label": label}
+        said = {"platform_chat_id": thread_id, "agent": self._agent_id, MATRIX_ID: person.matrix_id, "label": label}
+        return {name: value for name, value in said.items() if value is not None}
 
 
-async def space_of(tx: Transaction, person: Person) -> Binding | None:
-    bound = await tx.bindings(surface=SURFACE)
-    mine = (each for each in bound if each.metadata.get(IS_SPACE) and each.metadata[MATRIX_ID] == person.matrix_id)
-    return next(mine, None)
+async def space_of(mine: Bindings, person: Person) -> Binding | None:
+    for each in await mine.bindings():
+        if each.metadata.get(IS_SPACE) and each.metadata[MATRIX_ID] == person.matrix_id:
+            return each
+    return None
 
 
 def guest_place(room_id: str, person: Person) -> str:
     return f"{room_id} {person.matrix_id}"
-
-
-def digest_id(said: str) -> str:
-    """An id that follows from what it is for, so that a repeat finds what the first one made."""
-    return f"mx-{hashlib.sha256(said.encode()).hexdigest()[:40]}"

@@ -97,7 +97,8 @@ def build_app(
 def _authentication(threadline: Threadline, settings: ServiceSettings) -> Authentication:
     jwt = None if settings.jwt is None else jwt_reader(settings.jwt)
     limit = _limit(threadline, settings, settings.rates.per_token)
-    return Authentication(threadline.store, threadline.clock, jwt=jwt, limit=limit)
+    acting_limit = _limit(threadline, settings, settings.rates.per_acting_token)
+    return Authentication(threadline.store, threadline.clock, jwt=jwt, limit=limit, acting_limit=acting_limit)
 
 
 def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -> RateLimit | None:

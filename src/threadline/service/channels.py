@@ -128,6 +128,7 @@ class ChannelRoutes:
         "List links to accounts on platforms",
         Answer(200, "The user's own; for an administrator, the tenant's.", LinksShown),
         tag="channels",
+        for_others=True,
     )
     async def list_links(self, request: Request) -> Response:
         found = await self._messaging.links.listed(await self._who_asks(request))
@@ -159,6 +160,7 @@ class ChannelRoutes:
         tag="channels",
         query=WhichLink,
         needs="member",
+        for_others=True,
     )
     async def remove_link(self, request: Request) -> Response:
         scope = await self._who_asks(request)

@@ -85,6 +85,8 @@ class Operation(msgspec.Struct, frozen=True):
     errors: tuple[type[ThreadlineError] | Fault, ...] = ()
     needs: UserRole | None = "viewer"
     """The role; None for what anyone may ask."""
+    for_others: bool = False
+    """Whether a token may do it on behalf of a user, beside what every user does with their own threads."""
     path: Mapping[str, str] = {}
     """Values of the path for the examples, where those of `openapi.PATH` will not do."""
 
@@ -103,10 +105,13 @@ def operation(
     headers: tuple[str, ...] = (),
     errors: tuple[type[ThreadlineError] | Fault, ...] = (),
     needs: UserRole | None = "viewer",
+    for_others: bool = False,
     path: Mapping[str, str] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declares the handler below it. `headers` are names of `openapi.HEADERS`."""
-    described = Operation(id, summary, tag, answers, description, body, query, headers, errors, needs, path or {})
+    described = Operation(
+        id, summary, tag, answers, description, body, query, headers, errors, needs, for_others, path or {}
+    )
 
     def declare(handler: Handler) -> Handler:
         _declared[handler] = described

@@ -42,6 +42,8 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.RoleRefused: 403,
     errors.GuardRefused: 403,
     errors.SignatureInvalid: 401,
+    errors.TokenRefused: 401,
+    errors.ActingRefused: 403,
     errors.AgentFailed: 502,
     errors.ServiceUnavailable: 502,
     errors.SettingsInvalid: 500,

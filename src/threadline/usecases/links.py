@@ -10,10 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import secrets
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from threadline.core import jsontext
-from threadline.core.channels import Link
+from threadline.core.channels import Link, Redeemed
 from threadline.core.errors import DuplicateId, InvalidInput
 from threadline.core.ids import check_user_id
 from threadline.core.sealing import CleanJson
@@ -29,19 +29,10 @@ ATTEMPTS = 5
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _MEANT = str.maketrans({"O": "0", "I": "1", "L": "1", " ": None, "-": None})
 
-LinkResult: TypeAlias = Literal["linked", "link_refused", "link_limited"]
-
 
 class LinkCode(NamedTuple):
     code: str
     expires_at: dt.datetime
-
-
-class Redeemed(NamedTuple):
-    """What came of a code that was sent; the owner if it was good."""
-
-    result: LinkResult
-    owner_id: str | None = None
 
 
 def code_hash(code: str) -> bytes:

@@ -107,6 +107,10 @@ class Runner:
         """How many turns run here, those that wait for their thread included."""
         return len(self._tasks)
 
+    def runs(self, turn_id: str) -> bool:
+        """Whether it runs here, or waits here for its thread."""
+        return turn_id in self._tasks
+
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
         asked = await self._store.scoped(scope).ask_to_stop(turn_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from threadline.core.arrivals import Arrival
-from threadline.core.channels import InboxRow
+from threadline.core.channels import InboxRow, LinkResult
 from threadline.core.replying import (
     HOW_TO_LINK_TEXT,
     LINK_LIMITED_TEXT,
@@ -18,7 +18,7 @@ from threadline.core.replying import (
 )
 from threadline.core.threads import system_scope
 from threadline.ports import Store, Transaction
-from threadline.usecases.links import LinkResult, Links
+from threadline.usecases.links import Links
 from threadline.usecases.outbox import Outbox
 
 DuplicateDecision: TypeAlias = Literal["duplicate"]

@@ -101,29 +101,58 @@ async def test_the_marks_of_other_owners_are_no_words(own_store: PostgresStore, 
     mark = await login.fetchval("SELECT threadline.owner_mark('a', 'bob')")
     assert await own_store.scoped(ALICE).search(mark) == []
     assert words_of(mark) == [mark[1:]]
+    for mark in await login.fetchval("SELECT threadline.marks('a', 'bob', 0)"):
+        assert await own_store.scoped(ALICE).search(mark) == []
 
 
-async def test_a_frequent_word_is_found_among_the_newest_first(
-    own_store: PostgresStore, admin: asyncpg.Connection
+FIRST_OF_WINDOW = {1: 3 << 12, 2: 3 << 15, 3: 3 << 18, 4: 3 << 21}
+
+
+@pytest.mark.parametrize("level", FIRST_OF_WINDOW)
+async def test_a_frequent_word_is_found_in_the_narrowest_window_that_holds_enough(
+    own_store: PostgresStore, admin: asyncpg.Connection, level: int
 ) -> None:
-    """More hits than are ranked: the newest months count, and within them the densest message."""
-    tx = own_store.scoped(ALICE)
-    thread = await tx.create_thread(NewThread())
-    await tx.append(thread.id, [asked(f"zebra {n} and some more words", f"m{n}") for n in range(400)])
-    await tx.append(thread.id, [asked("zebra", "densest")])
+    indexed = FIRST_OF_WINDOW[level]
+    await take_in(own_store, admin, {0: 300, indexed: 100})
+    found = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 50, $1)", indexed)
+    assert [row["seq"] for row in found] == list(range(399, 349, -1))
+
+
+async def test_a_word_is_found_wherever_it_is_rare(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    """No window holds enough, so all of them count."""
+    latest = max(FIRST_OF_WINDOW.values())
+    await take_in(own_store, admin, {0: 5, latest // 2: 5, latest: 5})
+    found = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 50, $1)", latest)
+    assert sorted(row["seq"] for row in found) == list(range(15))
+    newest = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 12, $1)", latest)
+    assert [row["seq"] for row in newest] == list(range(14, 2, -1))
+
+
+async def test_what_was_taken_in_is_counted_for_each_owner(
+    own_store: PostgresStore, login: asyncpg.Connection, admin: asyncpg.Connection
+) -> None:
+    await thread_saying(own_store.scoped(ALICE), "one more")
     await own_store.index_pending()
+    counted = await admin.fetch("SELECT tenant_id, id, indexed_messages FROM threadline.users ORDER BY 1, 2")
+    assert [tuple(row) for row in counted] == [("a", "alice", 3), ("a", "bob", 2), ("b", "alice", 2)]
+
+
+async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[int, int]) -> None:
+    """Leaves `admin` in Alice's scope, where so many messages were taken in after so many others."""
+    tx = store.scoped(ALICE)
+    thread = await tx.create_thread(NewThread())
+    for number, at_a_time in enumerate(after.values()):
+        await tx.append(thread.id, [asked(f"zebra {n}", f"m{number}-{n}") for n in range(at_a_time)])
+    await store.index_pending()
     await login_as(admin, ALICE)
-    months = [
-        "UPDATE threadline.message_search SET words = array_to_tsvector(ARRAY[threadline.owner_mark('a', 'alice'), "
-        f"threadline.month_mark(timestamp '{month}'), 'zebra']) WHERE seq {where}"
-        for month, where in (("2025-11-01", "< 300"), ("2025-12-01", ">= 300"))
-    ]
-    for statement in months:
-        await admin.execute(statement)
-    found = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 50, 1767225600000000)")
-    await admin.execute("ROLLBACK")
-    assert len(found) == 50
-    assert all(row["seq"] >= 300 for row in found)
+    first = 0
+    for others, at_a_time in after.items():
+        await admin.execute(
+            "UPDATE threadline.message_search SET created_us = seq, words = "
+            "array_to_tsvector(threadline.marks('a', 'alice', $1) || 'zebra'::text) WHERE seq BETWEEN $2 AND $3",
+            others, first, first + at_a_time - 1,
+        )  # fmt: skip
+        first += at_a_time
 
 
 async def login_as(admin: asyncpg.Connection, scope: Scope) -> None:

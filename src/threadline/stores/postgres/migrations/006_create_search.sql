@@ -6,8 +6,8 @@
 -- first. One function that runs with its owner's rights looks into the index instead. It filters by the tenant and the
 -- owner that the transaction has set, by itself, and its owner can read nothing but this one table.
 
--- words holds the distinct words, and two marks that no word can be: whose message it is, and of which month, so that a
--- frequent word is looked for among the newest first.
+-- words holds the distinct words, and marks that no word can be: whose message it is, and among which of their messages
+-- it was taken in, so that a frequent word is looked for among the latest first.
 CREATE TABLE threadline.message_search (
     tenant_id text COLLATE "C" NOT NULL,
     timeline_id text COLLATE "C" NOT NULL,
@@ -32,6 +32,9 @@ TRUNCATE threadline.message_search;
 ALTER TABLE threadline.message_search
     ADD FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines;
 
+-- How many messages of theirs search has taken in, ever.
+ALTER TABLE threadline.users ADD COLUMN indexed_messages bigint NOT NULL DEFAULT 0;
+
 -- Ranges that a thread left behind before search had read them.
 CREATE TABLE threadline.search_backlog (
     tenant_id text COLLATE "C" NOT NULL,
@@ -50,45 +53,55 @@ GRANT SELECT ON threadline.message_search TO threadline_search;
 
 CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN chr(1) || md5(_tenant || '/' || _owner);
-CREATE FUNCTION threadline.month_mark(_moment timestamp) RETURNS text LANGUAGE sql STABLE
-    RETURN chr(2) || to_char(_moment, 'YYYY-MM');
 
--- Messages of this transaction's owner that hold every word: all of them, or if there are more than so many, as many of
--- the newest months.
-CREATE FUNCTION threadline.match_words(_words text[], _most integer, _now_us bigint)
+-- Messages of one owner are taken in one after the other, and marked by the thousands: in windows of 4,096 on level 1, and
+-- of eight times as many on each of the next three.
+CREATE FUNCTION threadline.window_mark(_tenant text, _owner text, _level integer, _number bigint) RETURNS text
+LANGUAGE sql IMMUTABLE
+    RETURN chr(2) || _level || '.' || to_hex(_number) || '.' || left(md5(_tenant || '/' || _owner), 12);
+CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN _indexed >> (9 + 3 * _level);
+CREATE FUNCTION threadline.marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE
+    RETURN threadline.owner_mark(_tenant, _owner) || (
+        SELECT array_agg(threadline.window_mark(_tenant, _owner, level, threadline.window_at(level, _indexed)))
+        FROM generate_series(1, 4) level
+    );
+
+-- Messages of this transaction's owner that hold every word: all of them, or if there are more than so many, the newest.
+-- A list of all that hold a frequent word would take longer to make than anyone waits for a search, so the last two
+-- windows are looked through first, then wider ones, until there are enough. _indexed is how many messages there are.
+CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint)
 RETURNS TABLE (timeline_id text, seq integer, size integer, created_us bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     tenant constant text := nullif(current_setting('threadline.tenant', true), '');
     owner constant text := nullif(current_setting('threadline.owner', true), '');
-    month timestamp := date_trunc('month', timestamp 'epoch' + _now_us * interval '1 microsecond');
+    words tsquery;
     query tsquery;
-    of_month tsquery;
+    last_window bigint;
     got bigint;
 BEGIN
     IF tenant IS NULL OR owner IS NULL OR cardinality(_words) = 0 THEN
         RETURN;
     END IF;
-    SELECT string_agg(quote_literal(word), ' & ')::tsquery INTO query
-    FROM unnest(threadline.owner_mark(tenant, owner) || _words) word;
-    SELECT count(*) INTO got FROM (
-        SELECT FROM threadline.message_search s
-        WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner LIMIT _most + 1
-    ) matching;
-    IF got <= _most THEN
-        RETURN QUERY SELECT s.timeline_id, s.seq, s.size, s.created_us FROM threadline.message_search s
-            WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner;
-        RETURN;
-    END IF;
-    WHILE _most > 0 AND month >= timestamp 'epoch' LOOP
-        of_month := query && quote_literal(threadline.month_mark(month))::tsquery;
-        RETURN QUERY SELECT s.timeline_id, s.seq, s.size, s.created_us FROM threadline.message_search s
-            WHERE s.words @@ of_month AND s.tenant_id = tenant AND s.owner_id = owner LIMIT _most;
-        GET DIAGNOSTICS got = ROW_COUNT;
-        _most := _most - got;
-        month := month - interval '1 month';
+    SELECT string_agg(quote_literal(word), ' & ')::tsquery INTO words FROM unnest(_words) word;
+    FOR level IN 1..4 LOOP
+        last_window := threadline.window_at(level, _indexed);
+        EXIT WHEN last_window < 2;
+        query := words && (quote_literal(threadline.window_mark(tenant, owner, level, last_window))::tsquery
+            || quote_literal(threadline.window_mark(tenant, owner, level, last_window - 1))::tsquery);
+        SELECT count(*) INTO got FROM (
+            SELECT FROM threadline.message_search s
+            WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner LIMIT _most
+        ) matching;
+        EXIT WHEN got = _most;
+        query := NULL;
     END LOOP;
+    query := coalesce(query, words && quote_literal(threadline.owner_mark(tenant, owner))::tsquery);
+    RETURN QUERY SELECT s.timeline_id, s.seq, s.size, s.created_us FROM threadline.message_search s
+        WHERE s.words @@ query AND s.tenant_id = tenant AND s.owner_id = owner
+        ORDER BY s.created_us DESC LIMIT _most;
 END $$;
 REVOKE ALL ON FUNCTION threadline.match_words FROM public;
 GRANT EXECUTE ON FUNCTION threadline.match_words TO threadline_app, threadline_worker;
@@ -124,16 +137,16 @@ BEGIN
     RETURN thread;
 END $$;
 
--- Hits in order, the densest first. A row without a thread says that the owner has messages which are not indexed yet.
+-- Hits in order, the densest first; of a frequent word among the thousand newest. A row without a thread says that the owner has messages which are not indexed yet.
 CREATE FUNCTION threadline.search_messages(
-    _tenant text, _owner text, _role text, _now_us bigint, _words text[], _limit integer, _offset integer,
-    _caught_up boolean
+    _tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean
 ) RETURNS TABLE (
     thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    indexed bigint;
     hit record;
     thread text;
 BEGIN
@@ -146,7 +159,8 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    FOR hit IN SELECT * FROM threadline.match_words(_words, 1000, _now_us)
+    SELECT u.indexed_messages INTO indexed FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _owner;
+    FOR hit IN SELECT * FROM threadline.match_words(_words, 1000, coalesce(indexed, 0))
         ORDER BY size, created_us DESC, timeline_id, seq DESC
     LOOP
         thread := threadline.shown_in(_tenant, hit.timeline_id, hit.seq);
@@ -190,19 +204,28 @@ CREATE FUNCTION threadline.index_messages(
     _tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    taken record;
     read record;
 BEGIN
     PERFORM FROM threadline.timelines l JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = l.thread_id
     WHERE l.tenant_id = _tenant AND l.id = ANY (_timelines) ORDER BY t.id FOR NO KEY UPDATE OF t;
     PERFORM FROM threadline.timelines l
     WHERE l.tenant_id = _tenant AND l.id = ANY (_timelines) ORDER BY l.id FOR KEY SHARE;
+    FOR taken IN
+        SELECT l.owner_id, count(*) AS messages FROM unnest(_timelines) AS g (timeline_id)
+        JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = g.timeline_id
+        GROUP BY l.owner_id ORDER BY l.owner_id
+    LOOP
+        UPDATE threadline.users u SET indexed_messages = u.indexed_messages + taken.messages
+        WHERE u.tenant_id = _tenant AND u.id = taken.owner_id;
+    END LOOP;
     INSERT INTO threadline.message_search (tenant_id, timeline_id, seq, size, created_us, owner_id, words)
-    SELECT _tenant, m.timeline_id, m.seq, g.size, m.created_us, m.owner_id, array_to_tsvector(ARRAY[
-            threadline.owner_mark(_tenant, m.owner_id),
-            threadline.month_mark(timestamp 'epoch' + m.created_us * interval '1 microsecond')
-        ] || string_to_array(g.words, ' '))
+    SELECT _tenant, m.timeline_id, m.seq, g.size, m.created_us, m.owner_id, array_to_tsvector(
+            threadline.marks(_tenant, m.owner_id, u.indexed_messages) || string_to_array(g.words, ' ')
+        )
     FROM unnest(_timelines, _seqs, _sizes, _words) AS g (timeline_id, seq, size, words)
     JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = g.timeline_id AND m.seq = g.seq
+    JOIN threadline.users u ON u.tenant_id = _tenant AND u.id = m.owner_id
     ON CONFLICT DO NOTHING;
     FOR read IN
         SELECT g.timeline_id, max(g.seq) AS top FROM unnest(_timelines, _seqs) AS g (timeline_id, seq)

@@ -1,0 +1,39 @@
+"""The seams: what the system needs from outside, each as a Protocol.
+
+A `Store` hands out `Transaction`s. Every verb of a Transaction is bound to one scope and sees nothing outside it: what
+belongs to another tenant or owner does not exist, and asking for it gives what asking for an unknown id gives. The
+conformance suite in `threadline.testing` quotes these contracts; whoever passes it is a store.
+"""
+
+from threadline.core.sealing import Masker
+from threadline.ports.agents import Agent, Approver, Desk, Guard, ToolJournal, Verdict
+from threadline.ports.platforms import Answered, Channel, Http, Identities, Platform, PolledChannel
+from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
+from threadline.ports.store import Finding, Load, Store, Transaction, Watch, Work
+
+__all__ = [
+    "Agent",
+    "Answered",
+    "Approver",
+    "Channel",
+    "Cipher",
+    "Clock",
+    "Desk",
+    "Finding",
+    "Guard",
+    "Http",
+    "Identities",
+    "Load",
+    "Masker",
+    "Platform",
+    "PolledChannel",
+    "Span",
+    "SpanKind",
+    "Store",
+    "ToolJournal",
+    "Tracer",
+    "Transaction",
+    "Verdict",
+    "Watch",
+    "Work",
+]

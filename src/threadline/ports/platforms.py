@@ -1,0 +1,186 @@
+"""Messaging platforms from both sides: their codecs and the door to their servers, and what a bot asks of the house."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from threadline.core.arrivals import (
+    Ambiguous,
+    Delivery,
+    HttpRequest,
+    HttpResponse,
+    Outcome,
+    Permanent,
+    Polled,
+    Transient,
+)
+from threadline.core.channels import Redeemed
+from threadline.core.events import Event
+from threadline.core.messages import Message
+from threadline.core.threads import SavedPoint, Scope, Thread, ThreadChanges
+from threadline.core.turns import Surface, Turn
+
+
+class Channel(Protocol):
+    """A messaging platform's own way of saying things, read and written without a socket and without a clock.
+
+    `secrets` are the tenant's credentials for the platform, under the names in `secret_names`."""
+
+    @property
+    def platform(self) -> Surface: ...
+
+    @property
+    def secret_names(self) -> Mapping[str, str]:
+        """The credentials it needs, each with a line that says where an administrator finds it."""
+        ...
+
+    def verify(
+        self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
+    ) -> None:
+        """Returns if the platform signed this very body, for this tenant, and lately where it says when. Otherwise
+        SignatureInvalid: a header missing, doubled, malformed, stale or wrong, or no secret to compare with. Secrets
+        are compared in constant time. Header names may be in any case."""
+        ...
+
+    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+        """The plain text that answers a GET on the webhook's address. SignatureInvalid if the query does not know the
+        secret; NotFound if the platform never asks this way."""
+        ...
+
+    def read(self, body: bytes) -> Delivery:
+        """What a verified body holds. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
+        Whatever else is odd about it is in `ignored`, because a platform would send a refused one again and again; one
+        broken message of a batch does not cost the others."""
+        ...
+
+    def render(self, text: str) -> list[str]:
+        """The agent's Markdown as payloads to be sent in this order, each within the platform's limits and split where
+        a reader would. Empty if there is nothing to show. A payload is JSON and holds no secret."""
+        ...
+
+    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+        """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
+        missing or cannot stand in a request."""
+        ...
+
+    def judge(self, response: HttpResponse) -> Outcome:
+        """What the platform's answer says about the message. Never raises, whatever the body holds."""
+        ...
+
+
+class PolledChannel(Channel, Protocol):
+    """A platform that can be asked for what arrived, by a machine that nobody can reach."""
+
+    def poll(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
+        """Asks for what follows `after`, the last number seen (0 at first), and confirms what went before: ask only
+        when all of that is stored. The platform holds the answer for up to `wait_seconds`."""
+        ...
+
+    def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
+        """What the answer holds, or why there is none."""
+        ...
+
+
+class Http(Protocol):
+    """The one door through which anything is sent to a platform."""
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        """The platform's answer, whatever its status. Transient if nothing was sent: no connection, or an address that
+        may not be reached. Ambiguous if it was sent and no answer came in time. Never raises for what the network
+        does, and says nothing of the request in its reasons."""
+        ...
+
+
+class Answered(NamedTuple):
+    """A turn once it has ended, and the reply that was stored, if anything was said."""
+
+    turn: Turn
+    message: Message | None
+
+
+class Platform(Protocol):
+    """What a chat surface asks of the house for one user: contexts for its rooms, and replies to what is said there.
+
+    A chat context is a thread, named by its id. Every verb that creates takes the id of what it creates, and every
+    verb that moves a history takes a key, so that whoever was cut off may ask again: nothing is done twice."""
+
+    async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
+        """A new, empty context; the one that is there if this user has a living one under the id."""
+        ...
+
+    async def branch_chat_context(
+        self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
+    ) -> Thread:
+        """A new context that begins as the other is now. No message is copied; neither sees what the other is told
+        from then on. NotFound."""
+        ...
+
+    async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
+        """Gives the context as it is now a name; a name used before moves. NotFound, InvalidName."""
+        ...
+
+    async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
+        """The context goes on from the saved point. NotFound."""
+        ...
+
+    async def undo(self, chat_id: str, *, key: str) -> Thread:
+        """Takes back the last message and its answer. NotFound; InvalidInput if there is none."""
+        ...
+
+    async def chat_context(self, chat_id: str) -> Thread | None: ...
+
+    async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
+        """Latest activity first, without the archived ones."""
+        ...
+
+    async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
+        """Renames, archives … NotFound."""
+        ...
+
+    async def saved_points(self) -> list[SavedPoint]: ...
+
+    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> Turn:
+        """Stores the message and lets the agent answer. Returns as soon as the message is safe; asked again with the
+        same key, it stores nothing and gives the same turn as it is now. `instead_of` is the key of an earlier message
+        that this one stands in for: the context goes on from before that. NotFound, Refused, InvalidInput."""
+        ...
+
+    async def is_last(self, chat_id: str, message_key: str) -> bool:
+        """Whether the message that was sent under this key is the last one of the user's in the context."""
+        ...
+
+    async def take_back(self, chat_id: str, message_key: str, *, key: str) -> bool:
+        """Takes back the last message, and what was answered or is being answered to it. False if it is not the last:
+        then nothing is changed."""
+        ...
+
+    def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
+        """The answer as it is written, from its beginning, until the turn has ended, wherever it runs."""
+        ...
+
+    async def answered(self, turn_id: str) -> Answered:
+        """What has come of a turn."""
+        ...
+
+
+class Identities(Protocol):
+    """Which user of the house someone on one platform is. A sender is their id there."""
+
+    async def find(self, sender: str, *, adopt: bool = False) -> Scope | None:
+        """Whom a verified link names; None without one, and for one that was revoked. With `adopt`, a sender without
+        a link is a user of their own, under their id on the platform."""
+        ...
+
+    async def redeem(self, sender: str, code: str) -> Redeemed:
+        """Uses the code up and links the sender with whoever made it. A few attempts in a while."""
+        ...
+
+    async def may_hint(self, sender: str) -> bool:
+        """Whether a stranger is told how to link: once in a while, so that nobody can make a bot talk."""
+        ...
+
+    async def unlink(self, sender: str, scope: Scope) -> bool:
+        """Ends this user's link with the sender. False if there was none."""
+        ...

@@ -1,0 +1,102 @@
+"""The store's verbs for turns: accepting, leasing with a fence, what was shown, tool runs and summaries.
+
+A fence that is old writes nothing: whoever lost a lease finds out here, and leaves no trace.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Protocol
+
+from threadline.core.sealing import CleanJson, CleanText
+from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
+
+
+class TurnVerbs(Protocol):
+    async def create_turn(self, new: NewTurn) -> Turn:
+        """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first). NotFound
+        for an unknown thread."""
+        ...
+
+    async def turn(self, turn_id: str) -> Turn | None: ...
+
+    async def turn_by_key(self, key: str) -> Turn | None:
+        """This owner's turn under an idempotency key."""
+        ...
+
+    async def active_turns(self, thread_id: str) -> list[Turn]:
+        """Accepted and running ones of the thread, in order of acceptance."""
+        ...
+
+    async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
+        """Newest first."""
+        ...
+
+    async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
+        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        ...
+
+    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
+        """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is
+        still active: status `running`, the fence one higher. None if it cannot be taken now."""
+        ...
+
+    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
+        """False if the fence is old or the turn has ended: the holder must stop."""
+        ...
+
+    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept.
+        InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
+        ...
+
+    async def ask_to_stop(self, turn_id: str) -> bool:
+        """Records the wish to stop, for whichever process runs the turn; an accepted one ends `stopped` at once.
+        False if the turn is not active."""
+        ...
+
+    async def stop_asked(self, turn_id: str) -> bool: ...
+
+    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
+        """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
+        tenant's, a user their own."""
+        ...
+
+    async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
+        """Keeps what was shown. False if the fence is old. A number stored before is left as it is."""
+        ...
+
+    async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]:
+        """Those with a number above `after`, by number."""
+        ...
+
+    async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
+        """Removes the chunks of turns that ended before then; how many chunks. The system scope's are the tenant's, a
+        user's their own."""
+        ...
+
+    async def start_tool_run(
+        self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
+    ) -> ToolRun | None:
+        """Writes the intent to run a tool (`is_new`). If this turn has a run under the call id, that one, unchanged and
+        not `is_new`: whether it may run again is the caller's to judge. None if the fence is old."""
+        ...
+
+    async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
+        """Stores what came of a run. False if the fence is old or there is no such run."""
+        ...
+
+    async def tool_runs(self, turn_id: str) -> list[ToolRun]:
+        """In the order in which they were started."""
+        ...
+
+    async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
+        """A summary of the history up to and with `seq`; a later one for the same point replaces it. NotFound;
+        InvalidInput if there is no such seq."""
+        ...
+
+    async def summary(self, thread_id: str) -> Summary | None:
+        """The one that covers most of the present history; those of other branches do not count."""
+        ...
