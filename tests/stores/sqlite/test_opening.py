@@ -102,10 +102,10 @@ def version_one(path: Path) -> None:
         sql(path, statement, seq, seq, f"m{seq}", parts)
 
 
-def version_five(path: Path) -> None:
+def version_six(path: Path) -> None:
     """A file in which a thread has gone back twice and another branched off it."""
     version_one(path)
-    migrate.apply(path, migrations=MIGRATIONS[:5])
+    migrate.apply(path, migrations=MIGRATIONS[:6])
     after_hello = (1 << 32).to_bytes(8, "little")
     for number, id, thread_no in ((2, "retry", 1), (3, "side", 2), (4, "again", 1)):
         values = (number, id, thread_no, after_hello)
@@ -202,8 +202,8 @@ class TestMigrating:
         assert (await store.statistics())["schema_version"] == NEWEST
         assert await store.check() == []
 
-    async def test_threads_of_version_five_find_all_their_timelines(self, path: Path, open_sqlite: OpenSqlite) -> None:
-        version_five(path)
+    async def test_threads_of_version_six_find_all_their_timelines(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        version_six(path)
         store = await open_sqlite()
         tx = store.scoped(Scope())
         assert [line.id for line in await tx.timelines("old")] == ["line", "retry", "again"]

@@ -1,4 +1,4 @@
--- oldest compatible: 6
+-- oldest compatible: 7
 --
 -- A move writes three pages instead of five: a timeline's row, its thread's, and the thread's place in lists.
 --
@@ -6,7 +6,7 @@
 -- index by thread cost it a page. keeps_base says that the base is needed by this timeline, and is in the index that
 -- purges ask. It is 0 where the timeline goes on from its own thread, because whatever its history needs, the history it
 -- came from needs too; it becomes 1 when the thread goes. Neither thread_no nor base_no is a foreign key any more: a
--- reference needs an index to be checked by. A version 5 program would move a thread and break its chain.
+-- reference needs an index to be checked by. A version 6 program would move a thread and break its chain.
 
 ALTER TABLE threads ADD COLUMN newest_timeline_no INTEGER;
 UPDATE threads SET newest_timeline_no = (SELECT max(l.no) FROM timelines l WHERE l.thread_no = threads.no);
