@@ -9,10 +9,11 @@ typing mistake never becomes a silent default. `THREADLINE_DATABASE` sets `datab
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -25,6 +26,7 @@ _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
 _NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
 
 
 class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,9 +78,11 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none."""
+    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none. Whoever acts for a
+    user spends what a token of that user may, and of `per_acting_token`."""
 
     per_token: int = 600
+    per_acting_token: int = 6_000
     per_address: int = 1_200
 
 
@@ -88,7 +92,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `proxies` are addresses or networks whose `X-Forwarded-For` is believed."""
 
     host: str = "127.0.0.1"
-    port: int = 8300
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8300
     workers: int = 1
     authentication: bool = False
     jwt: JwtSettings | None = None
@@ -196,8 +200,32 @@ def load(
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:
-        raise SettingsInvalid(f"{found or 'the settings'}: {exc}") from exc
+        raise SettingsInvalid(_explained(str(exc), found, env)) from exc
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
+
+
+def _explained(reason: str, file: Path | None, env: Mapping[str, str]) -> str:
+    """What is wrong with which setting, and where it was said: the decoder knows neither variables nor TOML."""
+    what, _, place = reason.partition(" - at `$")
+    sections = [section for section in re.split(r"[.\[\]`]+", place) if section]
+    if unknown := _UNKNOWN.fullmatch(what):
+        import difflib  # noqa: PLC0415 - every start would pay for it
+
+        near = difflib.get_close_matches(unknown["key"], _keys_of(sections), n=1)
+        what = f"there is no such setting{f'; did you mean {near[0]!r}?' if near else ''}"
+        sections.append(unknown["key"])
+    variable = _PREFIX + "__".join(sections).upper()
+    said = variable if variable in env else f"{file or 'the settings'}: {'.'.join(sections)}"
+    return f"{said}: {what[:1].lower()}{what[1:]}"
+
+
+def _keys_of(sections: Sequence[str]) -> list[str]:
+    kind: type[msgspec.Struct] = Settings
+    for section in sections:
+        found = next((field.type for field in msgspec.structs.fields(kind) if field.name == section), kind)
+        structs = (each for each in (found, *get_args(found)) if isinstance(each, type))
+        kind = next((each for each in structs if issubclass(each, msgspec.Struct)), kind)
+    return [field.name for field in msgspec.structs.fields(kind)]
 
 
 def default_matrix_folder(environ: Mapping[str, str]) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,25 @@ from threadline.agents.tools import Tool, tool
 def aimock() -> Iterator[MockProvider]:
     with mock_provider.running() as provider:
         yield provider
+
+
+@pytest.fixture
+async def idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's time passes only while everybody waits, and then at once: no busy machine takes an answer's time. For
+    tests that wait for nothing outside the loop."""
+    loop: Any = asyncio.get_running_loop()
+    selector = loop._selector  # noqa: SLF001 - a loop that exists shows it to nobody
+    now, select = loop.time(), selector.select
+
+    def pass_time(timeout: float | None = None) -> Any:
+        nonlocal now
+        found = select(0 if timeout is not None else None)
+        if not found:
+            now += timeout or 0
+        return found
+
+    monkeypatch.setattr(loop, "time", lambda: now)
+    monkeypatch.setattr(selector, "select", pass_time)
 
 
 @pytest.fixture

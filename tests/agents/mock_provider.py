@@ -25,7 +25,7 @@ class MockProvider:
 
     def last_request(self) -> dict[str, Any]:
         """The body of the newest request, as the server read it."""
-        with urllib.request.urlopen(f"{self.url}/__aimock/journal", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/__aimock/journal", timeout=30) as answer:
             body: dict[str, Any] = json.load(answer)[-1]["body"]
         return body
 

@@ -112,12 +112,14 @@ class Thoughtful:
         return Verdict("allow")
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_the_time_stands_still_while_a_person_thinks(book: Tool) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [seat], limits=Limits(seconds=0.08))
     assert (await events_of(agent, desk=memory_desk(approver=Thoughtful())))[-1] == Finish()
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_the_time_goes_on_once_the_person_has_answered(book: Tool) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     model = ScriptedModel([call("c1")], [asyncio.Event().wait])

@@ -64,10 +64,10 @@ def test_it_calculates(expression: str, value: str) -> None:
     ],
 )
 def test_what_is_no_arithmetic_is_refused_at_once(expression: str) -> None:
-    before = time.perf_counter()
+    before = time.process_time()
     with pytest.raises(ValueError):
         calculate(expression)
-    assert time.perf_counter() - before < 0.5
+    assert time.process_time() - before < 0.5
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9), st.sampled_from("+-*"))

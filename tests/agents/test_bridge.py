@@ -56,7 +56,7 @@ def bridge_to(upstream: FaultServer, **options: Any) -> Bridge:
         pass
 
     patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
-    return Bridge(f"{upstream.url}/v1/", silence_seconds=0.3, persistence=patience, **options)
+    return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "persistence": patience, **options})
 
 
 @pytest.fixture
@@ -189,9 +189,10 @@ async def test_a_server_that_cannot_be_asked_is_a_bad_gateway(address: str, upst
         assert said.status == 502
 
 
-async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(address: str, upstream: FaultServer) -> None:
+async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(upstream: FaultServer) -> None:
     upstream.will(hanging(*sse({"choices": [{"delta": {"content": "Once"}}]})))
-    said = await post(address, {"content": "hi"}, "accept: text/event-stream")
+    async with serving(bridge_to(upstream, silence_seconds=1)) as address:
+        said = await post(address, {"content": "hi"}, "accept: text/event-stream")
     assert '"text":"Once"' in said.body
     assert '{"type":"error","errorText":"The agent did not answer in time."}' in said.body
 

@@ -117,12 +117,14 @@ async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answe
     assert [type(event) for event in shown] == [StepStart, ToolCall, ToolResult] * 3
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_a_model_that_hangs_is_stopped_when_the_time_is_over() -> None:
     model = ScriptedModel([TextDelta("Let me see"), asyncio.Event().wait])
     with pytest.raises(AgentFailed, match=r"took longer than 0\.02 s"):
         await events_of(LoopAgent(model, limits=Limits(seconds=0.02)))
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_a_tool_that_hangs_is_answered_and_then_the_time_is_over() -> None:
     async def book() -> None:
         await asyncio.Event().wait()
@@ -195,6 +197,7 @@ async def test_stopping_the_answer_stops_its_tools_and_its_model(how: str) -> No
     assert ended.is_set()
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -> None:
     async def stubborn() -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -207,6 +210,7 @@ async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -
     assert _cancellations() == 0
 
 
+@pytest.mark.usefixtures("idle_time")
 async def test_being_cancelled_goes_before_running_out_of_time() -> None:
     hanging = asyncio.Event()
 

@@ -69,7 +69,7 @@ def made(provider: str, server: FaultServer, **options: Any) -> Model:
     options = {
         "api_key": "k",
         "base_url": server.url,
-        "silence_seconds": 0.3,
+        "silence_seconds": 30,
         "persistence": Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0),
         **options,
     }
@@ -87,10 +87,16 @@ def ask(model: Model, *messages: PromptMessage) -> AsyncIterator[Event]:
     return model.round(messages or [say("user", "tell")], (), RoundSettings())
 
 
+async def given_up(model: Model) -> tuple[list[Event], str | None]:
+    heard = await hear(ask(model))
+    await model.close()
+    return heard
+
+
 @PROVIDERS
-async def test_a_provider_that_never_answers_is_given_up(model: Model, server: FaultServer) -> None:
+async def test_a_provider_that_never_answers_is_given_up(provider: str, server: FaultServer) -> None:
     server.will(silent)
-    heard, error = await hear(ask(model))
+    heard, error = await given_up(made(provider, server, silence_seconds=0.2))
     assert error == "The model server did not answer in time."
     assert [type(event) for event in heard] == [Status]
     assert len(server.requests) == 2
@@ -98,10 +104,10 @@ async def test_a_provider_that_never_answers_is_given_up(model: Model, server: F
 
 @PROVIDERS
 async def test_a_provider_that_falls_silent_is_given_up_with_what_was_said(
-    model: Model, server: FaultServer, text: list[bytes]
+    provider: str, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(hanging(*text))
-    heard, error = await hear(ask(model))
+    heard, error = await given_up(made(provider, server, silence_seconds=1))
     assert heard == [TextDelta("Once upon")]
     assert error == "The model server did not answer in time."
     assert len(server.requests) == 1
@@ -208,7 +214,7 @@ async def test_closing_the_round_closes_the_connection(model: Model, server: Fau
     round = model.round([say("user", "tell")], (), RoundSettings())
     assert await anext(round) == TextDelta("Once upon")
     await round.aclose()
-    await asyncio.wait_for(server.closed.wait(), 5)
+    await asyncio.wait_for(server.closed.wait(), 30)
 
 
 @PROVIDERS

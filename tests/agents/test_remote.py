@@ -45,7 +45,7 @@ def agent(server: FaultServer, **options: Any) -> RemoteAgent:
         pass
 
     patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
-    options = {"silence_seconds": 0.3, "persistence": patience, **options}
+    options = {"silence_seconds": 30, "persistence": patience, **options}
     return RemoteAgent(f"{server.url}/agent?x=1", **options)
 
 
@@ -179,7 +179,7 @@ async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServe
 
 async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> None:
     server.will(silent)
-    heard, error = await hear(ask(agent(server)))
+    heard, error = await hear(ask(agent(server, silence_seconds=0.2)))
     assert error == "The agent did not answer in time."
     assert [type(event) for event in heard] == [Status]
 
@@ -187,7 +187,7 @@ async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> N
 @pytest.mark.parametrize("script", [hanging(*sse({"delta": "Once"})), streamed(*sse({"delta": "Once"}), whole=False)])
 async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, script: Any) -> None:
     server.will(script)
-    heard, error = await hear(ask(agent(server)))
+    heard, error = await hear(ask(agent(server, silence_seconds=1)))
     assert heard == [TextDelta("Once")]
     assert error in ("The agent did not answer in time.", "The agent broke off in the middle of its answer.")
     assert len(server.requests) == 1
@@ -219,10 +219,10 @@ async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
 
 async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
     server.will(hanging(*sse({"delta": "Once"})))
-    said = agent(server, silence_seconds=30).answer(prompt_of("hi"), memory_desk())
+    said = agent(server).answer(prompt_of("hi"), memory_desk())
     assert await anext(said) == TextDelta("Once")
     await said.aclose()
-    await asyncio.wait_for(server.closed.wait(), 5)
+    await asyncio.wait_for(server.closed.wait(), 30)
 
 
 @pytest.mark.parametrize(

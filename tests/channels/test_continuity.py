@@ -46,7 +46,7 @@ async def test_web_slack_whatsapp_and_terminal_are_one_conversation(tmp_path: Pa
     database = tmp_path / "kept.db"
     async with (
         own_service(["slack", "whatsapp"], Settings(database=str(database)), kept=True) as stage,
-        httpx2.AsyncClient(base_url=stage.url) as web,
+        httpx2.AsyncClient(base_url=stage.url, timeout=30) as web,
     ):
         message = {"role": "user", "parts": [{"type": "text", "text": "My name is Ada."}]}
         begun = await web.post("/api/v1/ai/chat", json={"message": message, "stateKey": HOME})

@@ -29,7 +29,16 @@ def test_a_revoked_token_is_listed_as_such_and_not_revoked_again(run: Run) -> No
     assert (again.code, again.err) == (3, f"threadline: no token '{made['id']}' here\n")
 
 
+def test_a_token_that_acts_for_users_says_so_wherever_it_is_shown(run: Run) -> None:
+    made = run("token", "create", "--user", "bot", "--acts-for-users")
+    assert "acts for bot, and for any user it names, in local as member" in made.err
+    assert "member, acts for users" in run("token", "list").out
+    assert [each["actsForUsers"] for each in run("token", "list", "--json").json()["tokens"]] == [True]
+    assert run("audit", "list", "--json").json()["acts"][0]["details"]["acts_for_users"] is True
+
+
 def test_wrong_options_make_no_token(run: Run) -> None:
+    assert run("token", "create", "--role", "admin", "--acts-for-users").code == 2
     assert run("token", "create", "--expires", "soon").code == 2
     assert run("token", "create", "--role", "system").code == 2
     assert run("token", "create", "--tenant", "ACME").code == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,7 +146,7 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
     ("words", "code", "said"),
     [
         (["threads", "show", "nothing"], 3, "no thread 'nothing' here"),
-        (["threads", "show", "é"], 2, "a thread id is"),
+        (["threads", "show", "é"], 2, "thread ids are"),
         (["threads", "list", "--limit", "0"], 2, "limit is 1 to 100"),
         (["threads", "list", "--cursor", "x"], 2, "cursor"),
         (["threads", "search", " "], 2, "at least one word"),
@@ -162,13 +164,61 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["compact"], 3, "no database"),
         (["compact", "--database", "postgresql://nowhere/db"], 2, "VACUUM"),
         (["nonsense"], 2, "invalid choice"),
+        (["threads", "list", "--limit", "x"], 2, "(see threadline threads list --help)"),
+        (["threads", "list", "surplus"], 2, "unrecognized arguments: surplus"),
+        (["threads", "rename", "nothing", ""], 3, "no thread"),
+        (["serve", "--port", "99999"], 2, "a port is 0 to 65535, not '99999'"),
+        (["bridge", "--upstream", "nowhere"], 2, "'nowhere' is no address"),
+        (["chat", "--token", "x", "-p", "hello"], 2, "--token goes with --server"),
+        (["chat", "--agent", "nobody", "-p", "hello"], 3, "no agent 'nobody' here"),
+        (["agents", "disable", "rehearsal"], 2, "is every tenant's"),
+        (["channels", "poll", "telegram"], 2, "threadline channels credentials set telegram"),
     ],
 )
 def test_wrong_words_get_one_line_and_a_code(run: Run, words: list[str], code: int, said: str) -> None:
     ran = run(*words)
     assert ran.code == code
     assert said in ran.err
-    assert "Traceback" not in ran.err
+    assert ran.err.startswith("threadline")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["chat", "--resume"], ["chat", "--resume", "-p", "hello"]])
+def test_nobody_there_to_choose_a_thread_is_told_in_one_line(run: Run, thread_id: str, words: list[str]) -> None:
+    ran = run(*words)
+    assert (ran.code, ran.err) == (2, "threadline: no thread was chosen: give its id after --resume\n")
+
+
+@pytest.mark.parametrize("refused", ["x" * 2_000_000, "half a character: \ud800"])
+def test_a_first_message_that_is_refused_leaves_no_thread(run: Run, refused: str) -> None:
+    assert run("chat", "-p", refused).code == 2
+    assert run("threads", "list", "--json").json()["threads"] == []
+
+
+def test_a_working_directory_that_is_gone_is_no_obstacle(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run("chat", "-p", "calculate 6*7").code == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "variables", "code", "said"),
+    [
+        ("/dev/full", {}, 1, "threadline: the output: No space left on device\n"),
+        ("/dev/null", {"PYTHONIOENCODING": "ascii"}, 0, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_told_in_one_line(
+    home: Path, output: str, variables: dict[str, str], code: int, said: str
+) -> None:
+    command = [sys.executable, "-m", "threadline", "chat", "-p", "“hello”"]
+    with Path(output).open("w") as out:
+        ran = subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, text=True, env=os.environ | variables, timeout=30, check=False
+        )
+    assert (ran.returncode, ran.stderr) == (code, said)
 
 
 def test_an_unknown_setting_is_named(run: Run, home: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 import threadline
 from tests.cli.conftest import Run
+from tests.ports import free_port
 from threadline.core.threads import Scope
 
 KEYS = f'[channels]\nkey = "mine"\nkeys = {{ mine = "{base64.b64encode(bytes(32)).decode()}" }}\n'
@@ -30,13 +30,6 @@ What did I say first?
 hello
 :nonsense
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.req("S3-04", "S3-15", "S3-17")

@@ -14,7 +14,7 @@ from threadline.client import Client, Patience, connect
 from threadline.replies import Defer
 from threadline.settings import Settings
 
-IMPATIENT = Patience(connect_seconds=2, read_seconds=20, retry_seconds=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
+IMPATIENT = Patience(connect_seconds=30, read_seconds=30, retry_seconds=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,13 @@ def test_every_error_comes_back_as_itself_with_its_words(kind: type[ThreadlineEr
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, errors.Refused), (404, errors.NotFound), (409, errors.Conflict), (431, errors.InvalidInput)],
+    [
+        (401, errors.TokenRefused),
+        (403, errors.Refused),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
+        (431, errors.InvalidInput),
+    ],
 )
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"code":7}', b'{"code":"newer","detail":null}'])
 def test_a_problem_that_is_not_known_is_the_nearest_error(status: int, kind: type, body: bytes) -> None:

@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.client.conftest import IMPATIENT
+from tests.ports import free_port
 from tests.service.test_serving import served
 from threadline.client import Client, Patience, connect
 from threadline.core.errors import InvalidInput, ServiceUnavailable
 from threadline.core.events import TextDelta
 
-SPENT = Patience(connect_seconds=1, read_seconds=5, retry_seconds=(0.0, 0.0))
+SPENT = Patience(connect_seconds=30, read_seconds=30, retry_seconds=(0.0, 0.0))
 
 
 class Wire:
@@ -106,18 +107,43 @@ async def test_a_branch_whose_answer_was_lost_is_made_once(service: str) -> None
         assert len((await client.threads(limit=100)).items) == before + 1
 
 
+async def test_a_move_whose_answer_is_lost_is_made_once(service: str) -> None:
+    async with wired(service) as (wire, client):
+        thread = client.create_thread()
+        for question in ("One", "Two", "Three"):
+            await thread.ask(question)
+        await thread.save("here")
+        wire.requests, wire.plan = [], [1]
+        await thread.undo()
+        assert wire.requests == [f"POST /api/v1/ai/threads/{thread.id}/undo"] * 2
+        assert thread.info is not None
+        assert thread.info.message_count == 4
+        wire.requests, wire.plan = [], [1]
+        await thread.load("here")
+        assert wire.requests == [f"POST /api/v1/ai/threads/{thread.id}/load"] * 2
+        assert len(await thread.timelines()) == 3
+
+
+async def test_a_thread_whose_beginning_is_lost_is_begun_once(service: str) -> None:
+    async with wired(service) as (wire, client):
+        thread = client.create_thread()
+        wire.plan = [1]
+        assert (await thread.begin(title="Lost")).message_count == 0
+        assert wire.plan == []
+        assert [each.state_key for each in (await client.threads()).items if each.title == "Lost"] == [thread.id]
+
+
 async def test_what_may_not_be_done_twice_is_not_repeated(service: str) -> None:
     async with wired(service) as (wire, client):
         thread = client.create_thread()
-        await thread.ask("One")
-        await thread.ask("Two")
+        await thread.ask("Taken in once")
+        lines = b"".join([piece async for piece in thread.export()])
+        assert [each.title for each in await client.import_threads(lines)] == ["Taken in once"]
         wire.requests, wire.plan = [], [1]
         with pytest.raises(ServiceUnavailable):
-            await thread.undo()
-        assert [request for request in wire.requests if request.endswith("/undo")] == [
-            f"POST /api/v1/ai/threads/{thread.id}/undo"
-        ]
-        assert (await thread.refresh()).message_count == 2
+            await client.import_threads(lines)
+        assert wire.requests == ["POST /api/v1/ai/threads/import"]
+        assert [each.title for each in (await client.threads()).items].count("Taken in once") == 3
 
 
 @pytest.mark.slow
@@ -141,8 +167,8 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
     assert shown.startswith(messages[1].text)
 
 
-async def test_nobody_there_is_said_in_words(unused_tcp_port: int) -> None:
-    async with connect(f"http://127.0.0.1:{unused_tcp_port}", patience=SPENT) as client:
+async def test_nobody_there_is_said_in_words() -> None:
+    async with connect(f"http://127.0.0.1:{free_port()}", patience=SPENT) as client:
         with pytest.raises(ServiceUnavailable, match="cannot be reached"):
             await client.threads()
         with pytest.raises(ServiceUnavailable, match="cannot be reached"):

@@ -155,7 +155,7 @@ def test_a_name_has_one_spelling() -> None:
 
 def test_the_length_of_a_name_counts_characters() -> None:
     assert check_title("é" * NAME_LENGTH) == "é" * NAME_LENGTH
-    with pytest.raises(LimitExceeded, match="title name length is limited to 100, this has 101"):
+    with pytest.raises(LimitExceeded, match="title length is limited to 100, this has 101"):
         check_title("é" * (NAME_LENGTH + 1))
 
 

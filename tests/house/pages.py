@@ -28,6 +28,8 @@ VARYING = (
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|kB|MB|seconds?|minutes? ago|seconds? ago)\b"), "AMOUNT"),
     (re.compile(r"[ \t]+"), " "),
 )
+FAILS = re.compile(r"^(threadline|error|warning): ", re.MULTILINE)
+"""How a page says that a command is meant to fail."""
 COMMAND_SECONDS = 60
 SETTINGS = "# threadline.toml\n"
 
@@ -107,7 +109,7 @@ def run_command(command: Command, place: str, folder: Path) -> None:
     )
     if command.shown and not is_shown(command.shown, done.stdout):
         raise PageWrong(f"{place} `{command.words}` shows\n{command.shown}\nbut prints\n{done.stdout}")
-    if done.returncode and not command.shown:
+    if done.returncode and not FAILS.search(command.shown):
         raise PageWrong(f"{place} `{command.words}` ends with {done.returncode}:\n{done.stdout}")
 
 

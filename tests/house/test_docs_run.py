@@ -111,6 +111,15 @@ def test_a_page_that_shows_other_output_is_found(reader: Path) -> None:
         run_page(page, reader)
 
 
+def test_a_page_that_leaves_out_a_failure_is_found(reader: Path) -> None:
+    page = reader / "page.md"
+    page.write_text("```console\n$ threadline threads show nothing\n…\n```\n")
+    with pytest.raises(PageWrong, match="ends with 3"):
+        run_page(page, reader)
+    page.write_text("```console\n$ threadline threads show nothing\nthreadline: no thread 'nothing' here\n```\n")
+    run_page(page, reader)
+
+
 def test_only_commands_of_threadline_run() -> None:
     block = Block("sh", "make test\nthreadline a \\\n  --b\necho hi | threadline c\necho hi | rm x\nthreadlines d\n", 1)
     assert list(commands(block)) == [Command("threadline a    --b", ""), Command("echo hi | threadline c", "")]

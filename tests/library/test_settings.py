@@ -55,8 +55,10 @@ def test_agents_and_windows_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ('databse = "x"', "databse"),
-        ("[limits]\nmessage_byte = 1", "message_byte"),
+        ('databse = "x"', "databse: there is no such setting; did you mean 'database'"),
+        ("[limits]\nmessage_byte = 1", "limits.message_byte: there is no such setting; did you mean 'message_bytes'"),
+        ("[service.jwt]\nsecert = 1", "service.jwt.secert: there is no such setting; did you mean 'secret'"),
+        ("[service]\nport = 65536", "service.port: expected `int` <= 65535"),
         ('[limits]\nmessage_bytes = "many"', "message_bytes"),
         ('[agents.a]\nmodel = "m"', "provider"),
         ("database = ", "not TOML"),
@@ -69,8 +71,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, named: str) -> None:
 
 
 def test_a_mistyped_variable_is_named() -> None:
-    with pytest.raises(SettingsInvalid, match="databse"):
+    with pytest.raises(SettingsInvalid, match="THREADLINE_DATABSE: there is no such setting; did you mean 'database'"):
         load(environ={"THREADLINE_DATABSE": "x", "HOME": "/nowhere"})
+    with pytest.raises(SettingsInvalid, match="THREADLINE_SERVICE__PORT: expected `int`"):
+        load(environ={"THREADLINE_SERVICE__PORT": "x", "HOME": "/nowhere"})
 
 
 def test_a_file_that_was_named_must_be_there() -> None:

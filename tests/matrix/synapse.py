@@ -16,7 +16,6 @@ import hmac
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
 from tools.bootstrap import ROOT, uv_environment
 
 SERVER_NAME = "threadline.test"
@@ -117,7 +117,7 @@ def shared_server() -> Synapse:
 
 
 def _start(python: Path, home: Path) -> dict[str, str]:
-    port, secret = _free_port(), secrets.token_hex(16)
+    port, secret = free_port(), secrets.token_hex(16)
     seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
     (home / "homeserver.yaml").write_text(json.dumps(_configuration(home, port, secret)))
@@ -170,13 +170,6 @@ def _wait_for(server: Synapse, home: Path) -> None:
             if time.monotonic() > end or (home / "ended").exists():
                 raise RuntimeError(f"Synapse did not start: {(home / 'log').read_text()[-2000:]}") from None
             time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -7,14 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-import httpx2
 import pytest
 from starlette.requests import Request
 
 from tests.matrix.conftest import World
 from tests.matrix.people import PATIENCE
 from tests.matrix.test_rooms import accepted, bindings
-from tests.service.serving import Client, serving
+from tests.service.serving import client_of, serving
 from threadline.core.threads import Scope
 
 
@@ -39,7 +38,7 @@ async def test_a_thread_begun_on_the_web_is_resumed_in_the_terminal_and_branched
         return Scope("local", alice.id)
 
     async with world.running(), serving(world.threadline, who_asks=who_asks) as anyone:
-        web = Client(httpx2.AsyncClient(base_url=anyone.url, timeout=20))
+        web = client_of(anyone.url)
         await web.ask("begun on the web", "trip")
         thread = await world.threadline.as_user(alice.id).thread("trip")
         assert "begun on the web" in await in_the_terminal(world, alice.id, thread.id, "what did I say first?")

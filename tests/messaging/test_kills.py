@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.messaging.conftest import KEYS
 from tests.messaging.killed import Place, open_place, start
+from tests.ports import free_port
 from threadline.core.threads import Scope, system_scope
 from threadline.testing.platforms import FakeSlack
 from threadline.usecases.places import home_key
 
 SENDERS = {"U1001": "ada", "U1002": "bob", "U1003": "ada"}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def new_database(kind: str, tmp_path: Path) -> str:

@@ -19,7 +19,7 @@ from tools import page as page_builder
 
 PHONE = (390, 780)
 DESKTOP = (1280, 800)
-_PATIENCE_MS = 20_000
+_PATIENCE_MS = 30_000
 _WATCH_POLICY = """
 window.__violations = [];
 document.addEventListener("securitypolicyviolation", (event) =>

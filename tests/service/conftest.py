@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
 from starlette.requests import Request
 
-from tests.service.serving import Client, serving
+from tests.service.serving import Client, client_of, serving
 from tests.usecases.conftest import Actor, make_agent
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
@@ -60,9 +59,7 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
         "abroad": {"test-user": "alice", "test-tenant": "other"},
     }
     async with serving(threadline, who_asks=whoever_is_named) as anyone:
-        clients = {
-            name: Client(httpx2.AsyncClient(base_url=anyone.url, headers=each)) for name, each in headers.items()
-        }
+        clients = {name: client_of(anyone.url, each) for name, each in headers.items()}
         yield clients
         for each in clients.values():
             await each.close()

@@ -6,21 +6,28 @@ import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx2
-
-from tests.service.serving import Client
+from tests.service.serving import Client, client_of
 from threadline.bootstrap import Threadline
 from threadline.core.access import TokenRole
 from threadline.core.threads import Scope
 
 
 async def token_for(
-    threadline: Threadline, user: str, role: TokenRole = "member", *, tenant: str = "local", lasts: float | None = None
+    threadline: Threadline,
+    user: str,
+    role: TokenRole = "member",
+    *,
+    tenant: str = "local",
+    lasts: float | None = None,
+    acts_for_users: bool = False,
 ) -> str:
     """The text of a new token."""
     administration = threadline.administration(Scope(tenant, "root", "admin"))
     ends = None if lasts is None else threadline.clock.now() + dt.timedelta(seconds=lasts)
-    return (await administration.create_token(user, name=f"{user}'s", role=role, expires_at=ends)).text
+    made = await administration.create_token(
+        user, name=f"{user}'s", role=role, expires_at=ends, acts_for_users=acts_for_users
+    )
+    return made.text
 
 
 async def revoked_token(threadline: Threadline, user: str) -> str:
@@ -37,7 +44,7 @@ def bearer(text: str) -> dict[str, str]:
 @asynccontextmanager
 async def client_with(url: str, text: str | None) -> AsyncIterator[Client]:
     """A client that presents this token with every request; None presents none."""
-    client = Client(httpx2.AsyncClient(base_url=url, headers=bearer(text) if text else {}, timeout=20))
+    client = client_of(url, bearer(text) if text else {})
     try:
         yield client
     finally:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.service.conftest import SERVICE, held, whoever_is_named
-from tests.service.serving import CHAT, THREADS, Client, said, serving
+from tests.service.serving import CHAT, THREADS, Client, client_of, said, serving
 from tests.service.test_chat import kinds
 from tests.usecases.conftest import Actor, make_agent
 from threadline.bootstrap import Threadline
@@ -194,7 +194,7 @@ async def test_an_approval_is_answered_only_where_it_was_asked_and_while_it_is_t
 async def test_nobody_answers_for_another(rehearsing: Threadline) -> None:
     async with serving(rehearsing, who_asks=whoever_is_named) as anyone:
         people = {
-            name: Client(httpx2.AsyncClient(base_url=anyone.url, headers=headers))
+            name: client_of(anyone.url, headers)
             for name, headers in {
                 "alice": {"test-user": "alice"},
                 "bob": {"test-user": "bob"},

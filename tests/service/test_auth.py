@@ -54,7 +54,7 @@ async def told(client: Client, head: bytes) -> bytes:
     host, port = client.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET /api/v1/ai/threads HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + head + b"\r\n\r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         answer = await reader.read()
     writer.close()
     return answer

@@ -73,7 +73,7 @@ async def told(client: Client, request: bytes) -> bytes:
     host, port = client.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         answer = await reader.read()
     writer.close()
     return answer

@@ -33,7 +33,7 @@ def served(database: Path, *, port: int | None = 0) -> Iterator[tuple[str, subpr
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         body: bytes = answer.read()
     return body.decode()
 
@@ -50,7 +50,7 @@ def test_every_command_on_the_first_page_works(tmp_path: Path) -> None:
         for command in commands:
             assert command.startswith("curl ")
             shell = ["sh", "-c", f"{command} -sS --fail"]
-            ran = subprocess.run(shell, check=False, capture_output=True, text=True, timeout=20)
+            ran = subprocess.run(shell, check=False, capture_output=True, text=True, timeout=30)
             assert ran.returncode == 0, ran.stderr
             said.append(ran.stdout)
     assert len(said) == 5
@@ -63,13 +63,13 @@ def test_every_command_on_the_first_page_works(tmp_path: Path) -> None:
 
 def test_a_service_told_to_end_lets_its_turns_end(tmp_path: Path) -> None:
     with served(tmp_path / "t.db") as (url, process):
-        with urllib.request.urlopen(ask(url, "slow 1"), timeout=10) as answer:
+        with urllib.request.urlopen(ask(url, "slow 1"), timeout=30) as answer:
             answer.readline()
             process.send_signal(signal.SIGTERM)
             rest = answer.read().decode()
         assert rest.endswith("data: [DONE]\n\n")
         assert '"type":"finish"' in rest
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     with served(tmp_path / "t.db") as (url, _):
         roles = [message["role"] for message in json.loads(get(f"{url}/api/v1/ai/threads/key"))["messages"]]
     assert roles == ["user", "assistant"]

@@ -76,7 +76,7 @@ async def furnish(store: Store, tenant_id: str, clock: ManualClock) -> None:
     await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="ada")
     await house.claim_inbox("slack", "E2")
     await house.put_credentials("slack", "key-1", b"\x00sealed")
-    await house.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60)))
+    await house.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60), True))
     await house.note_use("t1", clock.now())
     await house.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
     await tl.runner.close()

@@ -105,6 +105,44 @@ async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
     assert await threadline.recovery.recover(me.scope) == 1
 
 
+@pytest.mark.req("S1-15")
+@pytest.mark.parametrize("surface", ["web", "cli", "slack"])
+async def test_a_process_that_stood_still_does_not_take_its_own_turns_for_dead(
+    threadline: Threadline, me: UserView, actor: Actor, clock: ManualClock, surface: Surface
+) -> None:
+    actor.gate = asyncio.Event()
+    thread = await me.create_thread()
+    running = thread.ask("Hi", surface=surface)
+    await running.accept()
+    await actor.waiting.wait()
+    waiting = thread.ask("And now?", surface=surface, policy="queue")
+    await waiting.accept()
+    # Nobody renewed a lease meanwhile: the machine slept.
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 0
+    actor.gate.set()
+    assert (await running.ended()).status == (await waiting.ended()).status == "executed"
+
+
+@pytest.mark.req("S1-15")
+async def test_a_request_that_waited_long_is_left_to_its_process_when_its_thread_is_free(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    """Somebody else's turn died, and with its end comes the moment for whoever waits behind it."""
+    thread = await me.create_thread()
+    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    request = TurnRequest(user("And now?"), "cli", thread_id=thread.id)
+    behind = (await threadline.turns.accept(me.scope, request)).turn
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 1
+    assert (await threadline.turns.find(me.scope, dead.id)).status == "interrupted"
+    assert (await threadline.turns.find(me.scope, behind.id)).status == "accepted"
+    # Its process does not come, so it is gone as well.
+    clock.advance(_LEASE_SECONDS)
+    assert await threadline.recovery.recover(me.scope) == 1
+    assert (await threadline.turns.find(me.scope, behind.id)).status == "interrupted"
+
+
 async def test_whoever_lost_the_lease_writes_nothing_more(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:

@@ -51,6 +51,6 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
         await asyncio.sleep(0)
         slow.go.set()
         await closing
-    ended = await asyncio.wait_for(reply.ended(), 10)
+    ended = await asyncio.wait_for(reply.ended(), 30)
     assert ended.status == "stopped"
     assert [message.text for message in await thread.messages()] == ["Hi", "Hello, "]

@@ -35,6 +35,7 @@ class Bridge:
         persistence: Persistence | None = None,
     ) -> None:
         """`upstream` is the server's base address, as OpenAI clients take it: usually it ends in `/v1`."""
+        parse_url(upstream)
         self._target = parse_url(f"{upstream.rstrip('/')}/chat/completions")
         self._model = model
         self._options = dict(options or {})

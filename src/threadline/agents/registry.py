@@ -189,4 +189,4 @@ def _secret(row: AgentRow, value: str | None, variable: str | None, trusted: boo
 
 def _require_trust(row: AgentRow, trusted: bool, what: str) -> None:
     if not trusted:
-        raise SettingsInvalid(f"agent {row.id!r}: {what} can be set by the operator only")
+        raise SettingsInvalid(f"agent {row.id!r}: {what} can be set by the operator only, in threadline.toml")

@@ -19,14 +19,15 @@ async def create_token(args: argparse.Namespace) -> None:
     expires_at = SystemClock().now() + parse_duration(args.expires) if args.expires else None
     async with administering(settings, settings.tenant) as administration:
         token, text = await administration.create_token(
-            settings.user, name=args.name, role=args.role, expires_at=expires_at
+            settings.user, name=args.name, role=args.role, expires_at=expires_at, acts_for_users=args.acts_for_users
         )
     if args.json:
         print_json({"token": text, **_described(token)})
         return
     print(text, flush=True)
     # Apart from the token, so that a script can take that and nothing else.
-    acts = f"acts for {shown(token.owner_id)} in {settings.tenant} as {token.role}"
+    whom = f"{shown(token.owner_id)}{', and for any user it names,' if token.acts_for_users else ''}"
+    acts = f"acts for {whom} in {settings.tenant} as {token.role}"
     print(f"Token {token.id} {acts}. It is not shown again.", file=sys.stderr)
 
 
@@ -42,7 +43,7 @@ async def list_tokens(args: argparse.Namespace) -> None:
         (
             token.id,
             token.owner_id,
-            token.role,
+            f"{token.role}, acts for users" if token.acts_for_users else token.role,
             "works" if token.is_valid(now) else "revoked" if token.revoked_at else "expired",
             when(token.last_used_at) if token.last_used_at else "never",
             token.name,
@@ -76,6 +77,7 @@ def _described(token: ApiToken) -> dict[str, object]:
         "id": token.id,
         "user": token.owner_id,
         "role": token.role,
+        "actsForUsers": token.acts_for_users,
         "name": token.name,
         "createdAt": token.created_at,
         "expiresAt": token.expires_at,

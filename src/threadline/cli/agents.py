@@ -18,17 +18,20 @@ from threadline.cli.output import print_json, print_table, say
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Scope
+from threadline.settings import AgentSettings
 from threadline.usecases.agents import Agents
 
 
 async def list_agents(args: argparse.Namespace) -> None:
     async with opened(args) as tl:
-        own, shared = await _agents(tl).list_agents(), tl.directory.ids()
+        own, shared, configured = await _agents(tl).list_agents(), tl.directory.ids(), tl.settings.agents
     if args.json:
         print_json({"agents": [_described(row) for row in own], "everyTenants": shared})
         return
     rows = [(row.id, row.provider, row.model or "", "on" if row.enabled else "off", row.name) for row in own]
-    rows += [(agent_id, "", "", "on", "every tenant's") for agent_id in shared]
+    for agent_id in shared:
+        made = configured.get(agent_id, AgentSettings(agent_id))
+        rows.append((agent_id, made.provider, made.model or "", "on", "every tenant's"))
     print_table(("id", "provider", "model", "state", "name"), rows, empty="Nobody can be asked.")
 
 
@@ -57,6 +60,8 @@ async def disable_agent(args: argparse.Namespace) -> None:
 async def _switch(args: argparse.Namespace, *, enabled: bool) -> None:
     async with opened(args) as tl:
         agents = _agents(tl)
+        if args.id in tl.directory.ids() and args.id not in {row.id for row in await agents.list_agents()}:
+            raise InvalidInput(f"{args.id} is every tenant's: it is changed in threadline.toml")
         row = await agents.replace(msgspec.structs.replace(await agents.get(args.id), enabled=enabled))
     say(args, _described(row), f"{row.id} {'can be asked' if enabled else 'cannot be asked any more'}")
 

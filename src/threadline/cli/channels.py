@@ -8,14 +8,14 @@ import contextlib
 import getpass
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from threadline.bootstrap import Threadline
 from threadline.cli.opening import opened
 from threadline.cli.output import counted, print_json, print_table, say, when
 from threadline.cli.showing import shown
 from threadline.core.channels import OutboxRow
-from threadline.core.errors import InvalidInput
+from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.core.threads import Scope
 from threadline.ports import Channel
 from threadline.usecases.polling import Polling
@@ -141,7 +141,8 @@ async def poll(args: argparse.Namespace) -> None:
     async with opened(args) as threadline:
         settings = threadline.settings
         polling = threadline.messaging.polling(threadline.inbox, args.platform)
-        await threadline.messaging.credentials.open(settings.tenant, "telegram")
+        with _naming_the_remedy(args.platform):
+            await threadline.messaging.credentials.open(settings.tenant, args.platform)
         running = asyncio.create_task(_poll(threadline, polling))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
@@ -150,6 +151,14 @@ async def poll(args: argparse.Namespace) -> None:
             await running
         await threadline.runner.close(settings.service.grace_seconds)
         await threadline.messaging.close()
+
+
+@contextlib.contextmanager
+def _naming_the_remedy(platform: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as exc:
+        raise SettingsInvalid(f"{platform} has no credentials: threadline channels credentials set {platform}") from exc
 
 
 async def _poll(threadline: Threadline, polling: Polling) -> None:

@@ -7,13 +7,21 @@ command runs, so that `threadline --help` and the wrong option cost nothing but 
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from threadline.version import __version__
 
 PLATFORMS = ("slack", "telegram", "whatsapp")
 LINKED = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
+HIGHEST_PORT = 65_535
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong and where help is. Verbs are parsed by the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class AddVerb(Protocol):
@@ -21,7 +29,7 @@ class AddVerb(Protocol):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="threadline",
         description="Keeps the conversations between people and AI agents.",
         epilog="Settings come from threadline.toml and THREADLINE_* variables; options win over both.",
@@ -94,7 +102,7 @@ def _add_chat(add: AddVerb) -> None:
 def _add_serve(add: AddVerb) -> None:
     serve = add("serve", "serve threads over HTTP, for AI SDK clients and everyone else", "serving:serve_http")
     serve.add_argument("--host", help="the address to serve on (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, help="0 takes a free one (default: 8300)")
+    serve.add_argument("--port", type=_port, help="0 takes a free one (default: 8300)")
     serve.add_argument("--workers", type=int, metavar="N", help="so many processes on one address (default: 1)")
     asking = "ask every caller for a token, as `threadline token create` makes them"
     serve.add_argument("--authentication", action="store_true", default=None, help=asking)
@@ -189,7 +197,7 @@ def _add_admin(add: AddVerb) -> None:
     bridge.add_argument("--upstream", required=True, metavar="URL", help="the server to ask")
     bridge.add_argument("--model", help="which model to ask for")
     bridge.add_argument("--host", default="127.0.0.1")
-    bridge.add_argument("--port", type=int, default=8787)
+    bridge.add_argument("--port", type=_port, default=8787)
 
 
 def _add_agents(add: AddVerb) -> None:
@@ -244,6 +252,7 @@ def _add_token(add: AddVerb) -> None:
     create.add_argument("--name", default="unnamed", help="what it is for, for the list")
     create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help="(default: member)")
     create.add_argument("--expires", metavar="TIME", help="works for so long, e.g. 30d or 12h (default: until revoked)")
+    create.add_argument("--acts-for-users", action="store_true", help="may act for any user of the tenant (for a bot)")
     add("list", "the tenant's tokens, newest first", "access:list_tokens")
     revoke = add("revoke", "end a token, from the next request on", "access:revoke_token")
     revoke.add_argument("id", help="its id, as the list shows it")
@@ -260,7 +269,7 @@ def _add_simulation(add: AddVerb) -> None:
     simulate.epilog = "With --url, THREADLINE_TOKEN is an administrator's token of that service."
     simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")
     simulate.add_argument("--url", help="a service that runs already (default: one of its own)")
-    simulate.add_argument("--port", type=int, default=8390, help="with --url: where the first stand-in listens")
+    simulate.add_argument("--port", type=_port, default=8390, help="with --url: where the first stand-in listens")
 
 
 def _add_purge(add: AddVerb) -> None:
@@ -270,6 +279,12 @@ def _add_purge(add: AddVerb) -> None:
     tenant.add_argument("id")
     for parser in (user, tenant):
         parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"a port is 0 to {HIGHEST_PORT}, not {text!r}")
+    return int(text)
 
 
 def _takes_thread(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -39,6 +40,9 @@ _EXIT_CODES: tuple[tuple[type[ThreadlineError], int], ...] = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     args = build_parser().parse_args(argv)
     try:
         code: int | None = asyncio.run(_command(args.run)(args))
@@ -47,13 +51,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ThreadlineError as exc:
         print(f"threadline: {shown(str(exc))}", file=sys.stderr)
         return next((code for kind, code in _EXIT_CODES if isinstance(exc, kind)), 1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         print("threadline: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter's own flush at exit must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has enough
+        _drop_output()
         return 0
+    except OSError as exc:
+        _drop_output()
+        print(f"threadline: {shown(exc.filename or 'the output')}: {exc.strerror or exc}", file=sys.stderr)
+        return 1
+
+
+def _drop_output() -> None:
+    """The interpreter flushes once more at its end, and must not complain either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]]:

@@ -45,11 +45,11 @@ async def show_thread(args: argparse.Namespace) -> None:
             async for piece in export(threads, thread.id, "json"):
                 sys.stdout.buffer.write(piece)
             return
-        print(f"{shown(thread.title or '(untitled)')}  [{thread.id}]  {thread.message_count} messages\n")
-        if args.last is not None:
-            for message in await threads.last_turns(thread.id, args.last):
-                _print_message(message)
-        else:
+        latest = None if args.last is None else await threads.last_turns(thread.id, args.last)
+        print(f"{shown(thread.title or '(untitled)')}  [{thread.id}]  {counted(thread.message_count, 'message')}\n")
+        for message in latest or ():
+            _print_message(message)
+        if latest is None:
             async for message in threads.stream(thread.id):
                 _print_message(message)
 

@@ -15,15 +15,15 @@ from threadline.core import errors
 from threadline.core.errors import ThreadlineError
 
 _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
-    (range(401, 402), errors.Refused),
+    (range(401, 402), errors.TokenRefused),
     (range(403, 404), errors.Refused),
     (range(404, 405), errors.NotFound),
     (range(409, 410), errors.Conflict),
     (range(400, 500), errors.InvalidInput),
     (range(500, 600), errors.ServiceUnavailable),
 )
-_FIELDS = ("currentCount", "turnId", "limit", "allowed", "line")
-_NAMES = {"currentCount": "current_count", "turnId": "turn_id"}
+_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line")
+_NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
 
 
 def _family(root: type[ThreadlineError]) -> Iterator[type[ThreadlineError]]:

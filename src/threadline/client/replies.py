@@ -25,6 +25,7 @@ from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
 
 CHAT = "/api/v1/ai/chat"
+_REPLY = "-reply"
 
 Body: TypeAlias = Mapping[str, Any]
 Prepare: TypeAlias = Callable[[], Awaitable[Body]]
@@ -68,6 +69,11 @@ class RemoteReply:
         self._waiting: list[ApprovalRequest] = []
         self.message_id: str | None = None
         """The id under which the reply is stored, once the service has said so."""
+
+    @property
+    def turn_id(self) -> str | None:
+        """The turn that began the reply, once the service has said so."""
+        return None if self.message_id is None else self.message_id.removesuffix(_REPLY)
 
     def __await__(self) -> Generator[Any, None, UiMessage]:
         return self._whole().__await__()

@@ -12,11 +12,21 @@ from urllib.parse import quote
 
 from threadline.client.replies import Prepare, RemoteReply, answer_body, stop
 from threadline.client.transport import Transport
-from threadline.client.values import History, Known, SavedShown, ThreadInfo, Timelines, UiMessage, read
+from threadline.client.values import (
+    History,
+    Known,
+    SavedShown,
+    ThreadInfo,
+    Timelines,
+    TurnInfo,
+    Turns,
+    UiMessage,
+    read,
+)
 from threadline.core.approvals import Answer, Pending, pending
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.events import ToolCall
-from threadline.core.ids import check_state_key, new_state_key
+from threadline.core.ids import check_state_key, new_id, new_state_key
 from threadline.core.parts import ToolPart
 from threadline.core.threads import SavedPoint, Timeline
 from threadline.ports import Approver
@@ -44,6 +54,15 @@ class RemoteThread:
         """What it is found under again."""
         return self.state_key
 
+    async def begin(self, *, title: str | None = None) -> ThreadInfo:
+        """Makes the thread before anything is asked. One that is there already stays as it is."""
+        given = {"stateKey": self.state_key, "title": title, "agentId": self._agent_id}
+        try:
+            self.info = read(await self._transport.call("POST", THREADS, _present(given)), ThreadInfo)
+        except DuplicateId:
+            return await self.refresh()
+        return self.info
+
     def ask(
         self,
         question: str,
@@ -52,15 +71,16 @@ class RemoteThread:
         key: str | None = None,
         policy: str | None = None,
         approver: Approver | None = None,
+        message_id: str | None = None,
+        instead_of: str | None = None,
     ) -> RemoteReply:
         """A turn: await the reply, or iterate over its events while it is written. Every attempt has the same key, so
-        that it is stored once. Without an `approver`, a tool that needs approval leaves it pending, for `respond`."""
-        given = {"agentId": agent or self._agent_id, "policy": policy}
-        body = {
-            "id": self.state_key,
-            "message": {"role": "user", "parts": [{"type": "text", "text": question}]},
-            **{name: value for name, value in given.items() if value is not None},
-        }
+        that it is stored once: whoever asks again with the key that they gave reads the same turn from its beginning.
+        The question is stored under `message_id`, in the place of the earlier question `instead_of`. Without an
+        `approver`, a tool that needs approval leaves it pending, for `respond`."""
+        message = _present({"id": message_id, "role": "user", "parts": [{"type": "text", "text": question}]})
+        given = {"agentId": agent or self._agent_id, "policy": policy, "messageId": instead_of}
+        body = {"id": self.state_key, "message": message, **_present(given)}
 
         async def prepare() -> Mapping[str, Any]:
             return body
@@ -139,12 +159,13 @@ class RemoteThread:
         answer = await self._transport.call("PUT", f"/api/v1/ai/saves/{quote(name, safe='')}", given)
         return read(answer, SavedShown).saved_point()
 
-    async def load(self, name: str) -> None:
-        self.info = read(await self._post("load", {"name": name}), ThreadInfo)
+    async def load(self, name: str, *, key: str | None = None) -> None:
+        """Goes on from the saved point, once for each key."""
+        self.info = read(await self._post("load", {"name": name}, key=key or new_id()), ThreadInfo)
 
-    async def undo(self) -> None:
-        """Goes back to before the last user message; `switch` takes it back. Not repeated if its answer is lost."""
-        self.info = read(await self._post("undo", again=False), ThreadInfo)
+    async def undo(self, *, key: str | None = None) -> None:
+        """Goes back to before the last user message, once for each key; `switch` takes it back."""
+        self.info = read(await self._post("undo", key=key or new_id()), ThreadInfo)
 
     async def switch(self, timeline_id: str) -> None:
         self.info = read(await self._post("switch", {"timelineId": timeline_id}), ThreadInfo)
@@ -154,6 +175,10 @@ class RemoteThread:
         thread_id = (self.info or await self.refresh()).id
         return [each.timeline(thread_id) for each in answer.timelines]
 
+    async def turns(self, *, limit: int = 100) -> list[TurnInfo]:
+        """Newest first, whichever timeline they were on."""
+        return read(await self._transport.call("GET", f"{self._path}/turns", query={"limit": limit}), Turns).turns
+
     async def update(
         self,
         *,
@@ -162,8 +187,7 @@ class RemoteThread:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         given = {"title": title, "archived": archived, "metadata": metadata}
-        changes = {name: value for name, value in given.items() if value is not None}
-        self.info = read(await self._transport.call("PATCH", self._path, changes), ThreadInfo)
+        self.info = read(await self._transport.call("PATCH", self._path, _present(given)), ThreadInfo)
 
     async def delete(self) -> None:
         await self._transport.call("DELETE", self._path)
@@ -205,6 +229,10 @@ class RemoteThread:
         self.info = read(answer, ThreadInfo)
         return read(answer, History)
 
-    async def _post(self, verb: str, body: Mapping[str, Any] | None = None, *, again: bool = True) -> bytes:
-        given = {name: value for name, value in (body or {}).items() if value is not None}
-        return await self._transport.call("POST", f"{self._path}/{verb}", given, again=again)
+    async def _post(self, verb: str, body: Mapping[str, Any] | None = None, *, key: str | None = None) -> bytes:
+        headers = {} if key is None else {"idempotency-key": key}
+        return await self._transport.call("POST", f"{self._path}/{verb}", _present(body or {}), headers=headers)
+
+
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}

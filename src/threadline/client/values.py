@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from threadline.core import parts as parts_
+from threadline.core.channels import LinkState
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Role
 from threadline.core.parts import Part
 from threadline.core.threads import Point, SavedPoint, Timeline
+from threadline.core.turns import Surface, TurnStatus
 
 T = TypeVar("T")
 
@@ -85,6 +87,25 @@ class Known(msgspec.Struct, frozen=True):
 class ThreadsPage(_Camel, frozen=True):
     threads: list[ThreadInfo]
     next_cursor: str | None = None
+
+
+class TurnInfo(_Camel, frozen=True):
+    """A turn as it stands: from where it came, how it ended, what it cost."""
+
+    id: str
+    status: TurnStatus
+    surface: Surface
+    created_at: dt.datetime
+    agent_id: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    request_seq: int | None = None
+    reply_seq: int | None = None
+    finished_at: dt.datetime | None = None
+
+
+class Turns(_Camel, frozen=True):
+    turns: list[TurnInfo]
 
 
 class _Parent(_Camel, frozen=True):
@@ -162,6 +183,25 @@ class Agents(_Camel, frozen=True):
 
     agents: list[AgentInfo]
     shared: list[str]
+
+
+class LinkInfo(_Camel, frozen=True):
+    """An account on a platform, and whose it is here. A revoked one is barred."""
+
+    platform: Surface
+    platform_user_id: str
+    user_id: str
+    state: LinkState
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class Links(_Camel, frozen=True):
+    links: list[LinkInfo]
+
+
+class Redeemed(_Camel, frozen=True):
+    user_id: str
 
 
 class Imported(_Camel, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from threadline.client.threads import THREADS, RemoteThread
@@ -12,17 +12,21 @@ from threadline.client.values import (
     FoundMessage,
     Hits,
     Imported,
+    LinkInfo,
+    Links,
     PinnedContext,
+    Redeemed,
     Saves,
     ThreadInfo,
     ThreadsPage,
     read,
 )
 from threadline.core.errors import NotFound
-from threadline.core.ids import check_id, new_state_key
+from threadline.core.ids import check_id, check_user_id, new_state_key
 from threadline.core.threads import Page, SavedPoint
 
 _SAVES = "/api/v1/ai/saves"
+_LINKS = "/api/v1/channels/links"
 
 
 def connect(url: str, *, token: str | None = None, patience: Patience | None = None) -> Client:
@@ -43,6 +47,12 @@ class Client:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> Client:
+        """The same service as this user sees it, on the same connection; its turns come from `surface`. For tokens that
+        act for users: ActingRefused, with the first request, for any other."""
+        headers = {"x-on-behalf-of": quote(check_user_id(user_id), safe="@:/+=~")}
+        return Client(self._transport.with_headers(headers if surface is None else {**headers, "x-surface": surface}))
 
     def create_thread(self, *, state_key: str | None = None, agent_id: str | None = None) -> RemoteThread:
         """A thread that begins with its first question."""
@@ -75,9 +85,27 @@ class Client:
     async def agents(self) -> Agents:
         return read(await self._transport.call("GET", "/api/v1/agents"), Agents)
 
+    async def link_of(self, platform: str, platform_user_id: str) -> LinkInfo | None:
+        """Whose account it is, and whether it is barred: the user's own; anyone's for a token that acts for users."""
+        which = {"platform": platform, "platformUserId": platform_user_id}
+        found = read(await self._transport.call("GET", _LINKS, query=which), Links).links
+        return found[0] if found else None
+
+    async def redeem_link(self, platform: str, platform_user_id: str, code: str) -> str:
+        """Links the account that sent the code; with whom. LinkRefused, LinkLimited. Not repeated if the answer is
+        lost: `link_of` tells what came of it. For a token that acts for users, on its own account."""
+        given = {"platform": platform, "platformUserId": platform_user_id, "code": code}
+        return read(await self._transport.call("POST", f"{_LINKS}/redeem", given, again=False), Redeemed).user_id
+
+    async def unlink(self, platform: str, platform_user_id: str) -> None:
+        """The account is the user's no longer, if it was."""
+        which = {"platform": platform, "platformUserId": platform_user_id}
+        await self._transport.call("DELETE", _LINKS, query=which)
+
     async def import_threads(self, lines: bytes) -> list[ThreadInfo]:
         """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""
-        answer = await self._transport.call("POST", f"{THREADS}/import", content=lines, again=False)
+        headers = {"content-type": "application/x-ndjson"}
+        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
         return read(answer, Imported).threads
 
 

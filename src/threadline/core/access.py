@@ -24,7 +24,8 @@ _TOKEN = re.compile(r"tl_([a-z0-9][a-z0-9-]{0,62})_[0-9a-f]{64}")
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token to keep. It acts for its owner, in this role; without `expires_at` until it is revoked."""
+    """A token to keep. It acts for its owner, in this role; without `expires_at` until it is revoked. With
+    `acts_for_users` it may also act for any user of its tenant whom a request names, as a member at most."""
 
     id: str
     token_hash: bytes
@@ -32,6 +33,7 @@ class NewToken(msgspec.Struct, frozen=True):
     name: str
     role: TokenRole
     expires_at: dt.datetime | None = None
+    acts_for_users: bool = False
 
 
 class ApiToken(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class ApiToken(msgspec.Struct, frozen=True):
     expires_at: dt.datetime | None = None
     last_used_at: dt.datetime | None = None
     revoked_at: dt.datetime | None = None
+    acts_for_users: bool = False
 
     def is_valid(self, now: dt.datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

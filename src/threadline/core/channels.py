@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from threadline.core.threads import UserRole
 from threadline.core.turns import Surface
 
 LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
@@ -40,6 +41,30 @@ class Link(msgspec.Struct, frozen=True):
     state: LinkState
     created_at: dt.datetime
     updated_at: dt.datetime
+
+
+class Sender(NamedTuple):
+    """Who somebody on a platform is here, and what they may do."""
+
+    owner_id: str
+    state: LinkState
+    role: UserRole
+
+
+class NewArrival(NamedTuple):
+    """What a platform delivered for the agent: where from, where the answer goes, and the turn it becomes."""
+
+    platform: Surface
+    key: str
+    fingerprint: str
+    correlation_id: str
+    reply_to: str
+    place: str
+    """As bindings know it."""
+    turn_id: str
+    agent_id: str
+    turn_key: str
+    request_hash: bytes
 
 
 class Redeemed(NamedTuple):

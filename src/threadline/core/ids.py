@@ -73,7 +73,7 @@ def check_user_id(value: str) -> str:
 def check_id(kind: str, value: str) -> str:
     """Ids of threads, messages, timelines, turns and agents."""
     if not _ID.fullmatch(value.replace("_", "-")):
-        raise InvalidName(f"a {kind} id is 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+        raise InvalidName(f"{kind} ids are 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
     return value
 
 
@@ -85,19 +85,23 @@ def check_state_key(value: str) -> str:
 
 def check_name(kind: str, value: str) -> str:
     """A name a person gave: visible characters only, trimmed, in Unicode's NFC so that it has one spelling."""
-    name = unicodedata.normalize("NFC", value).strip()
-    if not name:
-        raise InvalidName(f"a {kind} name cannot be empty")
-    if len(name) > NAME_LENGTH:
-        raise LimitExceeded(f"{kind} name length", NAME_LENGTH, len(name))
-    if not name.isprintable() or any(_invisible(char) for char in name):
-        raise InvalidName(f"a {kind} name has visible characters only")
-    return name
+    return _check_shown(f"{kind} name", value)
 
 
 def check_title(value: str) -> str:
     """A title a person chose; longer than a name may be only where it was cut from a message."""
-    return check_name("title", value)
+    return _check_shown("title", value)
+
+
+def _check_shown(what: str, value: str) -> str:
+    name = unicodedata.normalize("NFC", value).strip()
+    if not name:
+        raise InvalidName(f"the {what} cannot be empty")
+    if len(name) > NAME_LENGTH:
+        raise LimitExceeded(f"{what} length", NAME_LENGTH, len(name))
+    if not name.isprintable() or any(_invisible(char) for char in name):
+        raise InvalidName(f"the {what} has visible characters only")
+    return name
 
 
 def title_from(text: str) -> str:

@@ -110,6 +110,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "expires_us",
         "last_used_us",
         "revoked_us",
+        "acts_for_users",
     ),
     "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }

@@ -15,13 +15,15 @@ from threadline.core.channels import (
     InboxRow,
     Link,
     LinkState,
+    NewArrival,
     OutboxRow,
     OutboxStatus,
     SealedCredentials,
+    Sender,
     User,
 )
-from threadline.core.sealing import CleanJson, CleanText
-from threadline.core.turns import Surface
+from threadline.core.sealing import CleanJson, CleanText, Sealed
+from threadline.core.turns import Surface, Turn
 
 
 class PlaceVerbs(Protocol):
@@ -87,6 +89,10 @@ class PlaceVerbs(Protocol):
         """The system scope sees every link of its tenant; a user sees their own."""
         ...
 
+    async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
+        """Who wrote: the owner of the link, its state, and the owner's role. System scope."""
+        ...
+
     async def links(self) -> list[Link]: ...
 
     async def delete_link(self, platform: Surface, platform_user_id: str) -> bool: ...
@@ -117,6 +123,14 @@ class QueueVerbs(Protocol):
     ) -> InboxRow | None:
         """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
         `reply_to` is the place that the answer goes to."""
+        ...
+
+    async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
+        """The common case of an arrival: `claim_inbox`, `append`, `create_turn` and `settle_inbox` as accepted, in one
+        step, in line with the user's other works (see `Store.transact`). It goes to the thread that its place is bound
+        to. None, and nothing is stored, if anything stands in the way: it was claimed before, its turn key or the
+        message's id was here, nothing is bound there, a question waits there, the thread is gone or full. Step by step
+        it is then found out what. For a user's own scope."""
         ...
 
     async def settle_inbox(

@@ -26,12 +26,14 @@ _TOKENS = "/api/v1/tokens"
 
 
 class NewTokenAsked(Shape, frozen=True):
-    """A token for a user of the tenant, who need not be known yet."""
+    """A token for a user of the tenant, who need not be known yet. With `actsForUsers` it may also act for any other
+    of them: it is as secret as an administrator's."""
 
     user: str
     name: Name = "unnamed"
     role: TokenRole = "member"
     expires_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
+    acts_for_users: bool = False
 
 
 class TokenShown(Shown, frozen=True):
@@ -45,6 +47,7 @@ class TokenShown(Shown, frozen=True):
     expires_at: Moment | None = None
     last_used_at: Moment | None = None
     revoked_at: Moment | None = None
+    acts_for_users: bool = False
 
 
 class TokenMade(Shown, frozen=True):
@@ -112,7 +115,13 @@ class AdministrationRoutes:
             links=(Link("revokeToken", {"tokenId": "$response.body#/token/id"}),),
         ),
         tag="administration",
-        body=Body(NewTokenAsked, {"for a script": {"user": "ada", "name": "nightly report", "role": "viewer"}}),
+        body=Body(
+            NewTokenAsked,
+            {
+                "for a script": {"user": "ada", "name": "nightly report", "role": "viewer"},
+                "for a bot": {"user": "matrix-bot", "name": "Matrix", "actsForUsers": True},
+            },
+        ),
         errors=(errors.InvalidName,),
         needs="admin",
     )
@@ -120,7 +129,11 @@ class AdministrationRoutes:
         administration = await self._administration(request)
         asked = await read_body(request, NewTokenAsked)
         made = await administration.create_token(
-            asked.user, name=asked.name, role=asked.role, expires_at=asked.expires_at
+            asked.user,
+            name=asked.name,
+            role=asked.role,
+            expires_at=asked.expires_at,
+            acts_for_users=asked.acts_for_users,
         )
         return answer(TokenMade(made.text, _token_shown(made.token)), 201)
 
@@ -165,6 +178,7 @@ def _token_shown(token: ApiToken) -> TokenShown:
         token.expires_at,
         token.last_used_at,
         token.revoked_at,
+        token.acts_for_users,
     )
 
 

@@ -2,7 +2,8 @@
 
 A text that begins as API tokens do is looked up by its hash in the tenant that it names; anything else is a JWT, if the
 settings say whose. Whether a token is unknown, expired or revoked is all one answer. When a token was last used is
-noted at most once a minute, in a task that no request waits for.
+noted at most once a minute, in a task that no request waits for. Each caller is counted: a token, the user of a JWT.
+Where a token acts for users, both the token and the user are, so that one of them cannot use up what is for all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from threadline.core.access import TOKEN_PREFIX, ApiToken, read_token
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock, Store
+from threadline.service.acting import acting_scope, names_someone, note_may_act
 from threadline.service.jwts import JwtReader
 from threadline.service.limits import RateLimit
 from threadline.service.problems import Problem
@@ -33,27 +35,46 @@ _NOTED_MOST = 10_000
 class Authentication:
     """Is a `WhoAsks`."""
 
-    def __init__(self, store: Store, clock: Clock, *, jwt: JwtReader | None, limit: RateLimit | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        jwt: JwtReader | None,
+        limit: RateLimit | None,
+        acting_limit: RateLimit | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._jwt = jwt
         self._limit = limit
+        self._acting_limit = acting_limit
         self._uses = LastUses(store)
 
     async def __call__(self, request: Request) -> Scope:
         text = presented(request)
         if text.startswith(TOKEN_PREFIX):
-            scope, counted = await self._token_scope(text)
+            tenant_id, token = await self._token(text)
+            if token.acts_for_users and names_someone(request):
+                return await self._act(request, tenant_id, token)
+            if token.acts_for_users:
+                note_may_act(request)
+            scope, counted = Scope(tenant_id, token.owner_id, token.role), f"token:{token.id}"
         elif self._jwt is not None:
             scope = await self._jwt.read(text) or _refuse()
             counted = f"user:{scope.user_id}"
         else:
             _refuse()
-        if self._limit is not None:
-            await self._limit.take(scope.tenant_id, counted)
+        await _count(self._limit, scope.tenant_id, counted)
         return scope
 
-    async def _token_scope(self, text: str) -> tuple[Scope, str]:
+    async def _act(self, request: Request, tenant_id: str, token: ApiToken) -> Scope:
+        await _count(self._acting_limit, tenant_id, f"acting:{token.id}")
+        scope = await acting_scope(request, self._store, tenant_id, token)
+        await _count(self._limit, tenant_id, f"user:{scope.user_id}")
+        return scope
+
+    async def _token(self, text: str) -> tuple[str, ApiToken]:
         read = read_token(text) or _refuse()
         # The tenant is the caller's word. It says where to look, and nothing is found there without the secret.
         token = await self._store.scoped(system_scope(read.tenant_id)).token_by_hash(read.token_hash)
@@ -61,10 +82,15 @@ class Authentication:
         if token is None or not token.is_valid(now):
             _refuse()
         self._uses.note(read.tenant_id, token, now)
-        return Scope(read.tenant_id, token.owner_id, token.role), f"token:{token.id}"
+        return read.tenant_id, token
 
     async def close(self) -> None:
         await self._uses.close()
+
+
+async def _count(limit: RateLimit | None, tenant_id: str, counted: str) -> None:
+    if limit is not None:
+        await limit.take(tenant_id, counted)
 
 
 def presented(request: Request) -> str:

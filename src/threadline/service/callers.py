@@ -3,7 +3,7 @@
 Without authentication there is one user, the one of the settings, who may do everything; that is safe only while nobody
 but this machine can reach the service, so `check_address` refuses any other. Whoever mounts the service behind their
 own authentication gives a function of their own instead. Whoever asks, the role that the operation declares is asked
-for here, before a handler reads anything.
+for here, before a handler reads anything; and whoever asks for somebody else is refused here, unless they may.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.threads import Scope
+from threadline.service.acting import check_acting, may_act
 from threadline.service.describing import operation_of
 from threadline.settings import Settings
 
@@ -41,9 +42,10 @@ def by_role(who_asks: WhoAsks) -> WhoAsks:
     async def who(request: Request) -> Scope:
         scope = await who_asks(request)
         declared = operation_of(request.scope["endpoint"])
+        check_acting(request, declared)
         reads = request.method in ("GET", "HEAD")
         scope.require("viewer" if reads else "member")
-        if declared is not None and declared.needs is not None:
+        if declared is not None and declared.needs is not None and not (declared.for_bots and may_act(request)):
             scope.require(declared.needs)
         return scope
 

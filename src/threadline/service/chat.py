@@ -21,8 +21,10 @@ from threadline.core.approvals import claimed_answers
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Turn
-from threadline.replies import Defer
+from threadline.core.turns import Surface, Turn
+from threadline.ports import Approver
+from threadline.replies import Defer, DenyAll
+from threadline.service.acting import surface_of
 from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
 from threadline.service.answers import Shown, answer
 from threadline.service.callers import WhoAsks
@@ -76,7 +78,6 @@ class Chat:
         self._threadline = threadline
         self._who_asks = who_asks
         self._streams = TurnStreams(threadline, settings.heartbeat_seconds)
-        self._approver = Defer()
 
     def routes(self) -> list[Route]:
         return [
@@ -122,26 +123,27 @@ class Chat:
         if asked.agent_id is not None:
             await self._threadline.directory.find(scope, asked.agent_id)
         major = read_major(request)
-        accepted = await self._accept(scope, asked, idempotency_key(request))
+        surface = surface_of(request)
+        accepted = await self._accept(scope, asked, surface, idempotency_key(request))
         if accepted.turn.is_active:
-            self._threadline.runner.start(scope, accepted.turn, self._approver)
+            self._threadline.runner.start(scope, accepted.turn, _approver(surface))
         return self._streams.answer(scope, accepted.thread, accepted.turn, major=major)
 
-    async def _accept(self, scope: Scope, asked: ChatRequest, key: str | None) -> Accepted:
+    async def _accept(self, scope: Scope, asked: ChatRequest, surface: Surface, key: str | None) -> Accepted:
         if asked.claim is None:
-            return await self._threadline.turns.accept(scope, await self._turn_request(scope, asked, key))
+            return await self._threadline.turns.accept(scope, await self._turn_request(scope, asked, surface, key))
         thread = await self._thread(scope, asked.state_key)
         request = AnswerRequest(
             thread_id=thread.id,
             answers=claimed_answers(asked.claim.calls),
-            surface="web",
+            surface=surface,
             message_id=asked.claim.message_id,
             claimed=asked.claim.calls,
             key=key,
         )
         return await self._threadline.approvals.accept(scope, request)
 
-    async def _turn_request(self, scope: Scope, asked: ChatRequest, key: str | None) -> TurnRequest:
+    async def _turn_request(self, scope: Scope, asked: ChatRequest, surface: Surface, key: str | None) -> TurnRequest:
         message, replaces = asked.message, asked.replaces
         if message is None:
             thread = await self._thread(scope, asked.state_key)
@@ -149,7 +151,7 @@ class Chat:
             message, replaces = asked_again(question), question.id
         return TurnRequest(
             message=message,
-            surface="web",
+            surface=surface,
             state_key=asked.state_key,
             replaces=replaces,
             agent_id=asked.agent_id,
@@ -209,6 +211,11 @@ async def stop_turns(threadline: Threadline, scope: Scope, turns: Sequence[Turn]
                 async for _ in threadline.streams.read(scope, turn.id):
                     pass
     return len(stopped)
+
+
+def _approver(surface: Surface) -> Approver:
+    """In a page or a program somebody can be asked later; in a room nobody could say yes."""
+    return Defer() if surface == "web" else DenyAll()
 
 
 def _with_header(asked: ChatRequest, state_key: str | None) -> ChatRequest:

@@ -15,6 +15,7 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from threadline.core import errors
+from threadline.service.acting import ON_BEHALF_OF, SURFACE, ActedFrom, is_for_others
 from threadline.service.answers import Shown
 from threadline.service.describing import Answer, Body, Fault, Id, Link, Major, Name, Operation, StateKey, operation_of
 from threadline.service.problems import STATUSES, TITLES
@@ -45,10 +46,12 @@ PATH = {
     "name": Value(Name, "before the trip", "The saved point's name; a slash may stand in it."),
 }
 HEADERS = {
-    "Idempotency-Key": Value(Id, "01jcq8", "The same key with the same body is the same turn, however often it comes."),
+    "Idempotency-Key": Value(Id, "01jcq8", "What comes again with the same key and the same body is done once."),
     "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if the body does not name it; answers carry it."),
     "X-AI-SDK": Value(Major, "6", "The AI SDK's major version, 6 if not given. 5 is told nothing of approvals."),
     "Last-Event-ID": Value(str, "01jcq8zx:3", "The last event that was seen: only later ones are sent."),
+    ON_BEHALF_OF: Value(str, "ada", "The user for whom it is done, percent-encoded; for tokens that act for users."),
+    SURFACE: Value(ActedFrom, "matrix", f"With {ON_BEHALF_OF}: from where the user asks."),
 }
 
 TAGS = {
@@ -85,7 +88,7 @@ _TAKING_A_BODY = (
     errors.LimitExceeded,
     errors.StoreFull,
 )
-_SIGNED_IN = (Fault(401, "unauthenticated"), Fault(401, "invalid_token"), Fault(431, "header_too_large"))
+_SIGNED_IN = (Fault(401, "unauthenticated"), errors.TokenRefused, errors.ActingRefused, Fault(431, "header_too_large"))
 _BY_ROLE = (errors.RoleRefused,)
 
 
@@ -98,6 +101,7 @@ class Problem(Shown, frozen=True):
     detail: str
     current_count: int | None = None
     turn_id: str | None = None
+    state_key: str | None = None
     limit: str | None = None
     allowed: int | None = None
     line: int | None = None
@@ -105,12 +109,14 @@ class Problem(Shown, frozen=True):
 
 
 def document(routes: Sequence[BaseRoute], *, server: str = "/", signed_in: bool = False) -> dict[str, Any]:
-    """`signed_in` says that every caller has to prove who they are."""
+    """`signed_in` says that every caller has to prove who they are, and that some may act for others."""
     found = list(described(routes))
     schemas = _Schemas(operation for _, _, operation in found)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for template, method, operation in found:
-        paths[spelt(template)][method] = _operation(template, method, operation, schemas)
+        acting = (ON_BEHALF_OF, SURFACE) if signed_in and is_for_others(operation) else ()
+        declared = msgspec.structs.replace(operation, headers=(*operation.headers, *acting))
+        paths[spelt(template)][method] = _operation(template, method, declared, schemas)
     return {
         "openapi": "3.1.0",
         "info": {

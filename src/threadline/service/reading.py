@@ -50,12 +50,12 @@ def read_query(request: Request, shape: type[T]) -> T:
         raise InvalidInput(str(exc)) from exc
 
 
-def header(request: Request, name: str) -> str | None:
+def header(request: Request, name: str, longest: int = _HEADER_LENGTH) -> str | None:
     values = request.headers.getlist(name)
     if len(values) > 1:
         raise InvalidInput(f"the header {name} is given twice")
-    if values and len(values[0]) > _HEADER_LENGTH:
-        raise Problem(431, "header_too_large", f"{name} is limited to {_HEADER_LENGTH} characters.")
+    if values and len(values[0]) > longest:
+        raise Problem(431, "header_too_large", f"{name} is limited to {longest} characters.")
     return values[0] if values else None
 
 

@@ -19,7 +19,7 @@ from threadline.service.answers import (
 )
 from threadline.service.callers import WhoAsks
 from threadline.service.describing import Answer, Body, Link, Name, StateKey, operation
-from threadline.service.reading import Shape, read_body
+from threadline.service.reading import Shape, idempotency_key, read_body
 from threadline.service.threads import Position, find_by_key
 from threadline.usecases.threads import Threads
 
@@ -106,14 +106,15 @@ class SaveRoutes:
         Answer(200, "The thread as it is now, on a new timeline that begins there.", ThreadShown),
         tag="saves",
         body=Body(Loading, {"go back": {"name": "before the trip"}}),
-        errors=(errors.NotFound, errors.InvalidName),
+        headers=("Idempotency-Key",),
+        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
         needs="member",
     )
     async def load(self, request: Request) -> Response:
         threads = await self._threads(request)
         asked = await read_body(request, Loading)
         thread = await find_by_key(threads, request.path_params["state_key"])
-        return answer(thread_json(await threads.load(thread.id, asked.name)))
+        return answer(thread_json(await threads.load(thread.id, asked.name, key=idempotency_key(request))))
 
     async def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(await self._who_asks(request))

@@ -7,6 +7,7 @@ A wish to end (SIGTERM, SIGINT) is not passed on: no new requests are taken, tur
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -115,7 +116,8 @@ def listen(host: str, port: int) -> socket.socket:
         found.listen(_BACKLOG)
     except OSError as exc:
         found.close()
-        raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}") from exc
+        hint = "; --port chooses another, 0 a free one" if exc.errno == errno.EADDRINUSE else ""
+        raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}{hint}") from exc
     return found
 
 

@@ -39,7 +39,7 @@ from threadline.service.answers import (
 from threadline.service.callers import WhoAsks
 from threadline.service.chat import stop_turns
 from threadline.service.describing import Answer, Body, Id, Link, Name, StateKey, operation
-from threadline.service.reading import Shape, read_body, read_query
+from threadline.service.reading import Shape, idempotency_key, read_body, read_query
 from threadline.usecases.threads import Threads
 from threadline.usecases.turns import reply_id
 
@@ -72,6 +72,12 @@ class Range(Shape, frozen=True):
         if self.first or self.last is not UNSET:
             raise InvalidInput("ask for a range or for a tail, not for both")
         return max(0, message_count - self.tail), None
+
+
+class Beginning(Shape, frozen=True):
+    state_key: StateKey | None = None
+    title: Name | None = None
+    agent_id: Id | None = None
 
 
 class Changes(Shape, frozen=True):
@@ -139,6 +145,7 @@ class ThreadRoutes:
     def routes(self) -> list[Route]:
         return [
             Route(_THREADS, self.list_threads, methods=["GET"]),
+            Route(_THREADS, self.begin, methods=["POST"]),
             Route(_THREAD, self.read, methods=["GET"]),
             Route(_THREAD, self.change, methods=["PATCH"]),
             Route(_THREAD, self.delete, methods=["DELETE"]),
@@ -181,6 +188,24 @@ class ThreadRoutes:
             for thread in page.items
         ]
         return answer(ThreadPage(listed, page.next_cursor))
+
+    @operation(
+        "beginThread",
+        "Begin a thread before anything is said",
+        Answer(201, "The thread, without a message.", ThreadShown, links=_going_on("$response.body#/stateKey")),
+        tag="threads",
+        description="A thread also begins with the first message to its key. A key that is taken is refused.",
+        body=Body(Beginning, {"any": {}, "named": {"stateKey": "madeira", "title": "Or an island"}}, required=False),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        needs="member",
+    )
+    async def begin(self, request: Request) -> Response:
+        threads = await self._threads(request)
+        asked = await read_body(request, Beginning)
+        if asked.agent_id is not None:
+            await self._threadline.directory.find(threads.scope, asked.agent_id)
+        new = NewThread(state_key=asked.state_key, title=asked.title, agent_id=asked.agent_id)
+        return answer(thread_json(await threads.create(new)), 201)
 
     @operation(
         "readThread",
@@ -296,12 +321,13 @@ class ThreadRoutes:
         "Take the last question and its answer back",
         Answer(200, "The thread as it is now, on a new timeline.", ThreadShown),
         tag="threads",
-        errors=(errors.NotFound, errors.InvalidName),
+        headers=("Idempotency-Key",),
+        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
         needs="member",
     )
     async def undo(self, request: Request) -> Response:
         threads, thread = await self._found(request)
-        return answer(thread_json(await threads.undo(thread.id)))
+        return answer(thread_json(await threads.undo(thread.id, key=idempotency_key(request))))
 
     async def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(await self._who_asks(request))

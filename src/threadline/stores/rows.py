@@ -103,7 +103,7 @@ def link(row: Row) -> Link:
 
 
 def api_token(row: Row) -> ApiToken:
-    return ApiToken(*_read(row, times=(4, 5, 6, 7)))
+    return ApiToken(*_read(row, times=(4, 5, 6, 7), flags=(8,)))
 
 
 def act(row: Row) -> Act:

@@ -40,14 +40,23 @@ class Administration:
         self._actor_id = actor_id
 
     async def create_token(
-        self, owner_id: str, *, name: str, role: TokenRole = "member", expires_at: dt.datetime | None = None
+        self,
+        owner_id: str,
+        *,
+        name: str,
+        role: TokenRole = "member",
+        expires_at: dt.datetime | None = None,
+        acts_for_users: bool = False,
     ) -> MadeToken:
-        """InvalidInput for a role there is not or an end that has passed."""
+        """InvalidInput for a role there is not, an end that has passed, or an administrator's token that is to act for
+        users: whoever stole it would have both powers."""
         self._scope.require("admin")
         if role not in TOKEN_ROLES:
             raise InvalidInput(f"a token's role is one of {', '.join(TOKEN_ROLES)}, not {role!r}")
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidInput("the token would have expired already")
+        if acts_for_users and role == "admin":
+            raise InvalidInput("a token that acts for users is a member's or a viewer's, not an administrator's")
         text = make_token(self._scope.tenant_id)
         read = read_token(text)
         assert read is not None, "what was just made can be read"
@@ -58,8 +67,10 @@ class Administration:
             admit_name(self._sealer, "token", name),
             role,
             expires_at,
+            acts_for_users,
         )
-        details = self._details(user=new.owner_id, name=new.name, role=role)
+        acting = {"acts_for_users": True} if acts_for_users else {}
+        details = self._details(user=new.owner_id, name=new.name, role=role, **acting)
 
         async def work(tx: Transaction) -> ApiToken:
             made = await tx.create_token(new)

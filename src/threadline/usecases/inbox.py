@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from threadline.core.arrivals import Arrival
-from threadline.core.channels import InboxRow, Link
+from threadline.core.channels import InboxRow, NewArrival
 from threadline.core.commands import Command, parse
 from threadline.core.errors import (
     Conflict,
@@ -39,6 +39,7 @@ from threadline.usecases.outbox import Outbox
 from threadline.usecases.places import bound_place, stand
 from threadline.usecases.running import Runner
 from threadline.usecases.strangers import Strangers, claim
+from threadline.usecases.threads import first_title
 from threadline.usecases.turns import SealedRequest, TurnRequest, Turns
 
 log = logging.getLogger("threadline.inbox")
@@ -59,6 +60,9 @@ Decision: TypeAlias = Literal[
     "link_limited",
 ]
 """What became of a message when it arrived. How an accepted one ended is on its turn."""
+
+
+_SAYS_NOTHING_YET: frozenset[Decision] = frozenset(("accepted", "duplicate", "replay_blocked", "blank"))
 
 
 class Receipt(NamedTuple):
@@ -134,7 +138,8 @@ class Inbox:
             "message received",
             extra={"decision": receipt.decision, "platform": arrival.platform, "correlation_id": correlation_id},
         )
-        self._nudge(tenant_id)
+        if receipt.decision not in _SAYS_NOTHING_YET:
+            self._nudge(tenant_id)
         return receipt
 
     async def bury(self, tenant_id: str, platform: Surface, key: str, detail: str, correlation_id: str) -> None:
@@ -149,27 +154,24 @@ class Inbox:
 
     async def _receive(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> Receipt:
         command = parse(arrival.text)
-        link = await self._store.scoped(system_scope(tenant_id)).link(arrival.platform, arrival.sender)
-        is_linked = link is not None and link.state == "verified"
+        sender = await self._store.scoped(system_scope(tenant_id)).sender(arrival.platform, arrival.sender)
+        is_linked = sender is not None and sender.state == "verified"
         if not is_linked and isinstance(command, Command) and command.name == "link" and command.argument:
             if self._is_replay(arrival):
                 return Receipt("replay_blocked")
             return Receipt(await self._strangers.link(tenant_id, arrival, command.argument, correlation_id))
-        if link is None or not is_linked:
+        if sender is None or not is_linked:
             await self._strangers.hint(tenant_id, arrival, correlation_id)
             return Receipt("denied_unverified")
         if self._is_replay(arrival):
             return Receipt("replay_blocked")
-        return await self._take(await self._scope(tenant_id, link), arrival, correlation_id)
+        scope = Scope(tenant_id, sender.owner_id, sender.role)
+        return await self._take(scope, arrival, correlation_id, is_command=command is not None)
 
     def _is_replay(self, arrival: Arrival) -> bool:
         return abs(self._clock.now() - arrival.sent_at) > self._replay_window
 
-    async def _scope(self, tenant_id: str, link: Link) -> Scope:
-        known = await self._store.scoped(system_scope(tenant_id)).user(link.owner_id)
-        return Scope(tenant_id, link.owner_id, "member" if known is None else known.role)
-
-    async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+    async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         agent_id = self._agents[arrival.platform]
         try:
             sealed = self._turns.seal(_request(arrival, agent_id))
@@ -178,6 +180,26 @@ class Inbox:
         except InvalidInput as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
         denial = await self._denial(scope, sealed.request, agent_id)
+        if denial is None and not is_command:
+            new = _new_arrival(scope, arrival, correlation_id, sealed, agent_id)
+            turn = await self._store.scoped(scope).take_arrival(
+                new, sealed.message, title=first_title([sealed.message])
+            )
+            if turn is not None:
+                self._start(scope, turn)
+                return Receipt("accepted", turn)
+        return await self._take_carefully(scope, arrival, correlation_id, sealed, agent_id, denial)
+
+    async def _take_carefully(
+        self,
+        scope: Scope,
+        arrival: Arrival,
+        correlation_id: str,
+        sealed: SealedRequest,
+        agent_id: str,
+        denial: Denial | None,
+    ) -> Receipt:
+        """Step by step: a command, an answer to a question, a refusal, a repeat, or the first words in a place."""
 
         async def work(tx: Transaction) -> Receipt:
             arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
@@ -274,6 +296,24 @@ def _request(arrival: Arrival, agent_id: str) -> TurnRequest:
         surface=arrival.platform,
         agent_id=agent_id,
         key=turn_key(arrival.platform, inbox_key(arrival.key)),
+    )
+
+
+def _new_arrival(
+    scope: Scope, arrival: Arrival, correlation_id: str, sealed: SealedRequest, agent_id: str
+) -> NewArrival:
+    assert sealed.request.key is not None
+    return NewArrival(
+        platform=arrival.platform,
+        key=inbox_key(arrival.key),
+        fingerprint=arrival.sender,
+        correlation_id=correlation_id,
+        reply_to=arrival.recipient,
+        place=bound_place(arrival.place, scope.user_id),
+        turn_id=sealed.turn_id,
+        agent_id=agent_id,
+        turn_key=sealed.request.key,
+        request_hash=sealed.digest,
     )
 
 

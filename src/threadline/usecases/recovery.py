@@ -29,6 +29,8 @@ log = logging.getLogger("threadline.recovery")
 
 
 _DROPS_PER_KEEP = 60
+_WAITS_PER_LEASE = 3
+"""As often as leases are renewed: each of the requests that the dead left waiting costs its thread so much."""
 
 
 class Recovery:
@@ -92,8 +94,8 @@ class Recovery:
         """The same for what one scope can see: a user's own turns, or, for the system, a tenant's."""
         taken = 0
         for turn in await self._store.scoped(scope).due_turns():
-            if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
-                # Whoever accepted it is about to lease it.
+            # One that runs here has not been left: this process, or its database, stood still for longer than a lease.
+            if self._runner.runs(turn.id):
                 continue
             if await self._taken_up(Scope(scope.tenant_id, turn.owner_id), turn):
                 self._taken.add(turn.surface)
@@ -111,13 +113,23 @@ class Recovery:
             return False
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:
+        if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
+            # Whoever accepted it is about to lease it.
+            return False
         if turn.surface in CHANNELS:
             self._runner.start(scope, turn, self._approver)
             return True
+        if turn.status == "accepted" and await self._was_freed_just_now(scope, turn.thread_id):
+            return False
         leased = await self._store.scoped(scope).lease_turn(
             turn.id, self._runner.worker, until=self._clock.now() + self._lease
         )
         return leased is not None and await self._interrupt(scope, leased)
+
+    async def _was_freed_just_now(self, scope: Scope, thread_id: str) -> bool:
+        """Then whoever waits with the next request is about to lease it, however long ago it was accepted."""
+        ends = [turn.finished_at for turn in await self._store.scoped(scope).turns(thread_id) if turn.finished_at]
+        return bool(ends) and self._clock.now() - max(ends) < self._lease / _WAITS_PER_LEASE
 
     async def _interrupt(self, scope: Scope, turn: Turn) -> bool:
         fold = await self._shown(scope, turn)

@@ -31,6 +31,7 @@ from threadline.core.threads import (
 from threadline.core.turns import Surface
 from threadline.ports import Clock, Store, Transaction
 from threadline.usecases.admission import admit_changes, admit_name, admit_thread
+from threadline.usecases.moves import move_once
 
 LIST_LIMIT = 100
 _PAGE = 500
@@ -173,9 +174,13 @@ class Threads:
         assert seq is not None
         return await self._tx.move(check_id("thread", thread_id), seq - 1 if before else seq)
 
-    async def undo(self, thread_id: str) -> Thread:
+    async def undo(self, thread_id: str, *, key: str | None = None) -> Thread:
+        """With a key once, however often it is asked for under it."""
         self.scope.require("member")
-        return await self._tx.undo(check_id("thread", thread_id))
+        check_id("thread", thread_id)
+        if key is None:
+            return await self._tx.undo(thread_id)
+        return await move_once(self._store, self.scope, thread_id, key, "undo", lambda tx: tx.undo(thread_id))
 
     async def switch(self, thread_id: str, timeline_id: str) -> Thread:
         self.scope.require("member")
@@ -193,9 +198,15 @@ class Threads:
         """A saved point's name in the one spelling under which it is kept."""
         return admit_name(self._sealer, "saved point", name)
 
-    async def load(self, thread_id: str, name: str) -> Thread:
+    async def load(self, thread_id: str, name: str, *, key: str | None = None) -> Thread:
+        """With a key once, however often it is asked for under it."""
         self.scope.require("member")
-        return await self._tx.load(check_id("thread", thread_id), self.saved_name(name))
+        check_id("thread", thread_id)
+        saved = self.saved_name(name)
+        if key is None:
+            return await self._tx.load(thread_id, saved)
+        what = f"load {saved}"
+        return await move_once(self._store, self.scope, thread_id, key, what, lambda tx: tx.load(thread_id, saved))
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._tx.saved_points()

@@ -105,7 +105,7 @@ logfile = {directory}/log
     process = subprocess.Popen([PGBOUNCER, "-q", str(directory / "ini")], **as_user)  # type: ignore[call-overload]
     yield directory
     process.terminate()
-    process.wait(10)
+    process.wait(30)
     shutil.rmtree(directory)
 
 
@@ -113,10 +113,9 @@ logfile = {directory}/log
 async def bounced(pgbouncer: Path, dsn: str) -> str:
     """The same database, through pgbouncer in transaction mode."""
     address = f"postgresql://{LOGIN}@/{urlsplit(dsn).path[1:]}?host={pgbouncer}&port=6432&pgbouncer=true"
-    for _ in range(200):
-        if (pgbouncer / ".s.PGSQL.6432").exists():
-            break
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(30):
+        while not (pgbouncer / ".s.PGSQL.6432").exists():  # noqa: ASYNC110 it tells nobody when it is there
+            await asyncio.sleep(0.02)
     return address
 
 
@@ -139,7 +138,7 @@ async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> Non
     await bounced_store.transact(tx.scope, work)
     assert await history(tx, branch.id) == ["a zebra", "c"]
     assert len(await tx.search("zebra")) == 1
-    async with bounced_store.watch(tx.scope, "turn") as watch, asyncio.timeout(10):
+    async with bounced_store.watch(tx.scope, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))
         await tx.ask_to_stop("turn")
         await waiting

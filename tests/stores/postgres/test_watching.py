@@ -39,7 +39,7 @@ async def other_process(dsn: str, clock: ManualClock) -> AsyncIterator[Transacti
 async def test_a_watch_hears_another_process(
     own_store: PostgresStore, other_process: Transaction, running: int
 ) -> None:
-    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(10):
+    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         for number in range(1, 4):
             waiting = asyncio.create_task(watch.wait(60))
             await other_process.put_chunks("turn", running, [Chunk(number, b"{}")])
@@ -49,7 +49,7 @@ async def test_a_watch_hears_another_process(
 async def test_what_happens_while_nobody_waits_is_not_missed(
     own_store: PostgresStore, other_process: Transaction, running: int
 ) -> None:
-    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(10):
+    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         await other_process.put_chunks("turn", running, [Chunk(1, b"{}")])
         await watch.wait(60)
 
@@ -80,7 +80,7 @@ async def test_a_rolled_back_change_is_not_told(own_store: PostgresStore, runnin
 async def test_a_lost_listener_wakes_everyone_and_comes_back(
     own_store: PostgresStore, other_process: Transaction, admin: asyncpg.Connection, running: int
 ) -> None:
-    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(10):
+    async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))
         await asyncio.sleep(0)
         await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
@@ -97,7 +97,7 @@ async def test_without_a_listener_a_watch_looks_again_and_again(
 ) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     store = await PostgresStore.open(f"{dsn}&pgbouncer=true", clock=clock)
-    async with store.watch(ALICE, "turn") as watch, asyncio.timeout(10):
+    async with store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         for _ in range(3):
             await watch.wait(60)
     await store.close()
@@ -109,7 +109,7 @@ async def test_many_watches_share_one_connection(
     watches = [own_store.watch(ALICE, "turn") for _ in range(20)]
     opened = await asyncio.gather(*(watch.__aenter__() for watch in watches))
     assert await admin.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'") == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         waiting = [asyncio.create_task(watch.wait(60)) for watch in opened]
         await own_store.scoped(ALICE).ask_to_stop("turn")
         await asyncio.gather(*waiting)
@@ -119,7 +119,7 @@ async def test_many_watches_share_one_connection(
 
 async def test_closing_the_store_wakes_whoever_waits(dsn: str, clock: ManualClock, running: int) -> None:
     store = await PostgresStore.open(dsn, clock=clock)
-    async with store.watch(ALICE, "turn") as watch, asyncio.timeout(10):
+    async with store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))
         await asyncio.sleep(0)
         await store.close()

@@ -70,6 +70,25 @@ async def test_a_turn_wakes_its_own_watchers_at_once(
         await asyncio.gather(*waits.values(), return_exceptions=True)
 
 
+async def test_who_looks_at_the_file_is_not_woken_by_what_this_process_writes(
+    open_sqlite: OpenSqlite, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.001)
+    ours, theirs = await open_sqlite(), await open_sqlite()
+    tx = ours.scoped(Scope())
+    fence = await running_turn(tx, clock, "turn-1")
+    async with asyncio.timeout(PATIENCE), ours.watch(Scope(), "turn-2") as other:
+        waiting = asyncio.create_task(other.wait(PATIENCE))
+        for n in range(1, 6):
+            await tx.put_chunks("turn-1", fence, [Chunk(n, b"{}")])
+            await asyncio.sleep(0.01)
+            await ours.transact(Scope(), lambda work: work.create_thread(NewThread()))
+            await asyncio.sleep(0.01)
+        assert not waiting.done()
+        await theirs.scoped(Scope()).put_chunks("turn-1", fence, [Chunk(6, b"{}")])
+        await waiting
+
+
 async def test_nobody_looks_at_the_file_when_nobody_watches(open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
 

@@ -144,7 +144,7 @@ class TestGroupCommit:
         (writer,) = (t for t in set(threading.enumerate()) - before if t.name == "threadline-writer")
         del forgotten
         gc.collect()
-        await asyncio.to_thread(writer.join, 10)
+        await asyncio.to_thread(writer.join, 30)
         assert not writer.is_alive()
 
     async def test_a_closed_store_is_refused(self, store: SqliteStore) -> None:

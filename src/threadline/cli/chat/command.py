@@ -35,8 +35,12 @@ async def chat(args: argparse.Namespace) -> int:
         raise InvalidInput("--fork goes with --resume or --continue")
     if args.json and args.prompt is None:
         raise InvalidInput("--json goes with -p")
+    if args.token and args.server is None:
+        raise InvalidInput("--token goes with --server")
     if args.server is None:
         async with opened(args) as tl:
+            if args.agent:
+                await tl.directory.find(scope_of(tl), args.agent)
             await tl.recovery.recover(scope_of(tl))
             await tl.recovery.drop_chunks(scope_of(tl))
             return await _chat(
@@ -125,7 +129,10 @@ async def _pick(talk: Talk, keyboard: Keyboard | Lines) -> str | None:
         title = cut(shown(thread.title or "(untitled)"), 60)
         talk.screen.line(f"{number:3}  {when(thread.updated_at)}  {thread.message_count:5}  {title}")
     while True:
-        answer = (await keyboard.key("Which one? (number, or Enter for a new one) ")).strip()
+        try:
+            answer = (await keyboard.key("Which one? (number, or Enter for a new one) ")).strip()
+        except EOFError as exc:
+            raise InvalidInput("no thread was chosen: give its id after --resume") from exc
         if not answer:
             return None
         if answer.isdigit() and 1 <= int(answer) <= len(threads):

@@ -98,6 +98,10 @@ class Host(Protocol):
         ...
 
     async def begin(self, wishes: Wishes, agent_id: str, title: str | None = None) -> ChatThread: ...
+    async def forget(self, thread: ChatThread) -> None:
+        """A thread that was begun for a message which was then refused."""
+        ...
+
     async def find(self, name: str) -> ChatThread: ...
     async def threads(self, limit: int) -> Page[Any]: ...
     async def saved_points(self) -> list[SavedPoint]: ...
@@ -136,8 +140,11 @@ class LocalHost:
             agent_id=agent_id,
             model=wishes.model,
             system_prompt=wishes.system,
-            working_dir=str(Path.cwd()),
+            working_dir=_working_dir(),
         )
+
+    async def forget(self, thread: ChatThread) -> None:
+        await _local(thread).purge()
 
     async def find(self, name: str) -> ThreadHandle:
         return await self._view.thread(name)
@@ -170,6 +177,13 @@ class LocalHost:
 
     def export(self, thread: ChatThread, form: Format) -> AsyncIterator[bytes]:
         return export(self._threadline.threads(self._scope), thread.id, form)
+
+
+def _working_dir() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # somebody has removed it
+        return None
 
 
 def _local(thread: ChatThread) -> ThreadHandle:

@@ -37,6 +37,9 @@ class RemoteHost:
             raise InvalidInput("a thread of a service is named once something was said in it: /rename")
         return self._client.create_thread(agent_id=wishes.agent)
 
+    async def forget(self, thread: ChatThread) -> None:
+        """The service knows of a thread once something was said in it."""
+
     async def find(self, name: str) -> RemoteThread:
         return await self._client.thread(name)
 

@@ -51,6 +51,7 @@ class Talk:
 
     async def say(self, text: str) -> str | None:
         """One turn, shown as it comes. Its status, or None if it could not be stored."""
+        is_first = self.thread is None
         try:
             reply = self.host.ask(await self.begin_thread(), text, self.options.agent, self._approver)
             await reply.accept()
@@ -58,6 +59,11 @@ class Talk:
             self._warn(exc)
             await self._show(self.host.unsaved(text, self.options))
             return None
+        except ThreadlineError:
+            if is_first and self.thread is not None:
+                await self.host.forget(self.thread)
+                self.thread = None
+            raise
         return await self._follow(reply)
 
     async def answer_pending(self) -> str | None:

@@ -27,7 +27,16 @@ class AccessVerbs:
     async def create_token(self, new: NewToken) -> ApiToken:
         self.reach.scope.require("admin")
         check_id("token", new.id)
-        values = (new.id, new.owner_id, new.token_hash, new.name, new.role, self.reach.now(), new.expires_at)
+        values = (
+            new.id,
+            new.owner_id,
+            new.token_hash,
+            new.name,
+            new.role,
+            self.reach.now(),
+            new.expires_at,
+            new.acts_for_users,
+        )
         async with self.reach.as_worker():
             await self.reach.introduce(check_user_id(new.owner_id))
             row = await self.reach.row(_SQL["add_token"], *values)

@@ -22,11 +22,10 @@ class CredentialVerbs:
         assert row is not None
         return rows.credentials(row)
 
-    @within
     async def credentials(self, platform: Surface) -> SealedCredentials | None:
         self.reach.scope.require("system")
-        row = await self.reach.row(_SQL["find_credentials"], platform)
-        return None if row is None else rows.credentials(row)
+        found = await self.reach.call(_SQL["find_credentials"], platform, reads=True)
+        return rows.credentials(found[0]) if found else None
 
     @within
     async def all_credentials(self) -> list[SealedCredentials]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.channels import Agent, Link, LinkState, User
+from threadline.core.channels import Agent, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
 from threadline.core.turns import Surface
@@ -101,6 +101,11 @@ class PeopleVerbs:
     async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
         row = await self.reach.row(_SQL["find_link"], platform, platform_user_id)
         return None if row is None else rows.link(row)
+
+    async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
+        self.reach.scope.require("system")
+        found = await self.reach.call(_SQL["find_sender"], platform, platform_user_id, reads=True)
+        return Sender._make(found[0]) if found else None
 
     @within
     async def links(self) -> list[Link]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
+from threadline.core.channels import ABANDONED, InboxRow, NewArrival, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound
 from threadline.core.ids import check_id, new_id
-from threadline.core.sealing import CleanText
-from threadline.core.turns import Surface
+from threadline.core.sealing import CleanText, Sealed
+from threadline.core.turns import Surface, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
@@ -22,7 +22,16 @@ _SQL = load_queries(__package__, "queries/queues.sql")
 class QueueVerbs:
     reach: Reach
 
-    @within
+    async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
+        reach = self.reach
+        said = (message.id, reach.house.bodies.pack(message.parts_json), message.metadata_json)
+        values = (*said, title, reach.house.limits.messages_per_thread)
+        found = await reach.call(_SQL["take_arrival"], reach.now_us(), *arrived, *values)
+        if not found:
+            return None
+        reach.note_append()
+        return rows.turn(found[0])
+
     async def claim_inbox(
         self,
         platform: Surface,
@@ -33,12 +42,9 @@ class QueueVerbs:
         reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        owner = self._owner(owner_id)
-        await self.reach.introduce(owner or self.reach.owner_id)
-        row = await self.reach.row(
-            _SQL["claim_inbox"], platform, key, fingerprint, correlation_id, reply_to, owner, self.reach.now()
-        )
-        return None if row is None else rows.inbox_row(row)
+        values = (platform, key, fingerprint, correlation_id, reply_to, self._owner(owner_id))
+        found = await self.reach.call(_SQL["claim_inbox"], self.reach.now_us(), *values)
+        return rows.inbox_row(found[0]) if found else None
 
     def _owner(self, named: str | None) -> str | None:
         """Whose row it is to be: a user's own, unless the house names somebody, or nobody yet."""
@@ -70,7 +76,6 @@ class QueueVerbs:
         dropped = await self.reach.run(_SQL["drop_inbox"], before)
         return dropped + await self.reach.run(_SQL["drop_outbox"], before)
 
-    @within
     async def enqueue(
         self,
         platform: Surface,
@@ -83,22 +88,17 @@ class QueueVerbs:
     ) -> OutboxRow:
         self._owner(owner_id)
         outbox_id = new_id() if id is None else check_id("outbox", id)
-        await self.reach.introduce(owner_id)
-        values = (outbox_id, owner_id, turn_id, platform, recipient, payload, self.reach.now())
-        await self.reach.run(_SQL["enqueue"], *values)
-        row = await self.reach.row(_SQL["find_outbox"], outbox_id)
-        if row is None or row["owner_id"] != owner_id:
+        values = (outbox_id, owner_id, turn_id, platform, recipient, payload)
+        found = await self.reach.call(_SQL["enqueue"], self.reach.now_us(), *values)
+        if not found or found[0]["owner_id"] != owner_id:
             raise DuplicateId("outbox row", outbox_id)
-        return rows.outbox_row(row)
+        return rows.outbox_row(found[0])
 
-    @within
     async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
         self.reach.scope.require("system")
         values = (worker, until, self.reach.now(), limit, ABANDONED)
-        claimed = await self.reach.rows(_SQL["claim_outbox"], *values)
-        return [rows.outbox_row(row[:-1]) for row in sorted(claimed, key=lambda row: row["place"])]
+        return [rows.outbox_row(row) for row in await self.reach.call(_SQL["claim_outbox"], *values)]
 
-    @within
     async def settle_outbox(
         self,
         outbox_id: str,
@@ -108,8 +108,9 @@ class QueueVerbs:
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
     ) -> bool:
-        values = (outbox_id, worker, status, next_attempt_at, error, self.reach.now())
-        return await self.reach.run(_SQL["settle_outbox"], *values) > 0
+        values = (self.reach.now(), outbox_id, worker, status, next_attempt_at, error)
+        ((settled,),) = await self.reach.call(_SQL["settle_outbox"], *values)
+        return bool(settled)
 
     @within
     async def report_outbox(

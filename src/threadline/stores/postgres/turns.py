@@ -73,10 +73,9 @@ class TurnVerbs:
         found = await self.reach.rows(_SQL["list_surfaces"], list(thread_ids))
         return {row["id"]: tuple(row["surfaces"]) for row in found}
 
-    @within
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
-        row = await self.reach.row(_SQL["lease_turn"], turn_id, worker, until, self.reach.now())
-        return None if row is None else rows.turn(row[:-1])
+        found = await self.reach.call(_SQL["lease_turn"], turn_id, worker, until, self.reach.now())
+        return rows.turn(found[0]) if found else None
 
     @within
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
@@ -100,10 +99,9 @@ class TurnVerbs:
     async def ask_to_stop(self, turn_id: str) -> bool:
         return await self.reach.row(_SQL["ask_to_stop"], turn_id, self.reach.now()) is not None
 
-    @within
     async def stop_asked(self, turn_id: str) -> bool:
-        row = await self.reach.row(_SQL["stop_asked"], turn_id)
-        return row is not None and bool(row["stop_asked"])
+        ((asked,),) = await self.reach.call(_SQL["stop_asked"], turn_id, reads=True)
+        return bool(asked)
 
     @within
     async def due_turns(self, *, limit: int = 100) -> list[Turn]:

@@ -60,6 +60,7 @@ def create_token(reach: Reach, new: NewToken) -> ApiToken:
         new.role,
         reach.now_us(),
         rows.microseconds(new.expires_at),
+        new.acts_for_users,
     )
     if not reach.run(_SQL["add_token"], (reach.tenant_id, *values)):
         raise DuplicateId("token", new.id)

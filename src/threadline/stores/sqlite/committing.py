@@ -37,6 +37,8 @@ class Committer:
         self._patience = Patience(database.lock_seconds)
         self.sync_seconds = 0.0
         """How long the last commit took."""
+        self.others_version = 0
+        """A number that changes whenever another connection has committed; as it was at the last batch."""
 
     def together(self, jobs: Iterable[Job], taken: list[Job], is_company: Callable[[], bool]) -> list[Answer]:
         """`taken` are those of the jobs that were begun; `is_company` says whether more are waiting."""
@@ -46,6 +48,7 @@ class Committer:
             # Everyone has waited long enough for a lock that another process holds.
             refused = Outcome(None, translate(exc, self._database.location.shown))
             return [Answer(job.future, refused) for job in jobs]
+        self.look_at_others()
         try:
             answers: list[Answer] = []
             for job in jobs:
@@ -57,6 +60,10 @@ class Committer:
             return [Answer(job.future, self._alone(job)) for job in taken]
         self._after_commit()
         return answers
+
+    def look_at_others(self) -> int:
+        self.others_version = self._connection.pragma("data_version")
+        return self.others_version
 
     def at_once(self, work: Callable[[], object]) -> Outcome | None:
         """One job alone; None, and nothing done, if it would have to wait for another process."""

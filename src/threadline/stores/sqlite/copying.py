@@ -19,7 +19,7 @@ from threadline.stores.sqlite.reach import Reach
 _SQL = load_queries(__package__, "queries/copying.sql")
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
 """Tables read by their rows' numbers, at any depth for the same price; the others are small and read by offset."""
-_FLAGS = {"agents": 6, "threads": 5, "tool_runs": 5, "turns": 16}
+_FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
 _KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}
 """Columns that keep an id, because what they name may be gone."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.channels import Agent, Link, LinkState, User
+from threadline.core.channels import Agent, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
 from threadline.core.messages import to_us
@@ -44,6 +44,9 @@ class PeopleVerbs(Verbs):
 
     async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
         return await self._engine.read(find_link, platform, platform_user_id)
+
+    async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
+        return await self._engine.read(find_sender, platform, platform_user_id)
 
     async def links(self) -> list[Link]:
         return await self._engine.read(list_links)
@@ -138,6 +141,12 @@ def put_link(reach: Reach, platform: Surface, platform_user_id: str, owner_id: s
 def find_link(reach: Reach, platform: Surface, platform_user_id: str) -> Link | None:
     row = reach.row(_SQL["find_link"], (reach.tenant_id, platform, platform_user_id, reach.user_id, reach.sees_all))
     return None if row is None else rows.link(row)
+
+
+def find_sender(reach: Reach, platform: Surface, platform_user_id: str) -> Sender | None:
+    reach.scope.require("system")
+    row = reach.row(_SQL["find_sender"], (reach.tenant_id, platform, platform_user_id))
+    return None if row is None else Sender._make(row)
 
 
 def list_links(reach: Reach) -> list[Link]:

@@ -88,12 +88,20 @@ def claim_inbox(
     reach: Reach, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
 ) -> InboxRow | None:
     owner = _owner(reach, owner_id)
-    if reach.row(_SQL["find_claim"], (reach.tenant_id, platform, key)):
+    if is_claimed(reach, platform, key):
         return None
+    add_inbox(reach, platform, key, what, owner)
+    return find_inbox(reach, platform, key)
+
+
+def is_claimed(reach: Reach, platform: Surface, key: str) -> bool:
+    return reach.row(_SQL["find_claim"], (reach.tenant_id, platform, key)) is not None
+
+
+def add_inbox(reach: Reach, platform: Surface, key: str, what: tuple[str | None, ...], owner: str | None) -> None:
     reach.introduce(owner)
     now = reach.now_us()
     reach.run(_SQL["add_inbox"], (reach.tenant_id, platform, key, *what, owner, now, now))
-    return find_inbox(reach, platform, key)
 
 
 def _owner(reach: Reach, named: str | None) -> str | None:

@@ -62,6 +62,7 @@ class SqliteStore:
             self._writer = Writer(
                 opened.writer, on_touched=self._watchers.touched, errands=partial(index_in_passing, opened.writer)
             )
+            self._watchers.others_version = self._writer.others_version
             # Whoever forgets to close leaves a thread that must end before the interpreter does.
             weakref.finalize(self, self._writer.finish_at_exit)
         _open_stores.add(self)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from threadline.ports import Work
 from threadline.stores.sqlite.access import AccessVerbs
+from threadline.stores.sqlite.arrivals import ArrivalVerbs
 from threadline.stores.sqlite.copying import CopyVerbs
 from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
@@ -32,6 +33,7 @@ class SqliteTransaction(
     PlaceVerbs,
     PeopleVerbs,
     QueueVerbs,
+    ArrivalVerbs,
     CredentialVerbs,
     TurnVerbs,
     RunningVerbs,

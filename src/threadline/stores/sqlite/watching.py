@@ -1,7 +1,8 @@
 """Watches on turns: an event for what this process commits, and a look at the file for what others do.
 
 SQLite keeps a number that changes whenever another connection commits. While anybody watches, it is read every 50 ms
-and a change wakes everyone; a commit of our own writer wakes those it concerns at once.
+and a change wakes everyone; a commit of our own writer wakes those it concerns at once, and nobody else: with a
+thousand turns that run, to wake them all for each message would be most of the work there is.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class TurnWatch:
 
 
 class Watchers:
-    def __init__(self, data_version: Callable[[], int]) -> None:
-        self._data_version = data_version
+    def __init__(self, others_version: Callable[[], int]) -> None:
+        self.others_version = others_version
         self._watches: dict[tuple[str, str], set[TurnWatch]] = {}
         self._lock = threading.Lock()
         self._polling: asyncio.Task[None] | None = None
@@ -67,10 +68,10 @@ class Watchers:
                 await self.close()
 
     async def _poll(self) -> None:
-        seen = self._data_version()
+        seen = self.others_version()
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            version = self._data_version()
+            version = self.others_version()
             if version != seen:
                 seen = version
                 with self._lock:

@@ -106,6 +106,16 @@ class Writer:
     def waiting(self) -> int:
         return self._queue.qsize()
 
+    def others_version(self) -> int:
+        """A number that changes whenever another process has committed. While the thread writes, it is the one it
+        found when it began."""
+        if not self._turn.acquire(blocking=False):
+            return self._committer.others_version
+        try:
+            return self._committer.others_version if self._stopping else self._committer.look_at_others()
+        finally:
+            self._turn.release()
+
     def stop(self) -> None:
         """Lets what was submitted finish, then ends the thread. Safe to call twice, from anywhere."""
         if not self._stopping:

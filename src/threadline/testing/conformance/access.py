@@ -36,6 +36,16 @@ class TestTokens:
         assert await house.token_by_hash(OTHER_HASH) is None
         assert "alice" in {user.id for user in await house.users()}
 
+    async def test_a_token_acts_for_users_only_if_it_was_made_so(self, root: Transaction, house: Transaction) -> None:
+        """Keeps a token by its hash; its owner is made known."""
+        plain, bot = token(), NewToken("t2", OTHER_HASH, "bot", "bot", "member", acts_for_users=True)
+        for new in (plain, bot):
+            assert (await root.create_token(new)).acts_for_users is new.acts_for_users
+            found = await house.token_by_hash(new.token_hash)
+            assert found is not None
+            assert found.acts_for_users is new.acts_for_users
+        assert [each.acts_for_users for each in await root.tokens()] == [True, False]
+
     @pytest.mark.parametrize("again", [token(), token("t1", OTHER_HASH), token("t2", HASH)])
     async def test_an_id_and_a_hash_are_taken_once(self, root: Transaction, again: NewToken) -> None:
         """DuplicateId if the id or the hash is there already."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core.access import NewToken
-from threadline.core.channels import Agent, User
+from threadline.core.channels import Agent, NewArrival, User
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
@@ -120,6 +120,16 @@ asks("drop_permits", before=NOW)
 asks("delete_thread", "thread_id")
 asks("restore_thread", "thread_id")
 asks("purge_thread", "thread_id")
+
+
+def _forged(ids: Ids) -> NewArrival:
+    return NewArrival("matrix", "forged", "f", "c", "r", ids.place, f"{ids.turn_id}-forged", "agent", "forged", b"f")
+
+
+@probe("take_arrival")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    turn = await tx.take_arrival(_forged(ids)._replace(place=ids.place), asked("forged"), title=None)
+    return None if turn is None else turn.status
 
 
 @probe("surfaces")
@@ -230,6 +240,11 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return (await tx.put_user(User(_another(tx, ids), "Mallory", "admin"))).role
 
 
+@probe("sender")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.sender("slack", ids.platform_user_id)
+
+
 @probe("delete_link")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return await tx.delete_link("slack", ids.platform_user_id)
@@ -264,6 +279,15 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 async def _(tx: Transaction, ids: Ids) -> Any:
     row = await tx.claim_inbox("slack", ids.inbox_key, owner_id=tx.scope.user_id)
     return None if row is None else row.key
+
+
+@probe("take_arrival", in_tenant="None")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await tx.create_thread(NewThread())
+    mine = _forged(ids)._replace(platform="slack", key=ids.inbox_key, place=own.id, turn_id=own.id, turn_key=own.id)
+    await tx.bind("slack", own.id, own.id)
+    turn = await tx.take_arrival(mine, asked("forged"), title=None)
+    return None if turn is None else turn.status
 
 
 @probe("settle_outbox")

@@ -94,7 +94,7 @@ class TestChunks:
     ) -> None:
         """Returns when something about the watched turn may have changed, or after so long."""
         fence = await run(alice, clock)
-        async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(10):
+        async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
             for n in range(1, 4):
                 waiting = asyncio.create_task(watch.wait(60))
                 await asyncio.sleep(0)

@@ -4,6 +4,7 @@ with, and the limits to open the store with.
 
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.arrivals import TestSenders, TestTakingIn
 from threadline.testing.conformance.copying import TestCopying, furnished, replica
 from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
@@ -90,8 +91,10 @@ __all__ = [
     "TestScopedVerbs",
     "TestSearching",
     "TestSearchingThePresent",
+    "TestSenders",
     "TestSummaries",
     "TestSwitching",
+    "TestTakingIn",
     "TestTheStore",
     "TestTokens",
     "TestToolRuns",

@@ -1,14 +1,16 @@
 -- name: add_token
-INSERT INTO threadline.api_tokens (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
-RETURNING id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at
+INSERT INTO threadline.api_tokens
+    (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, acts_for_users)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
+RETURNING id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at, acts_for_users
 
 -- name: find_token
-SELECT id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at
+SELECT id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at, acts_for_users
 FROM threadline.find_token($1, $2, $3, $4)
 
 -- name: list_tokens
-SELECT id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at FROM threadline.api_tokens
+SELECT id, owner_id, name, role, created_at, expires_at, last_used_at, revoked_at, acts_for_users
+FROM threadline.api_tokens
 WHERE tenant_id = $1 ORDER BY id DESC
 
 -- name: revoke_token

@@ -59,7 +59,7 @@ SELECT code_hash, owner_id, platform, expires_at
 FROM threadline.link_codes WHERE tenant_id = $1 ORDER BY code_hash OFFSET $2 LIMIT $3;
 
 -- name: read_api_tokens
-SELECT id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at
+SELECT id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at, acts_for_users
 FROM threadline.api_tokens WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
 -- name: read_audit
@@ -159,8 +159,9 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 
 -- name: write_api_tokens
 INSERT INTO threadline.api_tokens
-    (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING;
+    (tenant_id, id, owner_id, token_hash, name, role, created_at, expires_at, last_used_at, revoked_at,
+    acts_for_users)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING;
 
 -- name: write_audit
 INSERT INTO threadline.audit (tenant_id, id, actor_id, act, target, details, created_at)

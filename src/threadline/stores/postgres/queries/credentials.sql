@@ -5,7 +5,7 @@ DO UPDATE SET key_id = excluded.key_id, sealed = excluded.sealed, updated_at = e
 RETURNING platform, key_id, sealed, updated_at
 
 -- name: find_credentials
-SELECT platform, key_id, sealed, updated_at FROM threadline.credentials WHERE tenant_id = $1 AND platform = $2
+SELECT platform, key_id, sealed, updated_at FROM threadline.find_credentials($1, $2, $3, $4)
 
 -- name: list_credentials
 SELECT platform, key_id, sealed, updated_at FROM threadline.credentials WHERE tenant_id = $1 ORDER BY platform

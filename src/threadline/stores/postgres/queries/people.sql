@@ -43,6 +43,9 @@ RETURNING platform, platform_user_id, owner_id, state, created_at, updated_at
 SELECT platform, platform_user_id, owner_id, state, created_at, updated_at FROM threadline.links
 WHERE tenant_id = $1 AND platform = $2 AND platform_user_id = $3
 
+-- name: find_sender
+SELECT owner_id, state, role FROM threadline.find_sender($1, $2, $3, $4, $5)
+
 -- name: list_links
 SELECT platform, platform_user_id, owner_id, state, created_at, updated_at FROM threadline.links
 WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) ORDER BY platform, platform_user_id

@@ -1,9 +1,12 @@
+-- name: take_arrival
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.take_arrival($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+
 -- name: claim_inbox
-INSERT INTO threadline.inbox
-    (tenant_id, platform, key, status, fingerprint, correlation_id, reply_to, owner_id, created_at, updated_at)
-VALUES ($1, $2, $3, 'claimed', $4, $5, $6, $7, $8, $8) ON CONFLICT DO NOTHING
-RETURNING platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
+SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
     updated_at
+FROM threadline.claim_inbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: settle_inbox
 UPDATE threadline.inbox SET status = $4, decision = $5, turn_id = $6, updated_at = $7
@@ -28,9 +31,9 @@ DELETE FROM threadline.inbox WHERE tenant_id = $1 AND created_at < $2 AND status
 DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status = 'sent'
 
 -- name: enqueue
-INSERT INTO threadline.outbox
-    (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, next_attempt_at, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 'waiting', $8, $8) ON CONFLICT DO NOTHING
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at
+FROM threadline.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
@@ -38,27 +41,12 @@ SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, ne
 FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
 
 -- name: claim_outbox
-UPDATE threadline.outbox SET status = 'claimed', claimed_by = $2, claimed_until = $3,
-    attempts = attempts + (status = 'claimed')::integer,
-    last_error = CASE status WHEN 'claimed' THEN $6 ELSE last_error END
-WHERE tenant_id = $1 AND id = ANY (ARRAY(
-    SELECT o.id FROM threadline.outbox o
-    WHERE o.tenant_id = $1 AND o.status IN ('waiting', 'claimed')
-        AND ((o.status = 'waiting' AND o.next_attempt_at <= $4) OR (o.status = 'claimed' AND o.claimed_until <= $4))
-        AND NOT EXISTS (
-            SELECT FROM threadline.outbox e
-            WHERE e.tenant_id = $1 AND e.platform = o.platform AND e.recipient = o.recipient AND e.place < o.place
-                AND e.status IN ('waiting', 'claimed')
-        )
-    ORDER BY o.place LIMIT $5 FOR UPDATE OF o SKIP LOCKED
-))
-RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, place
+SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
+    claimed_until, last_error, created_at, sent_at
+FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8) ORDER BY place
 
 -- name: settle_outbox
-UPDATE threadline.outbox SET status = $4, attempts = attempts + 1, next_attempt_at = coalesce($5, next_attempt_at),
-    last_error = $6, sent_at = CASE WHEN $4 = 'sent' THEN $7::timestamptz END, claimed_by = NULL, claimed_until = NULL
-WHERE tenant_id = $1 AND id = $2 AND status = 'claimed' AND claimed_by = $3
+SELECT threadline.settle_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: report_outbox
 UPDATE threadline.outbox SET status = $4, last_error = $5, sent_at = CASE WHEN $4 = 'sent' THEN $6::timestamptz END

@@ -45,15 +45,9 @@ WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (status = 'accept
 ORDER BY place LIMIT $3
 
 -- name: lease_turn
-UPDATE threadline.turns t SET status = 'running', fence = t.fence + 1, lease_owner = $3, lease_until = $4
-WHERE t.tenant_id = $1 AND t.id = $2 AND (t.status = 'accepted' OR (t.status = 'running' AND t.lease_until <= $5))
-    AND NOT EXISTS (
-        SELECT FROM threadline.turns e
-        WHERE e.tenant_id = $1 AND e.thread_id = t.thread_id AND e.place < t.place
-            AND e.status IN ('accepted', 'running')
-    )
-RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, threadline.touch($1, id)
+SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
 -- name: renew_lease
 UPDATE threadline.turns SET lease_until = $4 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status = 'running'
@@ -76,4 +70,4 @@ WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
 RETURNING threadline.touch($1, id)
 
 -- name: stop_asked
-SELECT stop_asked FROM threadline.turns WHERE tenant_id = $1 AND id = $2
+SELECT threadline.stop_asked($1, $2, $3, $4)

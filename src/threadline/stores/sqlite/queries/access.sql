@@ -1,13 +1,13 @@
 -- name: add_token
-INSERT INTO api_tokens (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO api_tokens (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, acts_for_users)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: find_token
-SELECT id, owner_id, name, role, created_us, expires_us, last_used_us, revoked_us FROM api_tokens
+SELECT id, owner_id, name, role, created_us, expires_us, last_used_us, revoked_us, acts_for_users FROM api_tokens
 WHERE tenant_id = ? AND token_hash = ?;
 
 -- name: list_tokens
-SELECT id, owner_id, name, role, created_us, expires_us, last_used_us, revoked_us FROM api_tokens
+SELECT id, owner_id, name, role, created_us, expires_us, last_used_us, revoked_us, acts_for_users FROM api_tokens
 WHERE tenant_id = ? ORDER BY id DESC;
 
 -- name: revoke_token

@@ -73,7 +73,8 @@ SELECT 0, code_hash, owner_id, platform, expires_us
 FROM link_codes WHERE tenant_id = ?1 ORDER BY code_hash LIMIT ?3 OFFSET ?2;
 
 -- name: read_api_tokens
-SELECT 0, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us
+SELECT 0, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us,
+    acts_for_users
 FROM api_tokens WHERE tenant_id = ?1 ORDER BY id LIMIT ?3 OFFSET ?2;
 
 -- name: read_audit
@@ -167,8 +168,9 @@ INSERT INTO link_codes (tenant_id, code_hash, owner_id, platform, expires_us) VA
 
 -- name: write_api_tokens
 INSERT INTO api_tokens
-    (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    (tenant_id, id, owner_id, token_hash, name, role, created_us, expires_us, last_used_us, revoked_us,
+    acts_for_users)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_audit
 INSERT INTO audit (tenant_id, id, actor_id, act, target, details, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)

@@ -29,6 +29,10 @@ SELECT id, display_name, role FROM users WHERE tenant_id = ? AND (id = ? OR ?) O
 SELECT platform, platform_user_id, owner_id, state, created_us, updated_us FROM links
 WHERE tenant_id = ? AND platform = ? AND platform_user_id = ? AND (owner_id = ? OR ?);
 
+-- name: find_sender
+SELECT l.owner_id, l.state, u.role FROM links l JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.owner_id
+WHERE l.tenant_id = ? AND l.platform = ? AND l.platform_user_id = ?;
+
 -- name: put_link
 INSERT INTO links (tenant_id, platform, platform_user_id, owner_id, state, created_us, updated_us)
 VALUES (?, ?, ?, ?, ?, ?, ?)

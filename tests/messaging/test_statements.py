@@ -1,0 +1,83 @@
+"""How often the database is asked before a platform's message is acknowledged: a few times, each one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import httpx2
+import pytest
+
+from tests.conftest import open_database, postgres_database
+from tests.messaging.conftest import KEYS
+from threadline.bootstrap import Threadline
+from threadline.core.threads import Scope, system_scope
+from threadline.service.app import build_app
+from threadline.settings import ChannelsSettings, Settings
+from threadline.stores.postgres import pool
+from threadline.testing.clock import ManualClock
+from threadline.testing.platforms import FakeSlack
+
+
+class Statements(list[str]):
+    """What was sent to the server, in order. Words for search are taken up beside it, whenever there is time."""
+
+    def heard(self, record: Any) -> None:
+        if "index" not in record.query:
+            self.append(record.query)
+
+    @asynccontextmanager
+    async def counted(self) -> AsyncIterator[list[str]]:
+        # The driver tells of a statement in the loop's next round.
+        await asyncio.sleep(0)
+        self.clear()
+        found: list[str] = []
+        yield found
+        await asyncio.sleep(0)
+        found.extend(self)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    sent = Statements()
+    connect = pool.Address.connect
+
+    async def listened_to(address: pool.Address) -> asyncpg.Connection:
+        connection = await connect(address)
+        connection.add_query_logger(sent.heard)
+        return connection
+
+    monkeypatch.setattr(pool.Address, "connect", listened_to)
+    return sent
+
+
+@pytest.mark.req("S3-11", "S3-23")
+async def test_a_message_is_acknowledged_after_a_few_statements(
+    statements: Statements, tenant_id: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials, who wrote, which agent answers; then claim, message and turn together. Nothing runs beside it: the
+    turn does not begin, and nobody sweeps."""
+    store = await open_database(await postgres_database(), clock=clock)
+    slack = FakeSlack(clock)
+    settings = Settings(tenant=tenant_id, channels=ChannelsSettings(keys=KEYS))
+    threadline = Threadline(store, settings, clock)
+    app = httpx2.ASGITransport(build_app(threadline))
+    await threadline.messaging.credentials.put(Scope(tenant_id, "root", "admin"), "slack", slack.secrets)
+    await store.scoped(system_scope(tenant_id)).put_link("slack", slack.person, "alice", "verified")
+    monkeypatch.setattr(threadline.runner, "start", lambda *_: asyncio.get_running_loop().create_future())
+    webhook = f"/api/v1/tenants/{tenant_id}/channels/slack/webhook"
+    async with threadline, httpx2.AsyncClient(transport=app, base_url="http://localhost") as http:
+
+        async def deliver(body: bytes) -> list[str]:
+            async with statements.counted() as found:
+                headers = {"content-type": "application/json", **slack.sign(body)}
+                told = await http.post(webhook, content=body, headers=headers)
+            assert [result["decision"] for result in told.json()["results"]] == ["accepted"]
+            return found
+
+        await deliver(slack.write("The first words bind the place, step by step"))
+        sent = await deliver(slack.write("The next ones find it bound"))
+    assert len(sent) <= 6, sent
