@@ -22,8 +22,8 @@ _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
     (range(400, 500), errors.InvalidInput),
     (range(500, 600), errors.ServiceUnavailable),
 )
-_FIELDS = ("currentCount", "turnId", "limit", "allowed", "line")
-_NAMES = {"currentCount": "current_count", "turnId": "turn_id"}
+_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line")
+_NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
 
 
 def _family(root: type[ThreadlineError]) -> Iterator[type[ThreadlineError]]:
