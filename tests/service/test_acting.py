@@ -188,6 +188,59 @@ async def test_nobody_else_acts_for_anyone(threadline: Threadline, client: Clien
     assert await counts(threadline) == before
 
 
+@pytest.mark.req("SX-04", "S3-15")
+async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
+    bot: Client, client: Client, threadline: Threadline
+) -> None:
+    """A code that is made or used for somebody by whoever stole the token would leave them a way in for good."""
+    code = (await threadline.messaging.links.new_code(Scope("local", "ada"))).code
+    abroad = (await threadline.messaging.links.new_code(Scope("other", "ada"))).code
+    room = {"platform": "matrix", "platformUserId": "@eve:example.org"}
+    redeem = "/api/v1/channels/links/redeem"
+    for headers in (acting_for("ada"), acting_for("ada", "matrix")):
+        for url, body in ((redeem, {**room, "code": code}), ("/api/v1/channels/links/code", {})):
+            answer = await bot.http.post(url, json=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "acting_refused")
+    plain = await token_for(threadline, "bob")
+    viewing = await token_for(threadline, "bot", "viewer", acts_for_users=True)
+    for text in (plain, viewing):
+        answer = await client.http.post(redeem, json={**room, "code": code}, headers=bearer(text))
+        assert (answer.status_code, answer.json()["code"]) == (403, "role_refused")
+        listed = await client.http.get("/api/v1/tokens", headers=bearer(text))
+        assert (listed.status_code, listed.json()["code"]) == (403, "role_refused")
+    for wrong in ({"platform": "slack"}, {"platformUserId": ""}, {"code": "A" * 101}, {"more": 1}):
+        assert (await bot.http.post(redeem, json={**room, "code": code, **wrong})).status_code == 400
+    foreign = await bot.http.post(redeem, json={**room, "code": abroad})
+    assert (foreign.status_code, foreign.json()["code"]) == (409, "link_refused")
+    assert await threadline.store.scoped(system_scope("local")).links() == []
+    assert (await bot.http.post(redeem, json={**room, "code": code})).json() == {"userId": "ada"}
+
+
+@pytest.mark.req("S0-12")
+async def test_whose_an_account_is_only_bots_and_administrators_are_told(
+    bot: Client, client: Client, threadline: Threadline
+) -> None:
+    root = Scope("local", "root", "admin")
+    await threadline.messaging.links.put(root, "matrix", "@ada:example.org", "ada", revoked=False)
+    await threadline.messaging.links.put(Scope("other", "root", "admin"), "matrix", "@a:b", "ada", revoked=False)
+    links = "/api/v1/channels/links"
+    which = {"platform": "matrix", "platformUserId": "@ada:example.org"}
+    callers = {
+        await token_for(threadline, "ada"): 1,
+        await token_for(threadline, "bob"): 0,
+        await token_for(threadline, "root", "admin"): 1,
+    }
+    for text, count in callers.items():
+        found = await client.http.get(links, params=which, headers=bearer(text))
+        assert len(found.json()["links"]) == count
+    assert [each["userId"] for each in (await bot.http.get(links, params=which)).json()["links"]] == ["ada"]
+    assert (await bot.http.get(links)).json() == {"links": []}
+    assert (await bot.http.get(links, params={**which, "platformUserId": "@a:b"})).json() == {"links": []}
+    assert (await bot.http.get(links, params=which, headers=acting_for("bob"))).json() == {"links": []}
+    for wrong in ({"platform": "matrix"}, {"platformUserId": "x"}, {**which, "platform": "web"}):
+        assert (await bot.http.get(links, params=wrong)).status_code == 400
+
+
 @pytest.mark.req("SX-04")
 async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: Client, threadline: Threadline) -> None:
     async with client_with(client.url, await token_for(threadline, "ada", tenant="other")) as ada:

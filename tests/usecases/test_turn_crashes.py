@@ -18,7 +18,8 @@ from threadline.core.parts import ToolPart
 from threadline.settings import Settings
 
 KILLS = 100
-SHORTEST, LONGEST = -0.02, 0.15
+MOMENTS = 5
+LONGEST = 0.03
 
 
 @pytest.mark.req("S1-13", "S1-16", "S3-23", "S4-09")
@@ -78,24 +79,16 @@ async def lives(database: str, effects: str, thread_id: str, kills: int, mode: s
     assert nursery.stdin is not None
     assert nursery.stdout is not None
     accepted: list[int] = []
-    longest, done = LONGEST, 0
-    for life in range(kills):
-        if life % 10 == 9:
-            # On a busy machine they live longer, until they come as far as to do something.
-            longest, done = longest * (1 if size_of(effects) > done else 2), size_of(effects)
+    for _ in range(kills):
         first = accepted[-1] + 1 if accepted else 0
-        nursery.stdin.write(f"{first} {chance.uniform(SHORTEST, longest)}\n".encode())
-        while not (line := await asyncio.wait_for(nursery.stdout.readline(), 30)).startswith(b"died"):
+        nursery.stdin.write(f"{first} {chance.randint(0, MOMENTS)} {chance.uniform(0, LONGEST)}\n".encode())
+        while not (line := await asyncio.wait_for(nursery.stdout.readline(), 60)).startswith(b"died"):
             accepted.append(int(line.split()[1]))
         assert line == b"died -9\n"
     nursery.stdin.close()
     await nursery.wait()
     assert accepted, "they were killed before they could say anything"
     return accepted
-
-
-def size_of(effects: str) -> int:
-    return Path(effects).stat().st_size
 
 
 def check_requests(messages: list[Message], accepted: list[int]) -> None:

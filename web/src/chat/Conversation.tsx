@@ -23,6 +23,7 @@ export function Conversation({ initial, seq }: { initial: History; seq?: number 
     <>
       <section class="conversation" aria-label="Conversation">
         <Head talk={talk} />
+        <Reachability />
         <Messages talk={talk} seq={seq} />
         <Composer talk={talk} />
       </section>
@@ -61,18 +62,21 @@ function Head({ talk }: { talk: Conversing }) {
   );
 }
 
+function Reachability() {
+  if (useCell(isReachable)) return null;
+  return (
+    <p class="offline" role="status">
+      The service cannot be reached. What you see is kept; this goes on by itself.
+    </p>
+  );
+}
+
 function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) {
   const { messages, firstSeq, facts, isBusy } = talk;
   const scrolling = useScrolling(talk, seq === undefined ? undefined : seq - firstSeq);
-  const isOnline = useCell(isReachable);
   if (!messages.length) return <Empty onPick={talk.setDraft} />;
   return (
     <div class="scroller" ref={scrolling.place} onScroll={scrolling.onScroll} tabIndex={-1}>
-      {!isOnline && (
-        <p class="offline" role="status">
-          The service cannot be reached. What you see is kept; this goes on by itself.
-        </p>
-      )}
       {firstSeq > 0 && (
         <button type="button" class="link-button older" ref={scrolling.older} onClick={() => void talk.loadOlder()}>
           Older messages

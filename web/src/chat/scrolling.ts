@@ -1,6 +1,6 @@
 /**
- * Scrolling: the newest message stays in view as long as the reader is at the end; who scrolled up is left alone. Older
- * messages come when their place comes near, and nothing jumps.
+ * Scrolling: the newest message stays in view as long as the reader is at the end; who scrolled up is left alone until
+ * they say something. Older messages come when their place comes near, and nothing jumps.
  */
 import { type RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -20,7 +20,7 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
   const place = useRef<HTMLDivElement>(null);
   const older = useRef<HTMLButtonElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
-  const held = useRef({ isAtEnd: true, firstId: "", height: 0, isPlaced: false });
+  const held = useRef({ isAtEnd: true, firstId: "", askedId: "", height: 0, isPlaced: false });
 
   const toEnd = () => {
     const element = place.current;
@@ -42,6 +42,9 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
     if (!element) return;
     const first = talk.messages[0]?.id ?? "";
     const was = held.current;
+    const last = talk.messages.at(-1);
+    const askedId = talk.isBusy && last?.role === "user" ? last.id : was.askedId;
+    if (was.isPlaced && askedId !== was.askedId) was.isAtEnd = true;
     if (!was.isPlaced && target !== undefined) {
       const found = element.querySelectorAll<HTMLElement>(".message")[target];
       found?.scrollIntoView({ block: "center" });
@@ -51,9 +54,10 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
     else if (first !== was.firstId) element.scrollTop += element.scrollHeight - was.height;
     was.isPlaced = true;
     was.firstId = first;
+    was.askedId = askedId;
     was.height = element.scrollHeight;
     onScroll();
-  }, [talk.messages, talk.facts, talk.error]);
+  }, [talk.messages, talk.facts, talk.error, talk.isBusy]);
 
   useEffect(() => {
     const element = older.current;
