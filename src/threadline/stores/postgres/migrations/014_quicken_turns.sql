@@ -34,7 +34,7 @@ BEGIN
         IF NOT FOUND THEN
             SELECT (c.result).* INTO thread FROM threadline.create_thread(
                 _tenant, _owner, _role, _now_us, _thread, _state_key, _timeline, _title, _title_by_person, _new_agent,
-                _model, _system_prompt, _working_dir, _thread_metadata, NULL, NULL
+                _model, _system_prompt, _working_dir, _thread_metadata
             ) c WHERE c.problem IS NULL;
         END IF;
     END IF;
