@@ -11,7 +11,7 @@ from threadline.stores.postgres.reach import Reach
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/check.sql")
-_MIGRATE = "run `threadline migrate`"
+_RESTORE = "restore from a backup"
 
 
 async def house_findings(reach: Reach) -> list[Finding]:
@@ -51,9 +51,7 @@ async def tenant_findings(reach: Reach) -> list[Finding]:
         for row in await reach.rows(_SQL["list_wrong_counts"])
     ]
     dangling = [
-        Finding(
-            "error", f"{row['kind']} {row['name']} of tenant {reach.tenant_id} lacks its thread", "restore from a backup"
-        )
+        Finding("error", f"{row['kind']} {row['name']} of tenant {reach.tenant_id} lacks its thread", _RESTORE)
         for row in await reach.rows(_SQL["list_dangling"])
     ]
     return miscounted + dangling
