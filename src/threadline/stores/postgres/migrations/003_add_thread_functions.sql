@@ -21,7 +21,8 @@ BEGIN
     RETURN true;
 END $$;
 
-CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+-- STABLE as what it adds up, or it would be called instead of written out.
+CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamptz LANGUAGE sql STABLE
     RETURN timestamptz 'epoch' + _us * interval '1 microsecond';
 
 -- Makes the tenant and the owner known, so that rows can refer to them.
