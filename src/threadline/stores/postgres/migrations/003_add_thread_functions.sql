@@ -37,7 +37,8 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END $$;
 
--- What is told of a thread, column by column as it is read: picking some of a row's columns again costs a fifth of a list.
+-- What is told of a thread, column by column as it is read: to pick some of a row's columns later took a fifth of the
+-- server's time for a list.
 CREATE TYPE threadline.shown_thread AS (
     id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text,
     model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint,
