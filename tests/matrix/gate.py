@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tests.matrix.conftest import World
+from tests.matrix.worlds import World
 
 _NOT_PASSED_ON = {"host", "content-length", "transfer-encoding", "content-encoding", "connection"}
 

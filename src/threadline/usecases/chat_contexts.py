@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from threadline.core import events
 from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.events import Event
-from threadline.core.ids import check_id
+from threadline.core.ids import check_id, is_state_key
 from threadline.core.messages import Message, user
 from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
@@ -47,12 +47,13 @@ class ChatContexts:
         self._scope = threads.scope
 
     async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
-        return await self._once(chat_id, lambda: self._threads.create(NewThread(id=chat_id, title=title)))
+        new = NewThread(id=chat_id, state_key=_key_of(chat_id), title=title)
+        return await self._once(chat_id, lambda: self._threads.create(new))
 
     async def branch_chat_context(
         self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
     ) -> Thread:
-        new = NewThread(id=new_chat_id, title=title)
+        new = NewThread(id=new_chat_id, state_key=_key_of(new_chat_id), title=title)
         return await self._once(new_chat_id, lambda: self._threads.branch(chat_id, new))
 
     async def _once(self, new_id: str | None, create: Callable[[], Awaitable[Thread]]) -> Thread:
@@ -153,3 +154,9 @@ class ChatContexts:
         turn = await self._turns.find(self._scope, turn_id)
         message = await self._store.scoped(self._scope).message(turn.thread_id, reply_id(turn_id))
         return Answered(turn, message)
+
+
+def _key_of(chat_id: str | None) -> str | None:
+    """Where it can be, a context's id is its state key as well: so it has the same name over HTTP, and whoever moves
+    from here to there finds it."""
+    return chat_id if chat_id is not None and is_state_key(chat_id) else None
