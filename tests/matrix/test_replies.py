@@ -185,6 +185,24 @@ async def test_a_homeserver_that_is_away_or_says_too_fast_only_makes_the_answer_
         assert len(alice.told(room, world.bot_id)) == 3
 
 
+async def test_a_message_whose_sending_was_not_confirmed_says_all_in_the_end(world: World) -> None:
+    """It was taken as it was then, and what the bot sends again under the same id is not taken."""
+    alice = await world.person("alice")
+    async with gate_to(world) as gate, world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        gate.keep_answers("/send/")
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        world.parrot.gate.set()
+        for _ in range(2):
+            gate.turned_away.clear()
+            await asyncio.wait_for(gate.turned_away.wait(), PATIENCE)
+        gate.open()
+        await alice.hear(room, world.bot_id, "1. You said: Hello")
+        assert len(alice.told(room, world.bot_id)) == 2
+
+
 async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,7 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from tests.service.conftest import SERVICE
-from tests.service.serving import CHAT, THREADS, Client, serving
+from tests.service.serving import CHAT, THREADS, Client, quiet, serving
 from tests.service.signed_in import bearer, client_with, token_for
 from tests.service.test_jwts import RSA, a_set, jwk, signed
 from tests.service.test_who_may import questions
@@ -149,6 +150,19 @@ async def test_headers_that_name_nobody_are_refused_and_nothing_is_done(
     answer = await bot.post_chat("Hi", "key", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert await counts(threadline) == before
+
+
+async def test_the_log_says_which_token_acted_and_not_for_whom(
+    bot: Client, threadline: Threadline, caplog: pytest.LogCaptureFixture
+) -> None:
+    [token] = await threadline.administration(Scope("local", "root", "admin")).tokens()
+    caplog.set_level(logging.INFO, "threadline.access")
+    for headers in (acting_for("ada"), acting_for("system"), {}):
+        await bot.http.get(THREADS, headers=headers)
+    await quiet(threadline)
+    lines = [vars(record) for record in caplog.records if record.name == "threadline.access"]
+    assert [line["token_id"] for line in lines] == [token.id, token.id, None]
+    assert "ada" not in str(lines)
 
 
 @pytest.mark.parametrize("name", ["x-on-behalf-of", "x-surface"])
