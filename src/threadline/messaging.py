@@ -10,6 +10,7 @@ import asyncio
 import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import cast
 
 from threadline.core.arrivals import Ambiguous, HttpRequest, HttpResponse, Transient
@@ -92,11 +93,14 @@ class Door:
         self._http: Http | None = None
 
     async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        return await self.opened().send(request, seconds=seconds)
+
+    def opened(self) -> Http:
         if self._http is None:
             from threadline.posting import PlatformHttp  # noqa: PLC0415 - an extra
 
             self._http = PlatformHttp(self._stand_ins)
-        return await self._http.send(request, seconds=seconds)
+        return self._http
 
 
 class Messaging:
@@ -129,10 +133,18 @@ class Messaging:
 
     async def run(self) -> None:
         """Delivers, answers what was left unanswered, and forgets what was settled long ago, until cancelled."""
+        if self.settings.keys:
+            self._prepare()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.delivering.run(self.settings.sweep_seconds))
             group.create_task(self._forget())
             group.create_task(self._catch_up())
+
+    def _prepare(self) -> None:
+        """Imports now what the first message would wait half a second for. What is missing is said when it is used."""
+        with suppress(ExtraMissing):
+            len(self.codecs)
+            self.http.opened()
 
     async def _catch_up(self) -> None:
         while True:

@@ -30,6 +30,7 @@ class Vault:
     def __init__(self, keys: Mapping[str, str], current: str = "") -> None:
         self._keys = dict(keys)
         self._current = current
+        self._ciphers: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"<vault with keys {sorted(self._keys)}>"
@@ -49,11 +50,11 @@ class Vault:
     def seal(self, plain: bytes, bound_to: Sequence[str]) -> bytes:
         key_id = self.key_id
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed: bytes = _aes(self._key(key_id)).encrypt(nonce, plain, _purpose(key_id, bound_to))
+        sealed: bytes = self._cipher(key_id).encrypt(nonce, plain, _purpose(key_id, bound_to))
         return nonce + sealed
 
     def unseal(self, key_id: str, sealed: bytes, bound_to: Sequence[str]) -> bytes:
-        aes = _aes(self._key(key_id))
+        aes = self._cipher(key_id)
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
         try:
@@ -61,6 +62,12 @@ class Vault:
         except (InvalidTag, ValueError) as exc:
             raise SettingsInvalid(f"key {key_id!r} does not open these credentials: set them again") from exc
         return plain
+
+    def _cipher(self, key_id: str) -> Any:
+        """Made once: each message of a platform needs it twice."""
+        if key_id not in self._ciphers:
+            self._ciphers[key_id] = _aes(self._key(key_id))
+        return self._ciphers[key_id]
 
     def _key(self, key_id: str) -> bytes:
         if key_id not in self._keys:

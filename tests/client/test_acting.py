@@ -17,12 +17,15 @@ from threadline.core.errors import (
     ActingRefused,
     InvalidName,
     KeyReused,
+    LinkLimited,
+    LinkRefused,
     NotFound,
     RoleRefused,
     TokenRefused,
 )
 from threadline.core.threads import Scope
 from threadline.settings import ServiceSettings, Settings
+from threadline.usecases.links import ATTEMPTS
 
 SERVICE = ServiceSettings(authentication=True, heartbeat_seconds=5, recovery_seconds=60, grace_seconds=1)
 
@@ -113,6 +116,60 @@ async def test_moves_are_made_once_for_each_key_and_user(bot: Client) -> None:
             assert (await thread.refresh()).message_count == 2
         with pytest.raises(KeyReused):
             await thread.load("here", key="k1")
+
+
+@pytest.mark.req("S2-15")
+async def test_a_message_that_is_heard_again_is_found_wherever_its_room_is_bound_now(bot: Client) -> None:
+    ada = bot.acting_for("ada")
+    first = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
+    await first
+    with pytest.raises(KeyReused) as refused:
+        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+    assert refused.value.state_key == "first"
+    again = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
+    await again.accept()
+    assert again.turn_id == first.turn_id
+    assert [each.state_key for each in (await ada.threads()).items] == ["first"]
+    await bot.acting_for("bob").create_thread(state_key="second").ask("Hello", key="k1")
+    await (await ada.thread("first")).delete()
+    with pytest.raises(KeyReused) as gone:
+        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+    assert gone.value.state_key is None
+
+
+@pytest.mark.req("S2-03", "S3-15")
+async def test_accounts_are_linked_found_and_unlinked(bot: Client, place: Place) -> None:
+    links, room = place.threadline.messaging.links, ("matrix", "@ada:example.org")
+    assert await bot.link_of(*room) is None
+    made = await links.new_code(Scope("local", "ada"), "matrix")
+    assert await bot.redeem_link(*room, made.code.lower()) == "ada"
+    found = await bot.link_of(*room)
+    assert found is not None
+    assert (found.user_id, found.state, found.platform_user_id) == ("ada", "verified", room[1])
+    with pytest.raises(LinkRefused):
+        await bot.redeem_link("matrix", "@eve:example.org", made.code)
+    assert await bot.acting_for("eve").link_of(*room) is None
+    await bot.acting_for("eve").unlink(*room)
+    assert await bot.acting_for("ada").link_of(*room) == found
+    await bot.acting_for("ada").unlink(*room)
+    assert await bot.link_of(*room) is None
+    await links.put(Scope("local", "root", "admin"), *room, "ada", revoked=True)
+    barred = await bot.link_of(*room)
+    assert barred is not None
+    assert barred.state == "revoked"
+    with pytest.raises(LinkRefused):
+        await bot.redeem_link(*room, (await links.new_code(Scope("local", "ada"))).code)
+
+
+@pytest.mark.req("S3-15")
+async def test_an_account_may_guess_a_few_times_and_then_has_to_wait(bot: Client, place: Place) -> None:
+    for _ in range(ATTEMPTS):
+        with pytest.raises(LinkRefused):
+            await bot.redeem_link("matrix", "@eve:example.org", "AAAA0000")
+    code = (await place.threadline.messaging.links.new_code(Scope("local", "ada"))).code
+    with pytest.raises(LinkLimited):
+        await bot.redeem_link("matrix", "@eve:example.org", code)
+    assert await bot.redeem_link("matrix", "@ada:example.org", code) == "ada"
 
 
 @pytest.mark.req("SX-04")

@@ -84,7 +84,10 @@ def test_every_error_comes_back_as_itself_with_its_words(kind: type[ThreadlineEr
         (403, errors.Refused),
         (404, errors.NotFound),
         (409, errors.Conflict),
+        (429, errors.ServiceUnavailable),
         (431, errors.InvalidInput),
+        (500, errors.ThreadlineError),
+        (503, errors.ServiceUnavailable),
     ],
 )
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"code":7}', b'{"code":"newer","detail":null}'])

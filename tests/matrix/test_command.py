@@ -14,8 +14,10 @@ import pytest
 
 from tests.house.pages import blocks
 from tests.house.rules import ROOT
-from tests.matrix.conftest import World
 from tests.matrix.people import PATIENCE
+from tests.matrix.synapse import Synapse
+from tests.matrix.worlds import World
+from threadline.cli.main import main
 
 THREADLINE = Path(sys.executable).parent / "threadline"
 PAGE = (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8")
@@ -98,11 +100,28 @@ async def test_the_service_runs_the_bot_where_the_settings_say_so(world: World, 
         ),
     ],
 )
-async def test_a_bot_that_cannot_log_in_says_why_in_one_line(
-    world: World, tmp_path: Path, settings: dict[str, str], said: str
+def test_a_bot_that_cannot_log_in_says_why_in_one_line(
+    synapse: Synapse,
+    tmp_path: Path,
+    settings: dict[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    address = {"THREADLINE_MATRIX__HOMESERVER": world.synapse.url} if settings else {}
-    bot = await start(tmp_path, **settings, **address)
-    _, log = await asyncio.wait_for(bot.communicate(), PATIENCE)
-    assert bot.returncode == 2
-    assert re.fullmatch(rf"threadline: {said if '.*' in said else re.escape(said)}.*\n", log.decode())
+    monkeypatch.chdir(tmp_path)
+    address = {"THREADLINE_MATRIX__HOMESERVER": synapse.url} if settings else {}
+    for name, value in {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), **settings, **address}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["matrix", "run"]) == 2
+    log = capfd.readouterr().err
+    assert re.fullmatch(rf"threadline: {said if '.*' in said else re.escape(said)}.*\n", log)
+
+
+def test_a_database_and_a_service_are_not_given_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["matrix", "run", "--server", "http://127.0.0.1:1", "--database", "x.db"]) == 2
+    said = "threadline: with --server, the threads are the service's: leave --database out\n"
+    assert capfd.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []

@@ -7,9 +7,10 @@ from typing import Any
 import nio
 import pytest
 
-from tests.matrix.conftest import World
 from tests.matrix.people import MatrixUser
+from tests.matrix.remote import both_ways
 from tests.matrix.test_rooms import bindings
+from tests.matrix.worlds import World
 from threadline.core.commands import COMMANDS
 
 
@@ -35,6 +36,7 @@ async def room_of(world: World, name: str = "alice", **more: Any) -> Room:
 
 
 @pytest.mark.req("S2-09", "S2-10")
+@both_ways
 async def test_a_saved_point_is_loaded_by_name_or_from_a_list_and_only_in_its_room(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -80,6 +82,7 @@ async def test_help_lists_every_public_command_and_an_unknown_one_gets_a_hint(wo
 
 
 @pytest.mark.req("S2-13", "S2-14")
+@both_ways
 async def test_clear_starts_afresh_after_a_yes_here_and_the_old_history_can_be_opened_again(world: World) -> None:
     async with world.running():
         room = await room_of(world)
@@ -101,6 +104,7 @@ async def test_clear_starts_afresh_after_a_yes_here_and_the_old_history_can_be_o
 
 
 @pytest.mark.req("S2-14", "S2-11", "SX-02")
+@both_ways
 async def test_chats_are_listed_renamed_archived_and_opened_from_any_surface(world: World) -> None:
     async with world.running():
         room = await room_of(world, preset=nio.RoomPreset.trusted_private_chat)
@@ -123,6 +127,7 @@ async def test_chats_are_listed_renamed_archived_and_opened_from_any_surface(wor
         assert "no chat “nothing”" in await room.ask("!open nothing")
 
 
+@both_ways
 async def test_undo_takes_back_the_last_message_and_its_answer(world: World) -> None:
     async with world.running():
         room = await room_of(world)

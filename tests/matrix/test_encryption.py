@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.conftest import World
 from tests.matrix.gate import gate_to
 from tests.matrix.people import PATIENCE, MatrixUser
+from tests.matrix.worlds import World
 
 
 async def person(world: World, name: str, tmp_path: Path) -> MatrixUser:

@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.matrix.conftest import World
 from tests.matrix.gate import gate_to
 from tests.matrix.people import PATIENCE, MatrixUser
-from threadline.core.threads import Scope
+from tests.matrix.remote import both_ways
+from tests.matrix.worlds import World
 
 
 @pytest.mark.req("S2-18")
+@both_ways
 async def test_a_reply_is_one_message_that_is_edited_while_a_typing_notice_stands(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -66,6 +67,7 @@ async def edit(user: MatrixUser, room: str, event_id: str, text: str) -> None:
 
 
 @pytest.mark.req("S2-17")
+@both_ways
 async def test_ones_own_last_question_may_be_put_in_other_words_or_taken_back(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -106,6 +108,7 @@ async def test_notices_reactions_and_edits_by_others_are_nobodys_words(world: Wo
 
 
 @pytest.mark.req("S2-17")
+@both_ways
 async def test_where_several_people_talk_each_is_answered_when_they_ask_and_as_themselves(world: World) -> None:
     alice, bob = await world.person("alice"), await world.person("bob")
     async with world.running():
@@ -151,6 +154,7 @@ def membership(user: MatrixUser, room_id: str, member: str) -> str | None:
 
 
 @pytest.mark.req("S2-17")
+@both_ways
 async def test_two_peoples_rooms_stay_apart(world: World) -> None:
     alice, bob = await world.person("alice"), await world.person("bob")
     async with world.running():
@@ -159,7 +163,7 @@ async def test_two_peoples_rooms_stay_apart(world: World) -> None:
         for user in (alice, bob):
             threads = await world.threadline.as_user(user.id).threads()
             assert len(threads.items) == 2
-            bound = await world.threadline.store.scoped(Scope("local", user.id)).bindings(surface="matrix")
+            bound = await world.bindings(user.id)
             assert {each.metadata["matrix_id"] for each in bound} == {user.id}
 
 
@@ -181,6 +185,24 @@ async def test_a_homeserver_that_is_away_or_says_too_fast_only_makes_the_answer_
         assert len(alice.told(room, world.bot_id)) == 3
 
 
+async def test_a_message_whose_sending_was_not_confirmed_says_all_in_the_end(world: World) -> None:
+    """It was taken as it was then, and what the bot sends again under the same id is not taken."""
+    alice = await world.person("alice")
+    async with gate_to(world) as gate, world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        gate.keep_answers("/send/")
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        world.parrot.gate.set()
+        for _ in range(2):
+            gate.turned_away.clear()
+            await asyncio.wait_for(gate.turned_away.wait(), PATIENCE)
+        gate.open()
+        await alice.hear(room, world.bot_id, "1. You said: Hello")
+        assert len(alice.told(room, world.bot_id)) == 2
+
+
 async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -196,7 +218,24 @@ async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(wor
         assert (await alice.ask(room, world.bot_id, "Again")).text == "2. You said: Again"
 
 
+@both_ways
+async def test_a_chat_that_is_deleted_in_mid_answer_costs_that_answer_alone(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        (bound,) = [each for each in await world.bindings(alice.id) if each.place == room]
+        await (await world.threadline.as_user(alice.id).thread(bound.thread_id)).delete()
+        world.parrot.gate.set()
+        await alice.say(room, "Again")
+        await alice.hear(room, world.bot_id, "1. You said: Again")
+        assert not [shown for shown in alice.told(room, world.bot_id) if "went wrong" in shown.text]
+
+
 @pytest.mark.req("S2-17")
+@both_ways
 async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(world: World) -> None:
     world.change(auto_link=False)
     ada = await world.person("ada")
@@ -212,7 +251,7 @@ async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(
         code = (await world.threadline.messaging.links.new_code(me.scope, "matrix")).code
         told = await ada.ask(room, world.bot_id, f"!link {code.lower()}")
         assert told.text.startswith("This account is linked now, as `ada`. You can write here")
-        assert len(await world.threadline.store.scoped(me.scope).bindings(surface="matrix")) == 2
+        assert len(await world.bindings("ada")) == 2
         assert "2 messages" in (await ada.ask(room, world.bot_id, "!open From the web")).text
         assert "linked already, as `ada`" in (await ada.ask(room, world.bot_id, f"!link {code}")).text
         assert "no longer linked" in (await ada.ask(room, world.bot_id, "!unlink")).text

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import sys
-from asyncio.subprocess import PIPE
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
 import pytest
 
-from tests.matrix.conftest import World
-from tests.matrix.people import PATIENCE, MatrixUser
+from tests.matrix.living import nursery
+from tests.matrix.people import MatrixUser
+from tests.matrix.remote import both_ways
 from tests.matrix.test_rooms import bindings
+from tests.matrix.worlds import World
 
 KILLS = 6
 KILLS_SLOW = 40
 
 
 @pytest.mark.req("S2-15")
+@both_ways
 async def test_a_restart_answers_what_was_said_meanwhile_once_and_nothing_again(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -61,6 +59,7 @@ async def test_more_than_a_sync_holds_is_fetched(world: World) -> None:
 
 
 @pytest.mark.req("S2-15")
+@both_ways
 async def test_a_sync_that_is_heard_twice_is_answered_once(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -126,26 +125,12 @@ def progress(world: World) -> bytes:
 async def test_killed_at_any_instant_while_two_people_write_each_message_is_answered_once(
     world: World, slow: bool
 ) -> None:
-    writers = [await world.person(name) for name in ("alice", "bob")]
     async with world.running():
-        rooms = [await world.room_with(user) for user in writers]
-    sent: list[list[str]] = [[], []]
-    async with nursery(world) as live_and_die:
-        for life in range(KILLS_SLOW if slow else KILLS):
-            texts = [f"life {life}, message {number}" for number in range(3)]
-            writing = [write(user, room, texts) for user, room in zip(writers, rooms, strict=True)]
-            await asyncio.gather(live_and_die(), *writing)
-            for each in sent:
-                each += texts
+        writers = await met(world)
+    async with nursery(world, "bot") as born:
+        sent = await written_while_dying(writers, born, KILLS_SLOW if slow else KILLS)
     async with world.running():
-        for user, room, texts in zip(writers, rooms, sent, strict=True):
-            await user.say(room, "the last")
-            for text in [*texts, "the last"]:
-                await user.hear(room, world.bot_id, f"You said: {text}")
-            answers = [shown.text for shown in user.told(room, world.bot_id)[1:]]
-            assert [text.partition("said: ")[2] for text in answers] == [*texts, "the last"]
-            # The parrot is shown twelve turns and the question.
-            assert [int(text.split(".")[0]) for text in answers] == [min(n, 13) for n in range(1, len(answers) + 1)]
+        await each_is_answered_once(world, writers, sent)
 
 
 async def write(user: MatrixUser, room: str, texts: list[str]) -> None:
@@ -153,23 +138,30 @@ async def write(user: MatrixUser, room: str, texts: list[str]) -> None:
         await user.say(room, text)
 
 
-@asynccontextmanager
-async def nursery(world: World) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Makes bots in processes of their own; each is killed within a second of its birth."""
-    chance = random.Random(7)
-    told_of = world.folder / "settings.json"
-    told_of.write_bytes(msgspec.json.encode(world.settings))
-    made = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.matrix.living", str(told_of), stdin=PIPE, stdout=PIPE
-    )
-    assert made.stdin is not None
-    assert made.stdout is not None
-    births, news = made.stdin, made.stdout
+async def met(world: World) -> list[tuple[MatrixUser, str]]:
+    """Two people, each in a room with the bot."""
+    people = [await world.person(name) for name in ("alice", "bob")]
+    return [(user, await world.room_with(user)) for user in people]
 
-    async def live_and_die() -> None:
-        births.write(f"{chance.uniform(0.1, 1.2)}\n".encode())
-        assert await asyncio.wait_for(news.readline(), PATIENCE) == b"died -9\n"
 
-    yield live_and_die
-    births.close()
-    await made.wait()
+async def written_while_dying(
+    writers: list[tuple[MatrixUser, str]], born: Callable[[], Awaitable[None]], lives: int
+) -> list[str]:
+    """What each of them wrote meanwhile."""
+    sent: list[str] = []
+    for life in range(lives):
+        texts = [f"life {life}, message {number}" for number in range(3)]
+        await asyncio.gather(born(), *(write(user, room, texts) for user, room in writers))
+        sent += texts
+    return sent
+
+
+async def each_is_answered_once(world: World, writers: list[tuple[MatrixUser, str]], sent: list[str]) -> None:
+    for user, room in writers:
+        await user.say(room, "the last")
+        for text in [*sent, "the last"]:
+            await user.hear(room, world.bot_id, f"You said: {text}")
+        answers = [shown.text for shown in user.told(room, world.bot_id)[1:]]
+        assert [text.partition("said: ")[2] for text in answers] == [*sent, "the last"]
+        # The parrot is shown twelve turns and the question.
+        assert [int(text.split(".")[0]) for text in answers] == [min(n, 13) for n in range(1, len(answers) + 1)]

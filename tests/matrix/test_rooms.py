@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.matrix.conftest import World
 from tests.matrix.gate import gate_to
 from tests.matrix.people import MatrixUser
+from tests.matrix.remote import both_ways
+from tests.matrix.worlds import World
 from threadline.core.channels import Binding
-from threadline.core.threads import Scope
 from threadline.matrix.events import ROOM_STATE
 
 
 async def bindings(world: World, user: MatrixUser) -> dict[str, Binding]:
     """The user's rooms by label; the space is under its own word."""
-    bound = await world.threadline.store.scoped(Scope("local", user.id)).bindings(surface="matrix")
+    bound = await world.bindings(user.id)
     return {"space" if each.metadata.get("space") else str(each.label): each for each in bound}
 
 
@@ -61,6 +60,7 @@ async def all_rooms(world: World, user: MatrixUser) -> list[str]:
 
 
 @pytest.mark.req("S2-05", "S2-11")
+@both_ways
 async def test_new_makes_a_room_in_the_space_with_its_own_context_and_the_next_label(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -81,10 +81,7 @@ async def test_new_makes_a_room_in_the_space_with_its_own_context_and_the_next_l
 
 
 async def set_next_index(world: World, user: MatrixUser, index: int) -> None:
-    space = (await bindings(world, user))["space"]
-    metadata = world.threadline.sealer.json({**space.metadata, "next_index": index})
-    tx = world.threadline.store.scoped(Scope("local", user.id))
-    await tx.bind("matrix", space.place, space.thread_id, metadata=metadata)
+    await world.note(user.id, (await bindings(world, user))["space"].place, next_index=index)
 
 
 @pytest.mark.req("S2-04")
@@ -100,6 +97,7 @@ async def test_two_first_messages_at_once_make_one_context(world: World) -> None
 
 
 @pytest.mark.req("S2-08", "S2-11", "SX-02")
+@both_ways
 async def test_a_branch_begins_as_its_source_and_neither_sees_the_other_after_that(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -162,7 +160,8 @@ async def test_new_before_there_is_a_space_says_so(world: World) -> None:
 
 
 @pytest.mark.req("S2-15", "S2-01")
-async def test_a_lost_database_finds_its_rooms_again_from_their_own_state(world: World, tmp_path: Path) -> None:
+@both_ways
+async def test_a_lost_book_finds_its_rooms_again_from_their_own_state(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
         await world.room_with(alice)
@@ -170,7 +169,7 @@ async def test_a_lost_database_finds_its_rooms_again_from_their_own_state(world:
         room = await accepted(alice, bound["C1"].place)
         put = await alice.client.room_get_state_event(room, ROOM_STATE)
         assert put.content["platform_chat_id"] == bound["C1"].thread_id
-    lose_database(tmp_path)
+    world.lose_book()
     rooms = set(await all_rooms(world, alice))
     for _ in range(2):
         async with world.running():
@@ -181,11 +180,6 @@ async def test_a_lost_database_finds_its_rooms_again_from_their_own_state(world:
             assert again["C1"].thread_id == bound["C1"].thread_id
             assert again["space"].metadata["next_index"] == 2
     assert set(await all_rooms(world, alice)) == rooms
-
-
-def lose_database(folder: Path) -> None:
-    for file in folder.glob("threadline.db*"):
-        file.unlink()
 
 
 @pytest.mark.req("S2-15", "S2-01")

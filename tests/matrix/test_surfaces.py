@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from tests.matrix.conftest import World
 from tests.matrix.people import PATIENCE
 from tests.matrix.test_rooms import accepted, bindings
+from tests.matrix.worlds import World
 from tests.service.serving import client_of, serving
 from threadline.core.threads import Scope
 

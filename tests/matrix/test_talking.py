@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix.conftest import World
+from tests.matrix.worlds import World
 
 
 @pytest.mark.req("S2-02", "S2-04", "S2-20")

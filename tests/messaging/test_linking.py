@@ -148,7 +148,13 @@ async def test_only_administrators_link_and_bar_without_a_code(small_stage: Stag
     assert barred.json()["state"] == "revoked"
     assert (await small_stage.slack.say("Hello?")).status == 403
     assert (await send_code(small_stage, small_stage.slack, await made_code(small_stage)))[0] == "link_refused"
+    which = {"platform": "slack", "platformUserId": sender}
+    for _ in range(2):
+        await small_stage.http.delete(links, params=which, headers=small_stage.caller("alice"))
+    assert (await send_code(small_stage, small_stage.slack, await made_code(small_stage)))[0] == "link_refused"
     assert (await acts(small_stage))[:2] == ["link.revoked", "link.made"]
+    await small_stage.http.delete(links, params=which, headers=admin)
+    assert (await send_code(small_stage, small_stage.slack, await made_code(small_stage)))[0] == "linked"
 
 
 async def test_nobody_is_told_how_to_link_where_others_read_along(small_stage: Stage) -> None:

@@ -95,7 +95,9 @@ class Service:
     """A running service; `do` runs a coroutine where it runs."""
 
     def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
-        self._agents = {"parrot": parrot, **(agents or {})}
+        self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
+        self._may_go_on = asyncio.Event()
+        self._may_go_on.set()
         self.url = ""
         self.threadline: Threadline
         self._loop = asyncio.new_event_loop()
@@ -114,6 +116,20 @@ class Service:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Meanwhile the agent `patient` begins its answers and does not end them."""
+        self._loop.call_soon_threadsafe(self._may_go_on.clear)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._may_go_on.set)
+
+    async def _answer_patiently(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+        yield "I am taking my time, "
+        await self._may_go_on.wait()
+        yield "and now I am done."
 
     def user(self, name: str) -> UserView:
         return self.threadline.as_user(name)

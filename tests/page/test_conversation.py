@@ -47,24 +47,29 @@ def test_tools_and_thoughts_are_folded_and_open_to_what_is_in_them(person: Perso
 
 
 @pytest.mark.req("S1-32", "S1-14")
-def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person) -> None:
-    page = person.open()
-    say(page, "slow 3")
-    expect(shown(page, "I am taking my time")).to_be_visible()
-    page.reload()
-    expect(shown(page, "before I am done.")).to_be_visible()
+def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person, service: Service) -> None:
+    service.do(person.view.create_thread(agent_id="patient", state_key="reloaded"))
+    page = person.open("/t/reloaded")
+    with service.holding():
+        say(page, "Take your time")
+        expect(shown(page, "I am taking my time")).to_be_visible()
+        page.reload()
+        expect(shown(page, "I am taking my time")).to_be_visible()
+    expect(shown(page, "and now I am done.")).to_be_visible()
     settled(page)
     expect(page.locator(".message")).to_have_count(2)
     assert page.locator(".message-assistant").inner_text().count("I am taking my time") == 1
 
 
 @pytest.mark.req("S1-32")
-def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person) -> None:
-    page = person.open()
-    say(page, "slow 8")
-    expect(shown(page, "I am taking")).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
-    settled(page)
+def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person, service: Service) -> None:
+    service.do(person.view.create_thread(agent_id="patient", state_key="stopped"))
+    page = person.open("/t/stopped")
+    with service.holding():
+        say(page, "Take your time")
+        expect(shown(page, "I am taking")).to_be_visible()
+        page.get_by_role("button", name="Stop").click()
+        settled(page)
     expect(page.locator(".message-assistant")).to_contain_text("stopped")
     page.reload()
     expect(page.locator(".message-assistant")).to_contain_text("I am taking")
@@ -82,29 +87,31 @@ def test_an_answer_that_fails_says_why_and_can_be_tried_again(person: Person) ->
 
 
 def test_a_message_that_is_refused_goes_back_to_its_writer(person: Person, service: Service) -> None:
-    page = person.open()
-    say(page, "slow 8")
-    expect(shown(page, "I am taking")).to_be_visible()
-    other = person.open()
-    other.route("**/api/v1/ai/chat", lambda route: route.abort())
-    say(other, "Are you there?")
-    expect(other.get_by_role("status").filter(has_text="Not sent")).to_be_visible()
-    expect(other.get_by_role("textbox", name="Message")).to_have_value("Are you there?")
-    page.get_by_role("button", name="Stop").click()
-    settled(page)
+    service.do(person.view.create_thread(agent_id="patient", state_key="busy"))
+    page = person.open("/t/busy")
+    with service.holding():
+        say(page, "Take your time")
+        expect(shown(page, "I am taking")).to_be_visible()
+        other = person.open()
+        other.route("**/api/v1/ai/chat", lambda route: route.abort())
+        say(other, "Are you there?")
+        expect(other.get_by_role("status").filter(has_text="Not sent")).to_be_visible()
+        expect(other.get_by_role("textbox", name="Message")).to_have_value("Are you there?")
+        page.get_by_role("button", name="Stop").click()
+        settled(page)
 
 
 @pytest.mark.req("S1-32")
-def test_two_tabs_stay_in_step_while_one_of_them_talks(person: Person) -> None:
-    one = person.open()
-    say(one, "Hello from one")
-    settled(one)
-    other = person.open(one.url)
-    expect(shown(other, "You said: “Hello from one”.")).to_be_visible()
-    say(one, "slow 2")
-    expect(shown(other, "slow 2")).to_be_visible()
-    expect(other.get_by_role("button", name="Stop")).to_be_visible()
-    expect(shown(other, "before I am done.")).to_be_visible()
+def test_two_tabs_stay_in_step_while_one_of_them_talks(person: Person, service: Service) -> None:
+    thread = service.do(person.view.create_thread(agent_id="patient", state_key="shared"))
+    service.do(thread.append("Hello from one", threadline.assistant("Hello, one.")))
+    one, other = person.open("/t/shared"), person.open("/t/shared")
+    expect(shown(other, "Hello, one.")).to_be_visible()
+    with service.holding():
+        say(one, "Take your time")
+        expect(shown(other, "Take your time")).to_be_visible()
+        expect(other.get_by_role("button", name="Stop")).to_be_visible()
+    expect(shown(other, "and now I am done.")).to_be_visible()
     settled(other)
     assert other.locator(".message").count() == 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -11,14 +12,17 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from tests.service.conftest import SERVICE
-from tests.service.serving import CHAT, THREADS, Client, serving
+from tests.service.serving import CHAT, THREADS, Client, quiet, serving
 from tests.service.signed_in import bearer, client_with, token_for
 from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.test_openapi import operations
 from tests.service.test_who_may import questions
 from threadline.bootstrap import Threadline
 from threadline.core.access import TOKEN_ROLES
 from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
+from threadline.service.app import build_app
+from threadline.service.openapi import document
 from threadline.settings import JwtSettings, Rates, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
@@ -151,6 +155,19 @@ async def test_headers_that_name_nobody_are_refused_and_nothing_is_done(
     assert await counts(threadline) == before
 
 
+async def test_the_log_says_which_token_acted_and_not_for_whom(
+    bot: Client, threadline: Threadline, caplog: pytest.LogCaptureFixture
+) -> None:
+    [token] = await threadline.administration(Scope("local", "root", "admin")).tokens()
+    caplog.set_level(logging.INFO, "threadline.access")
+    for headers in (acting_for("ada"), acting_for("system"), {}):
+        await bot.http.get(THREADS, headers=headers)
+    await quiet(threadline)
+    lines = [vars(record) for record in caplog.records if record.name == "threadline.access"]
+    assert [line["token_id"] for line in lines] == [token.id, token.id, None]
+    assert "ada" not in str(lines)
+
+
 @pytest.mark.parametrize("name", ["x-on-behalf-of", "x-surface"])
 async def test_a_header_given_twice_is_refused(bot: Client, threadline: Threadline, name: str) -> None:
     given = [("x-on-behalf-of", "ada"), ("x-surface", "matrix"), (name, "bob")]
@@ -188,6 +205,59 @@ async def test_nobody_else_acts_for_anyone(threadline: Threadline, client: Clien
     assert await counts(threadline) == before
 
 
+@pytest.mark.req("SX-04", "S3-15")
+async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
+    bot: Client, client: Client, threadline: Threadline
+) -> None:
+    """A code that is made or used for somebody by whoever stole the token would leave them a way in for good."""
+    code = (await threadline.messaging.links.new_code(Scope("local", "ada"))).code
+    abroad = (await threadline.messaging.links.new_code(Scope("other", "ada"))).code
+    room = {"platform": "matrix", "platformUserId": "@eve:example.org"}
+    redeem = "/api/v1/channels/links/redeem"
+    for headers in (acting_for("ada"), acting_for("ada", "matrix")):
+        for url, body in ((redeem, {**room, "code": code}), ("/api/v1/channels/links/code", {})):
+            answer = await bot.http.post(url, json=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "acting_refused")
+    plain = await token_for(threadline, "bob")
+    viewing = await token_for(threadline, "bot", "viewer", acts_for_users=True)
+    for text in (plain, viewing):
+        answer = await client.http.post(redeem, json={**room, "code": code}, headers=bearer(text))
+        assert (answer.status_code, answer.json()["code"]) == (403, "role_refused")
+        listed = await client.http.get("/api/v1/tokens", headers=bearer(text))
+        assert (listed.status_code, listed.json()["code"]) == (403, "role_refused")
+    for wrong in ({"platform": "slack"}, {"platformUserId": ""}, {"code": "A" * 101}, {"more": 1}):
+        assert (await bot.http.post(redeem, json={**room, "code": code, **wrong})).status_code == 400
+    foreign = await bot.http.post(redeem, json={**room, "code": abroad})
+    assert (foreign.status_code, foreign.json()["code"]) == (409, "link_refused")
+    assert await threadline.store.scoped(system_scope("local")).links() == []
+    assert (await bot.http.post(redeem, json={**room, "code": code})).json() == {"userId": "ada"}
+
+
+@pytest.mark.req("S0-12")
+async def test_whose_an_account_is_only_bots_and_administrators_are_told(
+    bot: Client, client: Client, threadline: Threadline
+) -> None:
+    root = Scope("local", "root", "admin")
+    await threadline.messaging.links.put(root, "matrix", "@ada:example.org", "ada", revoked=False)
+    await threadline.messaging.links.put(Scope("other", "root", "admin"), "matrix", "@a:b", "ada", revoked=False)
+    links = "/api/v1/channels/links"
+    which = {"platform": "matrix", "platformUserId": "@ada:example.org"}
+    callers = {
+        await token_for(threadline, "ada"): 1,
+        await token_for(threadline, "bob"): 0,
+        await token_for(threadline, "root", "admin"): 1,
+    }
+    for text, count in callers.items():
+        found = await client.http.get(links, params=which, headers=bearer(text))
+        assert len(found.json()["links"]) == count
+    assert [each["userId"] for each in (await bot.http.get(links, params=which)).json()["links"]] == ["ada"]
+    assert (await bot.http.get(links)).json() == {"links": []}
+    assert (await bot.http.get(links, params={**which, "platformUserId": "@a:b"})).json() == {"links": []}
+    assert (await bot.http.get(links, params=which, headers=acting_for("bob"))).json() == {"links": []}
+    for wrong in ({"platform": "matrix"}, {"platformUserId": "x"}, {**which, "platform": "web"}):
+        assert (await bot.http.get(links, params=wrong)).status_code == 400
+
+
 @pytest.mark.req("SX-04")
 async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: Client, threadline: Threadline) -> None:
     async with client_with(client.url, await token_for(threadline, "ada", tenant="other")) as ada:
@@ -202,6 +272,17 @@ async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: C
         assert moved.status_code == 401
         assert await counts(threadline, "other") == before
         assert len(await ada.messages("key")) == 2
+
+
+def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadline: Threadline) -> None:
+    app = build_app(threadline)
+    for signed_in in (True, False):
+        for path, method, each in operations(document(app.routes, signed_in=signed_in)):
+            named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
+            taken = signed_in and (
+                each["tags"][0] in ("chat", "threads", "saves", "agents") or each["operationId"] in FOR_OTHERS_TOO
+            )
+            assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
 
 async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadline: Threadline) -> None:

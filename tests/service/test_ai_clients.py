@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from tests.npm_packages import NODE, install
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, serving, words
+from tests.service.serving import THREADS, Client, quiet, serving, words
 from tests.service.test_aisdk_oracles import PARTS
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.bootstrap import Threadline
@@ -36,38 +39,101 @@ def release(request: pytest.FixtureRequest) -> str:
     return found
 
 
+class Breath:
+    """What the agent takes after each word; while it is held, the third lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    def hold(self) -> None:
+        self._taken = 0
+        self._free.clear()
+
+    def let_go(self) -> None:
+        self._free.set()
+
+    async def __call__(self, seconds: float) -> None:
+        self._taken += 1
+        if self._taken > 2:
+            await self._free.wait()
+
+
 @pytest.fixture
-async def rehearsing() -> AsyncIterator[Threadline]:
-    async with open_threadline(settings=Settings(database=":memory:", service=SERVICE)) as opened:
+async def breath() -> AsyncIterator[Breath]:
+    made = Breath()
+    yield made
+    made.let_go()
+
+
+@pytest.fixture
+async def rehearsing(breath: Breath) -> AsyncIterator[Threadline]:
+    settings = Settings(database=":memory:", service=SERVICE, agent="breathing")
+    async with open_threadline(
+        settings=settings, agents={"breathing": RehearsalAgent(pace=0.001, sleep=breath)}
+    ) as opened:
         yield opened
 
 
+async def resumed(drive: Drive, threadline: Threadline, breath: Breath) -> dict[str, Any]:
+    """The client goes on reading the answer, and only then does the answer go on."""
+    await quiet(threadline)
+    reading = asyncio.create_task(drive.then(["resume"]))
+    async with asyncio.timeout(30):
+        while not threadline.metrics.value("threadline_http_requests_open"):  # noqa: ASYNC110 - a gauge tells nobody
+            await asyncio.sleep(0.001)
+    breath.let_go()
+    (shown,) = await reading
+    return shown
+
+
+Node: TypeAlias = subprocess.Popen[str]
+
+
+@pytest.fixture(scope="session")
+def nodes(packages: Path) -> Iterator[Callable[[str], Node]]:
+    """A process for each release, which plays any number of clients, one after the other."""
+    with ExitStack() as stack:
+
+        @cache
+        def node(release: str) -> Node:
+            command: list[str | Path] = [NODE, packages / "drive.mjs", release]
+            made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.enter_context(made)
+            stack.callback(made.kill)
+            return made
+
+        yield node
+
+
 class Drive:
-    def __init__(self, packages: Path, release: str, client: Client) -> None:
-        self._packages = packages
-        self._release = release
+    def __init__(self, node: Node, client: Client) -> None:
+        self._node = node
         self.client = client
 
     async def __call__(self, *steps: list[Any]) -> list[dict[str, Any]]:
-        """What the client shows after each step."""
-        process = await asyncio.create_subprocess_exec(
-            NODE,
-            self._packages / "drive.mjs",
-            self._release,
-            self.client.url,
-            "chat",
-            json.dumps(steps),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        """What a new client shows after each step."""
+        return (await self.then(["begin", self.client.url, "chat"], *steps))[1:]
+
+    async def then(self, *steps: list[Any]) -> list[dict[str, Any]]:
+        """The same of the client that is there."""
+        return [await self._step(step) for step in steps]
+
+    async def _step(self, step: list[Any]) -> dict[str, Any]:
+        assert self._node.stdin is not None
+        assert self._node.stdout is not None
+        self._node.stdin.write(json.dumps(step) + "\n")
+        self._node.stdin.flush()
         try:
             async with asyncio.timeout(60):
-                out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        assert process.returncode == 0, err.decode()
-        shown: list[dict[str, Any]] = json.loads(out)
+                line = await asyncio.to_thread(self._node.stdout.readline)
+        except TimeoutError:
+            # Nor would the next client be answered.
+            self._node.kill()
+            raise
+        shown: dict[str, Any] = json.loads(line)
+        assert "failed" not in shown, shown["failed"]
         return shown
 
     async def stored(self) -> list[dict[str, Any]]:
@@ -76,9 +142,9 @@ class Drive:
 
 
 @pytest.fixture
-async def drive(packages: Path, release: str, rehearsing: Threadline) -> AsyncIterator[Drive]:
+async def drive(nodes: Callable[[str], Node], release: str, rehearsing: Threadline) -> AsyncIterator[Drive]:
     async with serving(rehearsing) as client:
-        yield Drive(packages, release, client)
+        yield Drive(nodes(release), client)
 
 
 @pytest.fixture
@@ -148,20 +214,18 @@ async def test_it_denies_and_is_told_so(approving: Drive) -> None:
 
 
 @pytest.mark.req("S1-26", "S1-27", "S1-32")
-async def test_it_approves_leaves_reloads_and_resumes_without_doubling(packages: Path, release: str) -> None:
-    if release == "ai-5":
-        pytest.skip("version 5 knows no approvals")
-    settings = Settings(database=":memory:", service=SERVICE, agent="slowly")
-    slowly = {"slowly": RehearsalAgent(pace=0.15)}
-    async with open_threadline(settings=settings, agents=slowly) as tl, serving(tl) as client:
-        drive = Drive(packages, release, client)
-        *_, loaded, resumed = await drive(["send", "stamp hello"], ["answerAndLeave", True], ["reload"], ["resume"])
-        stored = await drive.stored()
+async def test_it_approves_leaves_reloads_and_resumes_without_doubling(
+    approving: Drive, rehearsing: Threadline, breath: Breath
+) -> None:
+    await approving(["send", "stamp hello"])
+    breath.hold()
+    _, loaded = await approving.then(["answerAndLeave", True], ["reload"])
     assert [message["role"] for message in loaded["messages"]] == ["user"]
-    assert (resumed["status"], resumed["error"], len(resumed["messages"])) == ("ready", None, 2)
-    assert texts(resumed)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
-    assert [part["state"] for part in tools(resumed["messages"][1])] == ["output-available"]
-    assert [words(message) for message in stored] == texts(resumed)
+    shown = await resumed(approving, rehearsing, breath)
+    assert (shown["status"], shown["error"], len(shown["messages"])) == ("ready", None, 2)
+    assert texts(shown)[1] == "I need your approval for this.Here it is, stamped: hello [2cf24dba]."
+    assert [part["state"] for part in tools(shown["messages"][1])] == ["output-available"]
+    assert [words(message) for message in await approving.stored()] == texts(shown)
 
 
 @pytest.mark.req("S1-11", "S1-32")
@@ -173,14 +237,18 @@ async def test_it_validates_a_part_of_every_kind(drive: Drive, rehearsing: Threa
 
 
 @pytest.mark.req("S1-14", "S1-26", "S1-27", "S1-32")
-async def test_it_leaves_reloads_and_resumes_without_doubling(drive: Drive) -> None:
-    left, loaded, resumed = await drive(["leave", "slow 2"], ["reload"], ["resume"])
+async def test_it_leaves_reloads_and_resumes_without_doubling(
+    drive: Drive, rehearsing: Threadline, breath: Breath
+) -> None:
+    breath.hold()
+    left, loaded = await drive(["leave", "slow 2"], ["reload"])
     assert [message["role"] for message in loaded["messages"]] == ["user"]
-    assert (resumed["status"], resumed["error"]) == ("ready", None)
-    assert texts(resumed)[1].startswith("I am taking my time")
-    assert texts(resumed)[1].endswith("before I am done.")
-    assert len(texts(left)[1]) < len(texts(resumed)[1])
-    assert [words(message) for message in await drive.stored()] == texts(resumed)
+    shown = await resumed(drive, rehearsing, breath)
+    assert (shown["status"], shown["error"]) == ("ready", None)
+    assert texts(shown)[1].startswith("I am taking my time")
+    assert texts(shown)[1].endswith("before I am done.")
+    assert len(texts(left)[1]) < len(texts(shown)[1])
+    assert [words(message) for message in await drive.stored()] == texts(shown)
 
 
 @pytest.mark.req("S1-26", "S1-32")
@@ -190,8 +258,11 @@ async def test_it_resumes_nothing_where_nothing_runs(drive: Drive) -> None:
 
 
 @pytest.mark.req("S1-28", "S1-32")
-async def test_a_stop_ends_the_turn_and_keeps_what_was_shown(drive: Drive) -> None:
-    stopped, after = await drive(["stop", "slow 20"], ["send", "Hello"])
+async def test_a_stop_ends_the_turn_and_keeps_what_was_shown(drive: Drive, breath: Breath) -> None:
+    breath.hold()
+    (stopped,) = await drive(["stop", "slow 20"])
+    breath.let_go()
+    (after,) = await drive.then(["send", "Hello"])
     assert (stopped["status"], stopped["error"]) == ("ready", None)
     history = await drive.stored()
     assert words(history[1]) == texts(stopped)[1]

@@ -197,6 +197,23 @@ async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: 
     assert (await client.http.post(f"{CHAT}/unknown/stop")).status_code == 404
 
 
+async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: Client, actor: Actor) -> None:
+    async with held(actor) as gate:
+        asking = [asyncio.create_task(client.post_chat("Hi", "key"))]
+        await actor.waiting.wait()
+        asking.append(asyncio.create_task(client.post_chat("And?", "key", policy="queue")))
+        while len(turns := (await client.http.get(f"{THREADS}/key/turns")).json()["turns"]) < 2:
+            pass
+        for turn_id, stopped in ((turns[0]["id"], 1), (turns[0]["id"], 0), ("unknown", 0)):
+            answer = await client.http.post(f"{CHAT}/key/stop", json={"turnId": turn_id})
+            assert answer.json() == {"ok": True, "stopped": stopped}
+        for wrong in ({"turn": "x"}, {"turnId": ""}):
+            assert (await client.http.post(f"{CHAT}/key/stop", json=wrong)).status_code == 400
+        gate.set()
+        first, second = [kinds(client.chunks(await each))[-1] for each in asking]
+        assert (first, second) == ("finish", "abort")
+
+
 @pytest.mark.req("S1-29")
 async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: Client, actor: Actor) -> None:
     first = await client.ask("Hi", "key")

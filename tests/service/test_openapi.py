@@ -94,7 +94,9 @@ def test_an_operation_has_one_id_and_links_lead_to_operations(made: dict[str, An
                 assert link["parameters"].keys() <= by_id[link["operationId"]]
 
 
-OF_PLATFORMS = frozenset(("deliver", "greetPlatform", "requeueDelivery", "putCredentials", "removeLink"))
+OF_PLATFORMS = frozenset(
+    ("deliver", "greetPlatform", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode")
+)
 """They speak of what a platform has sent or is to be told; tests/messaging has platforms, and asks them there."""
 
 

@@ -18,7 +18,8 @@ from threadline.core.parts import ToolPart
 from threadline.settings import Settings
 
 KILLS = 100
-SHORTEST, LONGEST = -0.02, 0.15
+MOMENTS = 5
+LONGEST = 0.03
 
 
 @pytest.mark.req("S1-13", "S1-16", "S3-23", "S4-09")
@@ -80,8 +81,8 @@ async def lives(database: str, effects: str, thread_id: str, kills: int, mode: s
     accepted: list[int] = []
     for _ in range(kills):
         first = accepted[-1] + 1 if accepted else 0
-        nursery.stdin.write(f"{first} {chance.uniform(SHORTEST, LONGEST)}\n".encode())
-        while not (line := await asyncio.wait_for(nursery.stdout.readline(), 30)).startswith(b"died"):
+        nursery.stdin.write(f"{first} {chance.randint(0, MOMENTS)} {chance.uniform(0, LONGEST)}\n".encode())
+        while not (line := await asyncio.wait_for(nursery.stdout.readline(), 60)).startswith(b"died"):
             accepted.append(int(line.split()[1]))
         assert line == b"died -9\n"
     nursery.stdin.close()

@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     common = _common_options()
     _add_chat(_adder(commands, common))
     _add_serve(_adder(commands, common))
-    _group(commands, "matrix", "the Matrix bot", common)("run", "talk on Matrix, until told to end", "matrix:run_bot")
+    _add_matrix(_group(commands, "matrix", "the Matrix bot", common))
     threads = _group(commands, "threads", "list, read, branch, save, export … threads", common)
     _add_reading(threads)
     _add_moving(threads)
@@ -97,6 +97,13 @@ def _add_chat(add: AddVerb) -> None:
     chat.add_argument("--server", metavar="URL", help="talk to a service instead of a database here")
     chat.add_argument("--token", help="with --server: who you are (default: the variable THREADLINE_TOKEN)")
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
+
+
+def _add_matrix(add: AddVerb) -> None:
+    run = add("run", "talk on Matrix, until told to end", "matrix:run_bot")
+    run.add_argument("--server", metavar="URL", help="for a service that has the threads, instead of a database here")
+    whose = "with --server: one that acts for users (default: the variable THREADLINE_TOKEN)"
+    run.add_argument("--token", help=whose)
 
 
 def _add_serve(add: AddVerb) -> None:

@@ -1,4 +1,6 @@
-"""`threadline matrix run`: the Matrix bot, until it is told to end. `threadline serve` may run it as well."""
+"""`threadline matrix run`: the Matrix bot, on a database or on a service elsewhere, until it is told to end.
+
+`threadline serve` may run it as well."""
 
 from __future__ import annotations
 
@@ -6,15 +8,17 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from threadline.bootstrap import Threadline
-from threadline.cli.opening import opened
-from threadline.core.errors import ExtraMissing, SettingsInvalid
+from threadline.cli.opening import opened, settings_of
+from threadline.core.errors import ExtraMissing, InvalidInput, SettingsInvalid
+from threadline.settings import Settings
 
 try:
+    from threadline.matrix.bot import Bot
     from threadline.matrix.homeserver import HomeserverRefused
     from threadline.matrix.running import build_bot
 except ModuleNotFoundError as exc:
@@ -22,11 +26,10 @@ except ModuleNotFoundError as exc:
 
 
 @asynccontextmanager
-async def running_bot(threadline: Threadline) -> AsyncIterator[asyncio.Task[None]]:
-    """The bot once it listens. SettingsInvalid if it cannot be, or may not log in."""
+async def running_bot(bot: Bot) -> AsyncIterator[asyncio.Task[None]]:
+    """The bot once it listens. SettingsInvalid if it may not log in."""
     # matrix-nio says at INFO and WARNING what the bot says in its own words, or what is of no use to an operator.
     logging.getLogger("nio").setLevel(logging.ERROR)
-    bot = build_bot(threadline)
     running, ready = asyncio.create_task(bot.run()), asyncio.create_task(bot.ready.wait())
     try:
         await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -43,12 +46,30 @@ async def running_bot(threadline: Threadline) -> AsyncIterator[asyncio.Task[None
 
 async def run_bot(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # The client's library tells of every request.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     task = asyncio.current_task()
     assert task is not None
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
+    settings = settings_of(args)
     with contextlib.suppress(asyncio.CancelledError):
-        async with opened(args) as threadline, running_bot(threadline) as running:
-            matrix = threadline.settings.matrix
-            print(f"{matrix.user} listens on {matrix.homeserver}", flush=True)
+        async with _built(args, settings) as bot, running_bot(bot) as running:
+            print(f"{settings.matrix.user} listens on {settings.matrix.homeserver}", flush=True)
             await running
+
+
+@asynccontextmanager
+async def _built(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Bot]:
+    if args.server is None:
+        async with opened(args) as threadline:
+            yield build_bot(threadline)
+        return
+    from threadline.client import connect  # noqa: PLC0415 - an extra
+    from threadline.matrix.remote import remote_bot  # noqa: PLC0415
+
+    if args.database:
+        raise InvalidInput("with --server, the threads are the service's: leave --database out")
+    token = args.token or os.environ.get("THREADLINE_TOKEN")
+    async with connect(args.server, token=token) as client, remote_bot(client, settings) as bot:
+        yield bot

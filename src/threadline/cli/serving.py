@@ -38,8 +38,9 @@ async def _bot_beside(threadline: Threadline) -> AsyncIterator[None]:
         yield
         return
     from threadline.cli.matrix import running_bot  # noqa: PLC0415 - an extra
+    from threadline.matrix.running import build_bot  # noqa: PLC0415
 
-    async with running_bot(threadline):
+    async with running_bot(build_bot(threadline)):
         yield
 
 

@@ -12,12 +12,13 @@ What is stored, the service decides, so nothing can be appended from here: a thr
 from threadline.client.replies import Ended, RemoteReply
 from threadline.client.threads import RemoteThread
 from threadline.client.transport import Patience
-from threadline.client.values import ThreadInfo, TurnInfo, UiMessage
+from threadline.client.values import LinkInfo, ThreadInfo, TurnInfo, UiMessage
 from threadline.client.view import Client, connect
 
 __all__ = [
     "Client",
     "Ended",
+    "LinkInfo",
     "Patience",
     "RemoteReply",
     "RemoteThread",

@@ -19,11 +19,14 @@ _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
     (range(403, 404), errors.Refused),
     (range(404, 405), errors.NotFound),
     (range(409, 410), errors.Conflict),
+    (range(429, 430), errors.ServiceUnavailable),
     (range(400, 500), errors.InvalidInput),
-    (range(500, 600), errors.ServiceUnavailable),
+    # A fault that the same request would meet again, unlike those of a service that is down or busy.
+    (range(500, 501), errors.ThreadlineError),
+    (range(501, 600), errors.ServiceUnavailable),
 )
-_FIELDS = ("currentCount", "turnId", "limit", "allowed", "line")
-_NAMES = {"currentCount": "current_count", "turnId": "turn_id"}
+_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line")
+_NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
 
 
 def _family(root: type[ThreadlineError]) -> Iterator[type[ThreadlineError]]:

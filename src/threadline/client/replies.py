@@ -20,7 +20,7 @@ from threadline.client.values import Stopped, UiMessage, read
 from threadline.core.approvals import Answer
 from threadline.core.errors import AgentFailed, ServiceUnavailable
 from threadline.core.events import ApprovalRequest, Event, Failure, Finish, TextDelta, ToolCall
-from threadline.core.ids import new_id
+from threadline.core.ids import check_id, new_id
 from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
 
@@ -52,7 +52,9 @@ class RemoteReply:
         *,
         key: str | None = None,
         approver: Approver | None = None,
+        seen: str | None = None,
     ) -> None:
+        """With `seen`, an event of a turn that was accepted already: only what comes after it is read."""
         self._transport = transport
         self._state_key = state_key
         self._prepare = prepare
@@ -60,8 +62,8 @@ class RemoteReply:
         self._key = key or new_id()
         self._approver = approver
         self._body: Body = {}
-        self._is_accepted = False
-        self._seen: str | None = None
+        self._is_accepted = seen is not None
+        self._seen = seen
         """The last event that came: where to go on."""
         self._frames: AsyncGenerator[Frame, None] | None = None
         self._ended: Ended | None = None
@@ -199,8 +201,18 @@ class RemoteReply:
         return self._transport.open("GET", f"{CHAT}/{self._state_key}/stream", headers=headers)
 
 
-async def stop(transport: Transport, state_key: str) -> bool:
-    return read(await transport.call("POST", f"{CHAT}/{state_key}/stop"), Stopped).stopped > 0
+def replay(transport: Transport, state_key: str, turn_id: str, lookup: Lookup) -> RemoteReply:
+    """The reply of a turn that was accepted some time ago, from its first event."""
+
+    async def prepare() -> Body:
+        raise AssertionError("it was asked before")
+
+    return RemoteReply(transport, state_key, prepare, lookup, seen=f"{check_id('turn', turn_id)}:0")
+
+
+async def stop(transport: Transport, state_key: str, turn_id: str | None = None) -> bool:
+    asked = None if turn_id is None else {"turnId": turn_id}
+    return read(await transport.call("POST", f"{CHAT}/{state_key}/stop", asked), Stopped).stopped > 0
 
 
 async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from threadline.client.replies import Prepare, RemoteReply, answer_body, stop
+from threadline.client.replies import Prepare, RemoteReply, answer_body, replay, stop
 from threadline.client.transport import Transport
 from threadline.client.values import (
     History,
@@ -25,7 +25,7 @@ from threadline.client.values import (
 )
 from threadline.core.approvals import Answer, Pending, pending
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
-from threadline.core.events import ToolCall
+from threadline.core.events import Event, ToolCall
 from threadline.core.ids import check_state_key, new_id, new_state_key
 from threadline.core.parts import ToolPart
 from threadline.core.threads import SavedPoint, Timeline
@@ -192,9 +192,14 @@ class RemoteThread:
     async def delete(self) -> None:
         await self._transport.call("DELETE", self._path)
 
-    async def stop(self) -> bool:
-        """Ends the turn that runs on it; what was shown is kept. False if none does."""
-        return await stop(self._transport, self.state_key)
+    async def replay(self, turn_id: str) -> AsyncIterator[Event]:
+        """What a turn of this thread says, from its beginning until it has ended, however long ago it began."""
+        async for event in replay(self._transport, self.state_key, turn_id, self._lookup):
+            yield event
+
+    async def stop(self, turn_id: str | None = None) -> bool:
+        """Ends what runs on it, or only this turn; what was shown is kept. False if nothing was running."""
+        return await stop(self._transport, self.state_key, turn_id)
 
     async def export(self, format: str = "jsonl") -> AsyncIterator[bytes]:
         """The thread as `jsonl`, `json` or `markdown`, piece by piece."""

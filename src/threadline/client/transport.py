@@ -24,6 +24,7 @@ except ModuleNotFoundError as exc:
 
 _PASSING = frozenset((429, 502, 503, 504))
 _LONGEST_PAUSE = 10.0
+_KEPT_ALIVE = 20
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -46,6 +47,8 @@ class Transport:
             base_url=url.rstrip("/"),
             headers={} if token is None else {"authorization": f"Bearer {token}"},
             timeout=httpx2.Timeout(patience.read_seconds, connect=patience.connect_seconds),
+            # Each reader of a stream has a connection for as long as the answer takes.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
         )
 
     def with_headers(self, headers: Mapping[str, str]) -> Transport:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from threadline.core import parts as parts_
+from threadline.core.channels import LinkState
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Role
 from threadline.core.parts import Part
@@ -182,6 +183,25 @@ class Agents(_Camel, frozen=True):
 
     agents: list[AgentInfo]
     shared: list[str]
+
+
+class LinkInfo(_Camel, frozen=True):
+    """An account on a platform, and whose it is here. A revoked one is barred."""
+
+    platform: Surface
+    platform_user_id: str
+    user_id: str
+    state: LinkState
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class Links(_Camel, frozen=True):
+    links: list[LinkInfo]
+
+
+class Redeemed(_Camel, frozen=True):
+    user_id: str
 
 
 class Imported(_Camel, frozen=True):

@@ -12,7 +12,10 @@ from threadline.client.values import (
     FoundMessage,
     Hits,
     Imported,
+    LinkInfo,
+    Links,
     PinnedContext,
+    Redeemed,
     Saves,
     ThreadInfo,
     ThreadsPage,
@@ -23,6 +26,7 @@ from threadline.core.ids import check_id, check_user_id, new_state_key
 from threadline.core.threads import Page, SavedPoint
 
 _SAVES = "/api/v1/ai/saves"
+_LINKS = "/api/v1/channels/links"
 
 
 def connect(url: str, *, token: str | None = None, patience: Patience | None = None) -> Client:
@@ -80,6 +84,23 @@ class Client:
 
     async def agents(self) -> Agents:
         return read(await self._transport.call("GET", "/api/v1/agents"), Agents)
+
+    async def link_of(self, platform: str, platform_user_id: str) -> LinkInfo | None:
+        """Whose account it is, and whether it is barred: the user's own; anyone's for a token that acts for users."""
+        which = {"platform": platform, "platformUserId": platform_user_id}
+        found = read(await self._transport.call("GET", _LINKS, query=which), Links).links
+        return found[0] if found else None
+
+    async def redeem_link(self, platform: str, platform_user_id: str, code: str) -> str:
+        """Links the account that sent the code; with whom. LinkRefused, LinkLimited. Not repeated if the answer is
+        lost: `link_of` tells what came of it. For a token that acts for users, on its own account."""
+        given = {"platform": platform, "platformUserId": platform_user_id, "code": code}
+        return read(await self._transport.call("POST", f"{_LINKS}/redeem", given, again=False), Redeemed).user_id
+
+    async def unlink(self, platform: str, platform_user_id: str) -> None:
+        """The account is the user's no longer, if it was."""
+        which = {"platform": platform, "platformUserId": platform_user_id}
+        await self._transport.call("DELETE", _LINKS, query=which)
 
     async def import_threads(self, lines: bytes) -> list[ThreadInfo]:
         """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""

@@ -22,7 +22,9 @@ The tree:
     │   ├── GuardRefused         the guard refused the text
     │   ├── SignatureInvalid     a webhook that its platform did not sign, or not now
     │   ├── TokenRefused         a service does not take the token, or no longer
-    │   └── ActingRefused        nobody may act for that user, or not with this token, or not for this
+    │   ├── ActingRefused        nobody may act for that user, or not with this token, or not for this
+    │   ├── LinkRefused          a code that links nothing: unknown, used or expired, or the account is barred
+    │   └── LinkLimited          an account that tried too many codes; later it may try again
     ├── AgentFailed              the agent broke off, timed out or answered nonsense
     ├── ServiceUnavailable       a service could not be reached, or answered nonsense
     ├── SettingsInvalid          the configuration is wrong
@@ -125,10 +127,13 @@ class DuplicateId(Conflict):
 
 class KeyReused(Conflict):
     code = "key_reused"
+    state_key: str | None = None
+    """The thread on which the key was used, where that is known and still there."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, state_key: str | None = None) -> None:
         super().__init__(f"idempotency key {key!r} was used for another request")
         self.key = key
+        self.state_key = state_key
 
 
 class TurnRunning(Conflict):
@@ -167,6 +172,14 @@ class TokenRefused(Refused):
 
 class ActingRefused(Refused):
     code = "acting_refused"
+
+
+class LinkRefused(Refused):
+    code = "link_refused"
+
+
+class LinkLimited(Refused):
+    code = "link_limited"
 
 
 class AgentFailed(ThreadlineError):

@@ -20,7 +20,6 @@ _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 # An id is made for every message, so ten bits at a time: two characters of the table. The last sixty bits are chance,
 # and five bits of any byte will do for each of their characters.
 _PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
-_SHIFTS = range(60, -1, -10)
 _DIGITS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -47,11 +46,16 @@ def new_id() -> str:
     """A time-ordered id, greater than every id this process made before."""
     global _last
     with _made:
-        tick = max((time.time_ns() // 1_000_000) << 16, _last + 1)
+        tick = (time.time_ns() // 1_000_000) << 16
+        if tick <= _last:
+            tick = _last + 1
         _last = tick
     chance = urandom(13)
-    head = (tick << 4) | (chance[0] & 15)
-    return "".join([_PAIRS[(head >> shift) & 1023] for shift in _SHIFTS]) + chance[1:].translate(_DIGITS).decode()
+    high, low, pairs = tick >> 26, (tick << 4) & 0x3FFFFFFF | chance[0] & 15, _PAIRS
+    return (
+        f"{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
+        f"{pairs[low >> 20]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}{chance[1:].translate(_DIGITS).decode()}"
+    )
 
 
 def new_state_key() -> str:
@@ -77,8 +81,12 @@ def check_id(kind: str, value: str) -> str:
     return value
 
 
+def is_state_key(value: str) -> bool:
+    return _STATE_KEY.fullmatch(value) is not None
+
+
 def check_state_key(value: str) -> str:
-    if not _STATE_KEY.fullmatch(value):
+    if not is_state_key(value):
         raise InvalidName("a state key is 1 to 128 of A-Z, a-z, 0-9, '_' and '-'")
     return value
 

@@ -60,7 +60,7 @@ def check(raw: bytes, what: str = "the body") -> None:
 
 def _decoded(raw: bytes, what: str) -> Any:
     check_depth(raw, what)
-    if b"\\u0000" in raw and _escapes_nul(raw):
+    if _escapes_nul(raw):
         raise InvalidText(f"{what} contains a NUL character")
     try:
         return _decode(raw)
@@ -87,7 +87,7 @@ def _written(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
         raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
     except (TypeError, ValueError) as exc:
         raise InvalidJson(f"{what} cannot be written as JSON: {exc}") from exc
-    if b"\\u0000" in raw and _escapes_nul(raw):
+    if _escapes_nul(raw):
         raise InvalidText(f"{what} contains a NUL character")
     return raw
 
@@ -111,6 +111,9 @@ def check_depth(raw: bytes, what: str) -> None:
 
 
 def _escapes_nul(raw: bytes) -> bool:
+    # One character is looked for in a tenth of the time that six take, and most texts have nothing escaped.
+    if b"\\" not in raw:
+        return False
     # A backslash that is itself escaped does not begin an escape: \\u0000 is six plain characters.
     at = raw.find(b"\\u0000")
     while at >= 0:
@@ -129,22 +132,26 @@ def _check_value(value: Any, what: str, depth: int) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
-    if isinstance(value, float):
-        return kind is float and _is_spelled_alike(value)
     if isinstance(value, dict):
         _check_nesting(what, depth)
         is_plain = kind is dict
         for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidJson(f"{what} has a key that is not a string: {key!r}")
-            is_plain = (type(item) in _SCALARS or _check_value(item, what, depth + 1)) and is_plain and type(key) is str
+            if type(key) is not str:
+                if not isinstance(key, str):
+                    raise InvalidJson(f"{what} has a key that is not a string: {key!r}")
+                is_plain = False
+            if type(item) not in _SCALARS and not _check_value(item, what, depth + 1):
+                is_plain = False
         return is_plain
     if isinstance(value, (list, tuple)):
         _check_nesting(what, depth)
         is_plain = kind is list or kind is tuple
         for item in value:
-            is_plain = (type(item) in _SCALARS or _check_value(item, what, depth + 1)) and is_plain
+            if type(item) not in _SCALARS and not _check_value(item, what, depth + 1):
+                is_plain = False
         return is_plain
+    if isinstance(value, float):
+        return kind is float and _is_spelled_alike(value)
     if isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
         raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
     return kind is int

@@ -322,7 +322,7 @@ def _tool_out(part: ToolPart) -> _ToolOut:
 
 def plain_text(parts: Sequence[Part]) -> str:
     """What a person would read: the text parts, a blank line between them. Feeds search and titles."""
-    return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return "\n\n".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
 def tool(

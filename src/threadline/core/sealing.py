@@ -18,7 +18,7 @@ from threadline.core import parts as parts_
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_characters, check_id, new_id
 from threadline.core.messages import ROLES, NewMessage, Role, to_us
-from threadline.core.parts import OtherPart, Part, ToolPart
+from threadline.core.parts import OtherPart, Part, TextPart, ToolPart
 
 CleanText = NewType("CleanText", str)
 """A text that has passed a Sealer."""
@@ -170,6 +170,8 @@ _NOTHING_LEFT = b'{"type":"text","text":"[masked:reasoning]"}'
 
 def _check_spliced(raw: bytes, parts: Sequence[Part]) -> None:
     """Tools and unknown parts carry JSON of their own, which `encode` puts between the rest as it is."""
+    if len(parts) == 1 and type(parts[0]) is TextPart:
+        return
     for part in parts:
         if isinstance(part, ToolPart):
             _check_piece(part.input)

@@ -1,7 +1,8 @@
 """The bot: one device, one sync, and a queue for every room.
 
 What a sync brings is worked on room by room, in order within a room; answers are told beside that. The place in the
-sync is kept when everything before it is answered. Only the bot's own death or its operator ends it.
+sync is kept when everything before it is answered. Only its operator ends it, by a signal or by taking its token away;
+what was not answered by then is answered in the next life.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
-from threadline.core.errors import StoreFailed, ThreadlineError
+from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.matrix.device import DeviceFolder
 from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
 from threadline.matrix.hearing import Hearing, Rest, through_faults
@@ -53,29 +54,43 @@ class Bot:
         self._in_hand: set[tuple[str, bool]] = set()
         """What is being worked on: the event, and whether it could be read. One whose key comes while its sender is
         told that it cannot be read is heard like a new one."""
+        self._fault: asyncio.Future[None] | None = None
+        """What it ends with."""
         self.ready = asyncio.Event()
         """Set when the bot has caught up with the homeserver for the first time."""
 
     async def run(self) -> None:
         """Until it is cancelled. HomeserverRefused if nobody can log in like this, SettingsInvalid if the device is in
-        use."""
+        use, TokenRefused if the service no longer takes its token."""
         with self._folder.held():
             await self._run()
 
     async def _run(self) -> None:
-        sweeping = asyncio.create_task(self._keep_sweeping())
+        self._fault = asyncio.get_running_loop().create_future()
+        sweeping, listening = asyncio.create_task(self._keep_sweeping()), asyncio.create_task(self._listen())
         try:
-            await through_faults(self.homeserver.log_in)
-            position = await self._catch_up()
-            self.ready.set()
-            while True:
-                position = await self._next(position)
+            await asyncio.wait({listening, self._fault}, return_when=asyncio.FIRST_COMPLETED)
+            await (self._fault if self._fault.done() else listening)
         finally:
-            sweeping.cancel()
-            for task in [*self._tasks, *self._rooms.values()]:
+            tasks = [listening, sweeping, *self._tasks, *self._rooms.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(sweeping, *self._tasks, *self._rooms.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.homeserver.close()
+
+    async def _listen(self) -> None:
+        await through_faults(self.homeserver.log_in)
+        position = await self._catch_up()
+        self.ready.set()
+        while True:
+            position = await self._next(position)
+
+    async def _end_with(self, exc: TokenRefused) -> None:
+        """Ends the bot, and with it whoever waits here. What was being heard is not done."""
+        assert self._fault is not None
+        if not self._fault.done():
+            self._fault.set_exception(exc)
+        await asyncio.Event().wait()
 
     async def _catch_up(self) -> str:
         """The first sync of this life tells of every room. One without a place to go on from has nothing to answer:
@@ -181,6 +196,9 @@ class Bot:
         try:
             rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
             return rest
+        except TokenRefused as exc:
+            await self._end_with(exc)
+            return None
         except Exception:
             log.exception("a message could not be answered", extra={"place": heard.room_id})
             return self._hearing.apologise(heard) if isinstance(heard, Said) else None
@@ -206,6 +224,8 @@ class Bot:
         async def whole() -> None:
             try:
                 await work
+            except TokenRefused as exc:
+                await self._end_with(exc)
             except (HomeserverRefused, ThreadlineError) as exc:
                 log.warning("given up: %s", exc)
             except Exception:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from threadline.core import pending as pending_
 from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, Misused, Unknown, choices_text, help_text, parse
-from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused
+from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused, TokenRefused
 from threadline.core.ids import check_title
 from threadline.core.pending import Agreed, Declined, Pending, pending_in, with_pending
 from threadline.core.threads import Thread, ThreadChanges
@@ -107,6 +107,8 @@ class Commands:
                 return await self._settle(asked, answer)
             assert command is not None
             return await self._acts[command.name](asked, command.argument)
+        except TokenRefused:
+            raise
         except (InvalidInput, NotFound, Conflict, Refused) as exc:
             return f"That did not work: {exc}."
         except NoSpace:

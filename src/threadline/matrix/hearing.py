@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from threadline.core.commands import Command, parse
-from threadline.core.errors import InvalidInput, NotFound, Refused, ServiceUnavailable, StoreFailed
+from threadline.core.errors import InvalidInput, NotFound, Refused, ServiceUnavailable, StoreFailed, TokenRefused
 from threadline.matrix import rendering
 from threadline.matrix.book import SURFACE, Book
 from threadline.matrix.commands import Commands
@@ -84,6 +84,9 @@ class Hearing:
             if (answer := await self._commands.run(person, said)) is not None:
                 return self._reply(said, answer, shared, person)
             return await self._ask(person, said, shared)
+        except TokenRefused:
+            # That is the bot's own, and nothing to tell people.
+            raise
         except (InvalidInput, Refused) as exc:
             return self._reply(said, f"{exc}.", shared, person)
 
@@ -140,8 +143,13 @@ class Hearing:
     async def _tell(self, person: Person, said: Said, telling: Telling, turn_id: str, place: str) -> None:
         platform = self._platform(person)
         async with self._speaking[place]:
-            await through_faults(lambda: telling.follow(platform))
-            answered = await through_faults(lambda: platform.answered(turn_id))
+            try:
+                await through_faults(lambda: telling.follow(platform))
+                answered = await through_faults(lambda: platform.answered(turn_id))
+            except NotFound:
+                # Its chat was deleted meanwhile.
+                await self._settle(said, "gone", person)
+                return
             await self._unless_refused(said, telling.conclude(answered))
         await self._settle(said, "answered", person, turn_id)
 

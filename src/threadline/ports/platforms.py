@@ -161,7 +161,7 @@ class Platform(Protocol):
         ...
 
     async def answered(self, turn_id: str) -> Answered:
-        """What has come of a turn."""
+        """What has come of a turn. NotFound, as it may be once its context is deleted."""
         ...
 
 

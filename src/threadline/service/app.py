@@ -152,6 +152,8 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
     """Each handler says with `describing.operation` what it takes and answers."""
     routes: list[BaseRoute] = [
+        # Asked one after the other, and nobody is in a greater hurry than a platform.
+        *HookRoutes(threadline).routes(),
         *Welcome().routes(),
         *(ChatPage().routes() if is_built() else []),
         *Operations(threadline, caller).routes(),
@@ -163,7 +165,6 @@ def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, 
         *ThreadRoutes(threadline, caller).routes(),
         *AdministrationRoutes(threadline, caller).routes(),
         *ChannelRoutes(threadline, caller).routes(),
-        *HookRoutes(threadline).routes(),
         *LineageRoutes(threadline, caller).routes(),
         *FollowingRoutes(threadline, caller).routes(),
         *RestoreRoutes(threadline, caller).routes(),

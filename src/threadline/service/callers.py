@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.threads import Scope
-from threadline.service.acting import check_acting
+from threadline.service.acting import check_acting, may_act
 from threadline.service.describing import operation_of
 from threadline.settings import Settings
 
@@ -45,7 +45,7 @@ def by_role(who_asks: WhoAsks) -> WhoAsks:
         check_acting(request, declared)
         reads = request.method in ("GET", "HEAD")
         scope.require("viewer" if reads else "member")
-        if declared is not None and declared.needs is not None:
+        if declared is not None and declared.needs is not None and not (declared.for_bots and may_act(request)):
             scope.require(declared.needs)
         return scope
 

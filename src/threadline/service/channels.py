@@ -15,7 +15,9 @@ from starlette.routing import Route
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.channels import Link, LinkState, OutboxRow, OutboxStatus
+from threadline.core.errors import InvalidInput
 from threadline.core.turns import Surface
+from threadline.service.acting import ActedFrom, may_act
 from threadline.service.answers import Done, Moment, Shown, answer
 from threadline.service.callers import WhoAsks
 from threadline.service.describing import Answer, Body, operation
@@ -51,6 +53,27 @@ class NewLink(Shape, frozen=True):
 class WhichLink(Shape, frozen=True):
     platform: str
     platform_user_id: str
+
+
+class LinksAsked(Shape, frozen=True):
+    """All of them, or that of one account."""
+
+    platform: str | msgspec.UnsetType = msgspec.UNSET
+    platform_user_id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Redeeming(Shape, frozen=True):
+    """A code that somebody sent from their account."""
+
+    platform: ActedFrom
+    platform_user_id: str
+    code: Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class RedeemedShown(Shown, frozen=True):
+    """Whose the account is now."""
+
+    user_id: str
 
 
 class Coding(Shape, frozen=True):
@@ -116,6 +139,7 @@ class ChannelRoutes:
             Route(_LINKS, self.put_link, methods=["POST"]),
             Route(_LINKS, self.remove_link, methods=["DELETE"]),
             Route(_LINKS + "/code", self.make_code, methods=["POST"]),
+            Route(_LINKS + "/redeem", self.redeem, methods=["POST"]),
             Route(_OUTBOX, self.list_outbox, methods=["GET"]),
             Route(_OUTBOX + "/{outbox_id}/requeue", self.requeue, methods=["POST"]),
             Route(_CREDENTIALS, self.list_credentials, methods=["GET"]),
@@ -128,10 +152,22 @@ class ChannelRoutes:
         "List links to accounts on platforms",
         Answer(200, "The user's own; for an administrator, the tenant's.", LinksShown),
         tag="channels",
+        description="Of one account, if both are given: then a token that acts for users sees anyone's in the tenant.",
+        query=LinksAsked,
+        errors=(errors.InvalidName,),
         for_others=True,
     )
     async def list_links(self, request: Request) -> Response:
-        found = await self._messaging.links.listed(await self._who_asks(request))
+        scope = await self._who_asks(request)
+        asked = read_query(request, LinksAsked)
+        match asked.platform, asked.platform_user_id:
+            case str(platform), str(sender):
+                one = await self._messaging.links.find(scope, platform, sender, anyones=may_act(request))
+                found = [] if one is None else [one]
+            case msgspec.UNSET, msgspec.UNSET:
+                found = await self._messaging.links.listed(scope)
+            case _:
+                raise InvalidInput("give platform and platformUserId, or neither")
         return answer(LinksShown([_link(each) for each in found]))
 
     @operation(
@@ -182,6 +218,23 @@ class ChannelRoutes:
         asked = await read_body(request, Coding)
         made = await self._messaging.links.new_code(scope, asked.platform)
         return answer(CodeShown(made.code, made.expires_at), 201)
+
+    @operation(
+        "redeemLinkCode",
+        "Link the account that sent a code",
+        Answer(200, "It is linked with whoever made the code, which is used up.", RedeemedShown),
+        tag="channels",
+        description="For the bot that was sent the code: a token that acts for users, on its own account.",
+        body=Body(Redeeming, {"from a room": {"platform": "matrix", "platformUserId": "@ada:example", "code": "K3Y0"}}),
+        errors=(errors.InvalidName, errors.LinkRefused, errors.LinkLimited),
+        needs="admin",
+        for_bots=True,
+    )
+    async def redeem(self, request: Request) -> Response:
+        scope = await self._who_asks(request)
+        asked = await read_body(request, Redeeming)
+        links = self._messaging.links
+        return answer(RedeemedShown(await links.redeem(scope, asked.platform, asked.platform_user_id, asked.code)))
 
     @operation(
         "listDeliveries",

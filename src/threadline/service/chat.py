@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec import UNSET
+from msgspec import UnsetType as Unset
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -19,7 +21,7 @@ from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.approvals import claimed_answers
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import check_state_key
+from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Surface, Turn
 from threadline.ports import Approver
@@ -28,8 +30,8 @@ from threadline.service.acting import surface_of
 from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
 from threadline.service.answers import Shown, answer
 from threadline.service.callers import WhoAsks
-from threadline.service.describing import Answer, Body, Fault, Link, operation
-from threadline.service.reading import header, idempotency_key
+from threadline.service.describing import Answer, Body, Fault, Id, Link, operation
+from threadline.service.reading import Shape, header, idempotency_key, read_body
 from threadline.service.streaming import MAJOR, TurnStreams, find_turn, read_major, read_seen
 from threadline.settings import ServiceSettings
 from threadline.usecases.approvals import AnswerRequest, reply_gone_on_with
@@ -59,6 +61,12 @@ class StreamEvent(Shown, frozen=True):
 
     data: str
     id: str | None = None
+
+
+class Stopping(Shape, frozen=True):
+    """Without a turn, every one that runs on the thread."""
+
+    turn_id: Id | Unset = UNSET
 
 
 class Stopped(Shown, frozen=True):
@@ -181,16 +189,21 @@ class Chat:
 
     @operation(
         "stopChat",
-        "Stop the turn that runs; what was shown is kept",
-        Answer(200, "Nothing runs on this thread any more.", Stopped),
+        "Stop what runs on a thread; what was shown is kept",
+        Answer(200, "Nothing runs on this thread any more, or this turn does not.", Stopped),
         tag="chat",
+        body=Body(Stopping, {"everything": {}}, required=False),
         errors=(errors.InvalidName, errors.NotFound),
         needs="member",
     )
     async def stop(self, request: Request) -> Response:
         scope = await self._who_asks(request)
+        asked = await read_body(request, Stopping)
+        only = None if asked.turn_id is UNSET else check_id("turn", asked.turn_id)
         thread = await self._thread(scope, request.path_params["state_key"])
         active = await self._threadline.store.scoped(scope).active_turns(thread.id)
+        if only is not None:
+            active = [turn for turn in active if turn.id == only]
         return answer(Stopped(True, await stop_turns(self._threadline, scope, active)))
 
     async def _thread(self, scope: Scope, state_key: str | None) -> Thread:

@@ -87,6 +87,8 @@ class Operation(msgspec.Struct, frozen=True):
     """The role; None for what anyone may ask."""
     for_others: bool = False
     """Whether a token may do it on behalf of a user, beside what every user does with their own threads."""
+    for_bots: bool = False
+    """Whether a token that acts for users may do it on its own account, beside those whose role allows it."""
     path: Mapping[str, str] = {}
     """Values of the path for the examples, where those of `openapi.PATH` will not do."""
 
@@ -106,11 +108,12 @@ def operation(
     errors: tuple[type[ThreadlineError] | Fault, ...] = (),
     needs: UserRole | None = "viewer",
     for_others: bool = False,
+    for_bots: bool = False,
     path: Mapping[str, str] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declares the handler below it. `headers` are names of `openapi.HEADERS`."""
     described = Operation(
-        id, summary, tag, answers, description, body, query, headers, errors, needs, for_others, path or {}
+        id, summary, tag, answers, description, body, query, headers, errors, needs, for_others, for_bots, path or {}
     )
 
     def declare(handler: Handler) -> Handler:

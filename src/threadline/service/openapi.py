@@ -101,6 +101,7 @@ class Problem(Shown, frozen=True):
     detail: str
     current_count: int | None = None
     turn_id: str | None = None
+    state_key: str | None = None
     limit: str | None = None
     allowed: int | None = None
     line: int | None = None

@@ -44,6 +44,8 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.SignatureInvalid: 401,
     errors.TokenRefused: 401,
     errors.ActingRefused: 403,
+    errors.LinkRefused: 409,
+    errors.LinkLimited: 429,
     errors.AgentFailed: 502,
     errors.ServiceUnavailable: 502,
     errors.SettingsInvalid: 500,
@@ -159,6 +161,8 @@ def _details(exc: ThreadlineError) -> dict[str, Any]:
             return {"currentCount": exc.current_count}
         case errors.TurnRunning():
             return {"turnId": exc.turn_id, "currentCount": exc.current_count}
+        case errors.KeyReused(state_key=str(state_key)):
+            return {"stateKey": state_key}
         case errors.LimitExceeded():
             return {"limit": exc.limit, "allowed": exc.allowed}
         case errors.InvalidImport():

@@ -14,6 +14,7 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,17 @@ log = logging.getLogger("threadline.outbox")
 
 _AT_ONCE = 10
 _REASON_LENGTH = 300
+_COMPANY_SECONDS = 0.02
+
+
+class Opened(NamedTuple):
+    """What a platform's messages are sent with."""
+
+    channel: Channel
+    secrets: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"<opened {self.channel.platform}>"
 
 
 class Retrying(msgspec.Struct, frozen=True):
@@ -139,14 +151,30 @@ class Delivering:
             until = self._clock.now() + dt.timedelta(seconds=self._retrying.claim_seconds)
             rows = await tx.claim_outbox(self.worker, until=until, limit=_AT_ONCE - len(sending))
             tried += len(rows)
-            sending |= {self._start(tx, tenant_id, row) for row in rows}
+            opened = {platform: await self._open(tenant_id, platform) for platform in {row.platform for row in rows}}
+            sending |= {self._start(tx, row, opened[row.platform]) for row in rows}
             if not sending:
                 return tried
             _, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            if len(sending) > _AT_ONCE / 2:
+                # Others are about to end, and to claim for several costs no more than for one.
+                _, sending = await asyncio.wait(sending, timeout=_COMPANY_SECONDS)
 
-    def _start(self, tx: Transaction, tenant_id: str, row: OutboxRow) -> asyncio.Task[None]:
+    async def _open(self, tenant_id: str, platform: Surface) -> Opened | Transient | Permanent:
+        """Or what comes of a platform's messages without it."""
+        channel = self._channels.get(platform)
+        if channel is None:
+            return Transient("the platform is switched off")
+        try:
+            return Opened(channel, await self._credentials.open(tenant_id, platform))
+        except NotFound:
+            return Transient("there are no credentials for the platform")
+        except SettingsInvalid as exc:
+            return Permanent(str(exc))
+
+    def _start(self, tx: Transaction, row: OutboxRow, opened: Opened | Transient | Permanent) -> asyncio.Task[None]:
         """A send goes on when whoever waits for it is cancelled: cut off, nobody would know what came of it."""
-        task = asyncio.create_task(self._deliver(tx, tenant_id, row), name=f"delivery {row.id}")
+        task = asyncio.create_task(self._deliver(tx, row, opened), name=f"delivery {row.id}")
         self._sending.add(task)
         task.add_done_callback(self._sent)
         return task
@@ -161,8 +189,8 @@ class Delivering:
         if self._sending:
             await asyncio.wait(self._sending, timeout=self._retrying.claim_seconds)
 
-    async def _deliver(self, tx: Transaction, tenant_id: str, row: OutboxRow) -> None:
-        outcome = await self._send(tenant_id, row)
+    async def _deliver(self, tx: Transaction, row: OutboxRow, opened: Opened | Transient | Permanent) -> None:
+        outcome = await self._send(row, opened) if isinstance(opened, Opened) else opened
         try:
             settled = await self._settle(tx, row, outcome)
         except StoreFailed:
@@ -172,15 +200,10 @@ class Delivering:
         if not settled:
             log.warning("claim lost while sending", extra={"outbox_id": row.id})
 
-    async def _send(self, tenant_id: str, row: OutboxRow) -> Outcome:
-        channel = self._channels.get(row.platform)
-        if channel is None:
-            return Transient("the platform is switched off")
+    async def _send(self, row: OutboxRow, opened: Opened) -> Outcome:
+        channel = opened.channel
         try:
-            secrets = await self._credentials.open(tenant_id, row.platform)
-            request = channel.request(secrets, row.recipient, row.payload, row.id)
-        except NotFound:
-            return Transient("there are no credentials for the platform")
+            request = channel.request(opened.secrets, row.recipient, row.payload, row.id)
         except SettingsInvalid as exc:
             return Permanent(str(exc))
         answered = await self._http.send(request, seconds=self._retrying.send_seconds)

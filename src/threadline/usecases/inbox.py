@@ -62,6 +62,9 @@ Decision: TypeAlias = Literal[
 """What became of a message when it arrived. How an accepted one ended is on its turn."""
 
 
+_SAYS_NOTHING_YET: frozenset[Decision] = frozenset(("accepted", "duplicate", "replay_blocked", "blank"))
+
+
 class Receipt(NamedTuple):
     decision: Decision
     turn: Turn | None = None
@@ -135,7 +138,8 @@ class Inbox:
             "message received",
             extra={"decision": receipt.decision, "platform": arrival.platform, "correlation_id": correlation_id},
         )
-        self._nudge(tenant_id)
+        if receipt.decision not in _SAYS_NOTHING_YET:
+            self._nudge(tenant_id)
         return receipt
 
     async def bury(self, tenant_id: str, platform: Surface, key: str, detail: str, correlation_id: str) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from threadline.core import jsontext
 from threadline.core.channels import Link, Redeemed
-from threadline.core.errors import DuplicateId, InvalidInput
+from threadline.core.errors import DuplicateId, InvalidInput, LinkLimited, LinkRefused
 from threadline.core.ids import check_user_id
 from threadline.core.sealing import CleanJson
 from threadline.core.threads import Scope, system_scope
@@ -62,6 +62,11 @@ class Links:
         seen_by = system_scope(scope.tenant_id) if scope.role == "admin" else scope
         return await self._store.scoped(seen_by).links()
 
+    async def find(self, scope: Scope, platform: str, platform_user_id: str, *, anyones: bool = False) -> Link | None:
+        """The account's link, if it is the user's own; anyone's for administrators, and for those who act for users."""
+        seen_by = system_scope(scope.tenant_id) if anyones or scope.role == "admin" else scope
+        return await self._store.scoped(seen_by).link(_linked_surface(platform), check_user_id(platform_user_id))
+
     async def put(self, scope: Scope, platform: str, platform_user_id: str, owner_id: str, *, revoked: bool) -> Link:
         """An administrator links somebody without a code, or bars a sender from being linked."""
         scope.require("admin")
@@ -77,7 +82,8 @@ class Links:
         return await self._store.transact(system_scope(scope.tenant_id), work)
 
     async def remove(self, scope: Scope, platform: str, platform_user_id: str) -> bool:
-        """A user's own link, or, for administrators, anyone's. False if there was none."""
+        """A user's own link, or, for administrators, anyone's. False if there was none, or if it bars the account and
+        the user is no administrator."""
         surface = _linked_surface(platform)
 
         async def work(tx: Transaction) -> bool:
@@ -85,6 +91,20 @@ class Links:
 
         acts_as = system_scope(scope.tenant_id) if scope.role == "admin" else scope
         return await self._store.transact(acts_as, work)
+
+    async def redeem(self, scope: Scope, platform: str, platform_user_id: str, code: str) -> str:
+        """Links the account with whoever made the code, for a bot that was sent it; whom. LinkRefused, LinkLimited."""
+        scope.require("member")
+        surface, sender = _linked_surface(platform), check_user_id(platform_user_id)
+        # Told only once it is committed, because what was tried counts.
+        redeemed = await self._store.transact(
+            system_scope(scope.tenant_id), lambda tx: self.redeem_in(tx, surface, sender, code)
+        )
+        if redeemed.result == "link_limited":
+            raise LinkLimited("this account tried too many codes: wait until new ones are made")
+        if redeemed.owner_id is None:
+            raise LinkRefused("this code is unknown, used or expired, or the account is barred")
+        return redeemed.owner_id
 
     async def redeem_in(self, tx: Transaction, platform: Surface, sender: str, code: str) -> Redeemed:
         """Inside a transaction of the house's: uses the code up and links the sender to whoever made it."""
@@ -118,7 +138,10 @@ class Links:
 
 async def remove_link(tx: Transaction, platform: Surface, platform_user_id: str, *, actor_id: str) -> bool:
     known = await tx.link(platform, platform_user_id)
-    if known is None or not await tx.delete_link(platform, platform_user_id):
+    # Whoever could take away what bars their account could link it again.
+    if known is None or (known.state == "revoked" and tx.scope.role != "system"):
+        return False
+    if not await tx.delete_link(platform, platform_user_id):
         return False
     named = actor_id if tx.scope.role == "system" else None
     await _record(tx, "link.removed", platform, platform_user_id, known.owner_id, actor_id=named)

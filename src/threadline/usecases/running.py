@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -28,11 +29,15 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
+from threadline.usecases.queueing import Queues
 from threadline.usecases.streams import LiveStream, Streams
 from threadline.usecases.takeover import Begun, begun
 from threadline.usecases.turns import Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
+
+_CHANNEL_PATIENCE = 5
+_CHANNEL_STEPS = 4
 
 
 class AgentFinder(Protocol):
@@ -80,6 +85,10 @@ class Runner:
         self._clock = clock
         self._masker = masker
         self._timing = timing or Timing()
+        self._lane = asyncio.Semaphore(_CHANNEL_STEPS)
+        """How many turns from platforms begin or end at once. A burst of them waits here, where it keeps neither the
+        database nor the processor from acknowledging what arrives meanwhile; agents answer beside it, all at once."""
+        self._queues = Queues()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
         self._stopping: set[str] = set()
         self._ending: set[str] = set()
@@ -92,8 +101,10 @@ class Runner:
         if running is not None:
             return running
         self._streams.open(scope.tenant_id, turn.id)
-        task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
+        before = self._queues.before(scope.tenant_id, turn)
+        task = asyncio.create_task(self._run(scope, turn, approver, before), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
+        self._queues.join(scope.tenant_id, turn, task)
         task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
 
@@ -134,8 +145,13 @@ class Runner:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _run(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
+    async def _run(
+        self, scope: Scope, turn: Turn, approver: Approver, before: asyncio.Task[Turn | None] | None
+    ) -> Turn | None:
         try:
+            if before is not None:
+                # Not for ever: who comes first is for the database to say.
+                await asyncio.wait((before,), timeout=self._timing.lease_seconds)
             leased = await self._lease(scope, turn)
             if leased is None:
                 return await self._store.scoped(scope).turn(turn.id)
@@ -150,7 +166,8 @@ class Runner:
         tx = self._store.scoped(scope)
         while True:
             until = self._clock.now() + dt.timedelta(seconds=self._timing.lease_seconds)
-            leased = await tx.lease_turn(turn.id, self.worker, until=until)
+            async with self._step(turn):
+                leased = await tx.lease_turn(turn.id, self.worker, until=until)
             if leased is not None:
                 return leased
             active = await tx.active_turns(turn.thread_id)
@@ -204,10 +221,11 @@ class Runner:
             log.warning("turn not handed over", extra={"turn_id": turn.id})
 
     async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run) -> None:
-        thread = await self._store.scoped(scope).thread(turn.thread_id)
-        if thread is None:
-            raise AgentFailed("the thread was deleted")
-        prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
+        async with self._step(turn):
+            thread = await self._store.scoped(scope).thread(turn.thread_id)
+            if thread is None:
+                raise AgentFailed("the thread was deleted")
+            prompt, run.seen = await self._prompter.prompt(scope, turn, thread)
         *before, last = prompt.messages
         said = last.parts if last.role == "assistant" else ()
         if said:
@@ -255,20 +273,28 @@ class Runner:
         # A person at a terminal is told at once; elsewhere nobody waits, and a database may come back in a moment.
         for pause in () if turn.surface == "cli" else self._timing.retry_seconds:
             try:
-                return await self._turns.finish(scope, turn, ending)
+                async with self._step(turn):
+                    return await self._turns.finish(scope, turn, ending)
             except StoreFailed:
                 log.warning("turn not finished yet", extra={"turn_id": turn.id})
                 await asyncio.sleep(pause)
         return await self._turns.finish(scope, turn, ending)
 
+    def _step(self, turn: Turn) -> AbstractAsyncContextManager[None]:
+        """Around what a turn does with the database before and after its agent."""
+        return self._lane if turn.surface in CHANNELS else contextlib.nullcontext()
+
     async def _keep(self, scope: Scope, turn: Turn) -> None:
         """Renews the lease and looks for a wish to stop. A lost lease ends the run: the turn is another's now."""
         tx = self._store.scoped(scope)
         renew_every = self._timing.lease_seconds / 3
+        # A wish to stop wakes the watch; to look besides is for where that does not reach. Who writes from a platform
+        # has no button to stop with, and may be one of thousands.
+        look_every = self._timing.wait_seconds * (_CHANNEL_PATIENCE if turn.surface in CHANNELS else 1)
         renewed = asyncio.get_running_loop().time()
         async with self._store.watch(scope, turn.id) as watch:
             while True:
-                await watch.wait(min(self._timing.wait_seconds, renew_every))
+                await watch.wait(min(look_every, renew_every))
                 try:
                     if await tx.stop_asked(turn.id):
                         self._cancel(turn.id)
@@ -287,6 +313,8 @@ class Runner:
     async def _store_chunks(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
         tx = self._store.scoped(scope)
         while True:
+            # While an agent thinks there is nothing to do: a thousand of them must not wake ten times a second each.
+            await stream.until_unstored()
             await asyncio.sleep(self._timing.flush_seconds)
             chunks = stream.unstored()
             try:

@@ -67,6 +67,7 @@ class LiveStream:
         self._chunks: list[Chunk] = []
         self._readers: dict[_Reader, None] = {}
         self._stored = 0
+        self._has_unstored = asyncio.Event()
         self.closed = False
 
     def take_up(self, stored: list[Chunk]) -> None:
@@ -77,6 +78,7 @@ class LiveStream:
 
     def publish(self, json: bytes) -> None:
         self._chunks.append(Chunk(len(self._chunks) + 1, json))
+        self._has_unstored.set()
         self._wake()
 
     def close(self) -> None:
@@ -86,8 +88,14 @@ class LiveStream:
     def unstored(self) -> list[Chunk]:
         return self._chunks[self._stored :]
 
+    async def until_unstored(self) -> None:
+        """Returns when there is something to store."""
+        await self._has_unstored.wait()
+
     def mark_stored(self, chunks: list[Chunk]) -> None:
         self._stored = max(self._stored, chunks[-1].n)
+        if self._stored >= len(self._chunks):
+            self._has_unstored.clear()
 
     async def read(self, after: int, quiet_seconds: float | None) -> AsyncGenerator[list[Chunk], None]:
         position = max(after, 0)

@@ -151,7 +151,8 @@ class Turns:
         request = sealed.request
         if request.key is not None and (earlier := await tx.turn_by_key(request.key)) is not None:
             if earlier.request_hash != sealed.digest:
-                raise KeyReused(request.key)
+                used_on = await tx.thread(earlier.thread_id)
+                raise KeyReused(request.key, None if used_on is None else used_on.state_key)
             return Accepted(earlier, await self._thread_of(tx, earlier), replayed=True)
         thread = thread or await self._thread(tx, request)
         await self._make_way(tx, thread, request)

@@ -1,9 +1,10 @@
-// Drives a real `ai` client through steps given as JSON: argv = [package, service address, chat id, steps].
-// Prints, as one JSON array, what the client shows after each step.
-const [, , packageName, url, id, given] = process.argv;
-const ai = await import(packageName);
+// Drives a real `ai` client, the package named in argv, through steps that it reads as JSON, one a line.
+// Prints, as one line of JSON, what the client shows after each step, or how it failed.
+import { createInterface } from "node:readline";
+
+const ai = await import(process.argv[2]);
 const { AbstractChat, DefaultChatTransport, validateUIMessages } = ai;
-const api = `${url}/api/v1/ai/chat`;
+let url, api, id, chat;
 
 class State {
   messages = [];
@@ -35,7 +36,7 @@ async function stored() {
 }
 
 async function until(condition) {
-  const patience = Date.now() + 10_000;
+  const patience = Date.now() + 30_000;
   while (!condition()) {
     if (Date.now() > patience) throw new Error("nothing came");
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -47,7 +48,6 @@ const answering = () => chat.messages.at(-1)?.role === "assistant" && words();
 const pending = () => chat.messages.at(-1).parts.filter((part) => part.state === "approval-requested");
 const answered = () => chat.messages.at(-1).parts.some((part) => part.state === "output-available");
 const settled = () => chat.status === "ready" || chat.status === "error";
-let chat = open(false);
 
 async function answer(approved, reason) {
   for (const part of pending()) await chat.addToolApprovalResponse({ id: part.approval.id, approved, reason });
@@ -55,6 +55,7 @@ async function answer(approved, reason) {
 }
 
 const steps = {
+  begin: (service, name) => { url = service; api = `${url}/api/v1/ai/chat`; id = name; chat = open(false); },
   send: (text) => chat.sendMessage({ text }),
   sendAlone: async (text) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.send(text); },
   edit: (index, text) => chat.sendMessage({ text, messageId: chat.messages[index].id }),
@@ -80,9 +81,15 @@ const steps = {
   forge: (messages) => { chat.messages = messages; },
 };
 
-const shown = [];
-for (const [name, ...values] of JSON.parse(given)) {
-  await steps[name](...values);
-  shown.push({ status: chat.status, error: chat.error?.message ?? null, messages: chat.messages });
+async function take(name, ...values) {
+  try {
+    await steps[name](...values);
+    return { status: chat.status, error: chat.error?.message ?? null, messages: chat.messages };
+  } catch (error) {
+    return { failed: String(error.stack ?? error) };
+  }
 }
-process.stdout.write(JSON.stringify(shown));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(`${JSON.stringify(await take(...JSON.parse(line)))}\n`);
+}

@@ -5,6 +5,7 @@ It is the default for databases opened while it is in use, so the store under te
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,10 @@ class Disk(apsw.VFS):
         self.is_full = False
         self.syncs_fail = False
         self.syncs = 0
+        self.slow_thread: str | None = None
+        """Whose syncs last until `answers` is set."""
+        self.is_waiting = threading.Event()
+        self.answers = threading.Event()
         super().__init__("threadline-test-disk", _REAL, makedefault=True)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> DiskFile:  # noqa: N802
@@ -38,6 +43,9 @@ class DiskFile(apsw.VFSFile):
         self._disk.syncs += 1
         if self._disk.syncs_fail:
             raise apsw.IOError("the disk does not answer")
+        if threading.current_thread().name == self._disk.slow_thread:
+            self._disk.is_waiting.set()
+            self._disk.answers.wait(30)
         super().xSync(flags)
 
 
@@ -48,4 +56,5 @@ def a_disk() -> Iterator[Disk]:
         yield disk
     finally:
         disk.is_full = disk.syncs_fail = False
+        disk.answers.set()
         disk.unregister()

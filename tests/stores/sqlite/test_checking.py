@@ -16,6 +16,9 @@ WRONGS = {
     "threads miscount": "UPDATE threads SET message_count = message_count + 1",
     "timelines have gaps": "DELETE FROM messages WHERE seq = 1",
     "not theirs": "UPDATE threads SET timeline_id = 'another'",
+    "lost their thread": "UPDATE timelines SET thread_no = 77 WHERE base_no IS NOT NULL",
+    "what they stem from": "UPDATE timelines SET base_no = 77 WHERE base_no IS NOT NULL",
+    "have lost": "UPDATE threads SET newest_timeline_no = 77",
     "refer to rows that are gone": "DELETE FROM users",
     "schema version": "PRAGMA user_version = 77",
 }

@@ -102,6 +102,30 @@ def version_one(path: Path) -> None:
         sql(path, statement, seq, seq, f"m{seq}", parts)
 
 
+def version_six(path: Path) -> None:
+    """A file in which a thread has gone back twice and another branched off it."""
+    version_one(path)
+    migrate.apply(path, migrations=MIGRATIONS[:6])
+    after_hello = (1 << 32).to_bytes(8, "little")
+    for number, id, thread_no in ((2, "retry", 1), (3, "side", 2), (4, "again", 1)):
+        values = (number, id, thread_no, after_hello)
+        statement = (
+            "INSERT INTO timelines (no, tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, base_no,"
+            " base_seq, ancestors) VALUES (?, 'local', 'local', ?, ?, 1, 'line', 0, 1, 0, ?)"
+        )
+        sql(path, statement, *values)
+    sql(
+        path,
+        "INSERT INTO threads (no, tenant_id, id, owner_id, state_key, timeline_no, timeline_id, message_count,"
+        " token_count, created_us, updated_us, title_by_person)"
+        " VALUES (2, 'local', 'branch', 'local', 'other key', 3, 'side', 1, 0, 1, 1, 0)",
+    )
+    sql(path, "UPDATE threads SET timeline_no = 4, timeline_id = 'again' WHERE no = 1")
+    parts = b'[{"type":"text","text":"again"}]'
+    statement = "INSERT INTO messages (timeline_no, seq, role, created_us, id, parts) VALUES (4, 1, 1, 1, 'm9', ?)"
+    sql(path, statement, parts)
+
+
 class TestANewFile:
     async def test_it_says_whose_it_is_and_which_version(self, path: Path) -> None:
         await (await SqliteStore.open(path)).close()
@@ -176,6 +200,24 @@ class TestMigrating:
         await tx.append("old", exchange("more"))
         assert await tx.turns("old") == []
         assert (await store.statistics())["schema_version"] == NEWEST
+        assert await store.check() == []
+
+    async def test_threads_of_version_six_find_all_their_timelines(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        version_six(path)
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        assert [line.id for line in await tx.timelines("old")] == ["line", "retry", "again"]
+        assert [line.id for line in await tx.timelines("branch")] == ["side"]
+        assert await history(tx, "old") == ["hello", "again"]
+        assert await history(tx, "branch") == ["hello"]
+        await tx.switch("old", "retry")
+        assert (await tx.move("old", 0, timeline_id="line")).message_count == 1
+        assert len(await tx.timelines("old")) == 4
+        assert await store.check() == []
+        assert await tx.purge_thread("old")
+        assert await history(tx, "branch") == ["hello"]
+        assert await tx.purge_thread("branch")
+        assert set((await tx.row_counts()).values()) <= {0, 1}
         assert await store.check() == []
 
     def test_a_plan_writes_nothing(self, path: Path) -> None:

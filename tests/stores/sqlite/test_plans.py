@@ -16,7 +16,7 @@ from threadline.stores.sqlite.connection import connect, locate
 PACKAGE = "threadline.stores.sqlite"
 FILES = sorted(entry.name for entry in files(PACKAGE).joinpath("queries").iterdir())
 WHOLE_TABLES = {
-    "check.sql": {"find_wrong_counts", "find_wrong_timelines", "find_gaps"},
+    "check.sql": {"find_wrong_counts", "find_wrong_timelines", "find_gaps", "find_stray_timelines"},
     "store.sql": {"list_tenants", "count_all_rows"},
     "purge.sql": {"count_rows"},
     "copying.sql": {"number_timelines", "number_threads", "number_turns"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from pathlib import Path
@@ -10,10 +11,11 @@ import apsw
 import pytest
 
 from tests.stores.sqlite.conftest import OpenSqlite
+from tests.stores.sqlite.disk import Disk
 from threadline.core.channels import Agent
 from threadline.core.threads import NewThread, Scope, ThreadChanges, system_scope
 from threadline.ports import Transaction
-from threadline.stores.sqlite import committing
+from threadline.stores.sqlite import checkpoints, committing, connection
 from threadline.stores.sqlite.connection import PAGE_SIZE
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.words import clean, exchange, history, thread_saying
@@ -114,6 +116,55 @@ async def test_no_byte_of_a_purged_user_is_left(path: Path, open_sqlite: OpenSql
         await house.purge_user(name)
         assert left_in(path, speaker.words) == set()
     assert set((await house.row_counts()).values()) <= {0, 1}
+    assert await store.check() == []
+
+
+@pytest.mark.req("SX-03")
+async def test_a_purge_waits_for_a_log_that_is_on_its_way(
+    disk: Disk, path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_SCRUB_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "_LONG_PAGES", 5)
+    store = await open_sqlite()
+    tx = store.scoped(Scope())
+    disk.slow_thread = "threadline-checkpoints"
+    gone = Speaker("aa", 1)
+    (thread_id,) = await speak(tx, gone, threads=1, turns=3)
+    assert await asyncio.to_thread(disk.is_waiting.wait, 30)
+    purging = asyncio.create_task(tx.purge_thread(thread_id))
+    # One that does not wait is done, and has left everything in the log.
+    await asyncio.wait({purging}, timeout=0.5)
+    disk.answers.set()
+    async with asyncio.timeout(30):
+        assert await purging
+    assert left_in(path, gone.words) == set()
+
+
+async def test_what_a_branch_shows_stays_though_its_threads_went_back_and_forth(open_sqlite: OpenSqlite) -> None:
+    store = await open_sqlite()
+    tx = store.scoped(Scope())
+    first = await thread_saying(tx, "one", "1", "two", "2", "three", "3")
+    second = await tx.branch(first.id, NewThread())
+    await tx.append(second.id, exchange("four", "4"))
+    await tx.undo(second.id)
+    await tx.undo(second.id)
+    third = await tx.branch(second.id, NewThread())
+    await tx.save(second.id, "here")
+    fourth = await thread_saying(tx, "elsewhere", "0")
+    await tx.load(fourth.id, "here")
+    await tx.undo(fourth.id)
+    await tx.append(fourth.id, exchange("six", "6"))
+    for going in (second, first):
+        assert await tx.purge_thread(going.id)
+        assert await store.check() == []
+        assert await history(tx, third.id) == ["one", "1", "two", "2"]
+        assert await history(tx, fourth.id) == ["one", "1", "six", "6"]
+    assert [hit.thread_id for hit in await tx.search("two")] == [third.id]
+    assert {hit.thread_id for hit in await tx.search("one")} <= {third.id, fourth.id}
+    assert await tx.search("three") == await tx.search("four") == []
+    for going in (third, fourth):
+        assert await tx.purge_thread(going.id)
+    assert set((await tx.row_counts()).values()) <= {0, 1}
     assert await store.check() == []
 
 

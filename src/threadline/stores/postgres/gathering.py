@@ -8,6 +8,7 @@ spoils it for the rest, each is made again alone.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -57,29 +58,15 @@ class _Waiting(NamedTuple):
         return self.given.tenant_id, self.given.thread_id
 
 
-class _Trip:
-    """Somebody under way. After a while, at a thread that is locked for instance, they no longer count."""
-
-    def __init__(self, gathering: Gathering) -> None:
-        self._gathering = gathering
-        self._counts = True
-        self._overdue = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.end)
-        gathering.under_way += 1
-
-    def end(self) -> None:
-        self._overdue.cancel()
-        if self._counts:
-            self._counts = False
-            self._gathering.under_way -= 1
-        self._gathering.send_next()
-
-
 class Gathering:
     def __init__(self, alone: Statement, once: Statement) -> None:
         """Both run one statement in a transaction of its own; `alone` repeats it where that may help."""
-        self.under_way = 0
         self._alone = alone
         self._once = once
+        self._trips: dict[int, float] = {}
+        """Who is under way, and since when."""
+        self._numbers = itertools.count()
+        self._alarm: asyncio.TimerHandle | None = None
         self._written: set[tuple[str, str]] = set()
         """Threads that somebody under way appends to."""
         self._waiting: deque[_Waiting] = deque()
@@ -87,29 +74,53 @@ class Gathering:
 
     async def append(self, given: Given) -> str | None:
         thread = (given.tenant_id, given.thread_id)
-        if self.under_way >= AT_ONCE or thread in self._written:
+        if len(self._trips) >= AT_ONCE or thread in self._written:
             placed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
             self._waiting.append(_Waiting(given, placed))
+            self._watch()
             return await placed
         self._written.add(thread)
-        trip = _Trip(self)
+        trip = self._set_out()
         try:
             return await self._append_alone(given)
         finally:
             self._written.discard(thread)
-            trip.end()
+            self._come_back(trip)
 
     async def _append_alone(self, given: Given) -> str | None:
         ((placed,),) = await self._alone(_SQL["append"], given, False)
         place: str | None = placed
         return place
 
-    def send_next(self) -> None:
-        while self.under_way < AT_ONCE and (company := self._next_company()):
+    def _set_out(self) -> int:
+        trip = next(self._numbers)
+        self._trips[trip] = asyncio.get_running_loop().time()
+        return trip
+
+    def _come_back(self, trip: int) -> None:
+        self._trips.pop(trip, None)
+        if self._waiting:
+            self._send_next()
+
+    def _watch(self) -> None:
+        """While somebody waits: those who are long under way, at a thread that is locked for instance, do not count."""
+        if self._alarm is None and self._waiting and self._trips:
+            due = min(self._trips.values()) + PATIENCE_SECONDS
+            self._alarm = asyncio.get_running_loop().call_at(due, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        self._alarm = None
+        overdue = asyncio.get_running_loop().time() - PATIENCE_SECONDS
+        self._trips = {trip: since for trip, since in self._trips.items() if since > overdue}
+        self._send_next()
+
+    def _send_next(self) -> None:
+        while len(self._trips) < AT_ONCE and (company := self._next_company()):
             self._written.update(waiting.thread for waiting in company)
-            task = asyncio.create_task(self._send(company, _Trip(self)), name="threadline appends")
+            task = asyncio.create_task(self._send(company, self._set_out()), name="threadline appends")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        self._watch()
 
     def _next_company(self) -> list[_Waiting]:
         """Those of one tenant who still wait, in an order of threads that every process keeps to."""
@@ -125,7 +136,7 @@ class Gathering:
         company.sort(key=lambda waiting: waiting.given.thread_id)
         return company
 
-    async def _send(self, company: list[_Waiting], trip: _Trip) -> None:
+    async def _send(self, company: list[_Waiting], trip: int) -> None:
         try:
             if len(company) == 1:
                 await self._send_alone(company[0])
@@ -137,7 +148,7 @@ class Gathering:
             raise
         finally:
             self._written.difference_update(waiting.thread for waiting in company)
-            trip.end()
+            self._come_back(trip)
 
     async def _send_together(self, company: list[_Waiting]) -> None:
         try:
@@ -157,7 +168,7 @@ class Gathering:
         except Exception as error:  # noqa: BLE001 whatever it is, it is the caller's to see
             _fail(waiting, error)
         self._written.discard(waiting.thread)
-        self.send_next()
+        self._send_next()
 
     async def close(self) -> None:
         """Waits for those who wait."""

@@ -65,16 +65,24 @@ class Pool:
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[asyncpg.Connection]:
+        connection = await self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    async def take(self) -> asyncpg.Connection:
+        """For a single statement: context managers took a fifth of the client's time. Who takes one gives it back."""
         await self._wait_for_turn()
-        connection: asyncpg.Connection | None = None
         try:
             connection = self._youngest()
             if connection is None:
                 with translated():
                     connection = await self.address.connect()
-            yield connection
-        finally:
-            self._take_back(connection)
+        except BaseException:
+            self.give_back(None)
+            raise
+        return connection
 
     async def _wait_for_turn(self) -> None:
         if self._closed:
@@ -101,7 +109,7 @@ class Pool:
                 return connection
         return None
 
-    def _take_back(self, connection: asyncpg.Connection | None) -> None:
+    def give_back(self, connection: asyncpg.Connection | None) -> None:
         if connection is not None and not connection.is_closed():
             if connection.is_in_transaction():
                 connection.terminate()

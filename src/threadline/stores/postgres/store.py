@@ -23,7 +23,14 @@ from threadline.ports import Clock, Finding, Load, Transaction, Watch, Work
 from threadline.stores.migrations import plan
 from threadline.stores.postgres import check
 from threadline.stores.postgres.bodies import Bodies
-from threadline.stores.postgres.errors import DRIVER_ERRORS, is_lost, may_repeat, outcome_unknown, translated
+from threadline.stores.postgres.errors import (
+    DRIVER_ERRORS,
+    as_store_error,
+    is_lost,
+    may_repeat,
+    outcome_unknown,
+    translated,
+)
 from threadline.stores.postgres.following import Follower
 from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
@@ -136,9 +143,13 @@ class PostgresStore:
 
     async def _once(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
         """One statement is one transaction and one round trip."""
-        async with self._pool.borrow() as connection:
-            with translated():
-                return await _fetch(connection, function, values, reads)
+        connection = await self._pool.take()
+        try:
+            return await _fetch(connection, function, values, reads)
+        except DRIVER_ERRORS as error:
+            raise as_store_error(error) from error
+        finally:
+            self._pool.give_back(connection)
 
     def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
         return self._listeners.watch(scope.tenant_id, turn_id)

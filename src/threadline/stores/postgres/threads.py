@@ -98,7 +98,7 @@ async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = Non
     """A new thread; with a source, a branch of it."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     (done,) = await reach.call(
-        _SQL["create_thread"],
+        _SQL["create_thread" if source is None else "branch_thread"],
         reach.now_us(),
         thread_id,
         state_key,
@@ -110,8 +110,7 @@ async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = Non
         new.system_prompt,
         new.working_dir,
         rows.json_bytes(new.metadata, "metadata"),
-        source,
-        at,
+        *(() if source is None else (source, at)),
     )
     problem, *row = done
     match problem:

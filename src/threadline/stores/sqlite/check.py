@@ -56,6 +56,7 @@ def _counts(database: Database) -> Iterator[Finding]:
         ("find_wrong_counts", "threads miscount their messages"),
         ("find_wrong_timelines", "threads stand on a timeline that is not theirs"),
         ("find_gaps", "timelines have gaps"),
+        ("find_stray_timelines", "timelines have lost their thread or what they stem from"),
     ):
         wrong = database.rows(_SQL[query])
         if wrong:

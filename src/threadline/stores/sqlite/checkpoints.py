@@ -29,6 +29,8 @@ class Checkpoints:
         self._due_pages = _LONG_PAGES
         self._wake = threading.Semaphore(0)
         self._is_moving = False
+        self.moving = threading.Lock()
+        """Held by the thread while it moves; by anyone else who must have the log to itself."""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -66,7 +68,8 @@ class Checkpoints:
             _log.warning("the write-ahead log stays long: %s", exc)
             return
         while self._wake.acquire() and not self._closing:
-            self._move(connection)
+            with self.moving:
+                self._move(connection)
             self._on_moved()
         with suppress(apsw.Error):
             connection.close()

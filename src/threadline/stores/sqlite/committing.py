@@ -9,6 +9,7 @@ that each gets the answer it deserves. Only one thread at a time may use it.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,8 +31,11 @@ class _BatchLost(Exception):
 
 
 class Committer:
-    def __init__(self, database: Database, on_touched: Callable[[set[tuple[str, str]]], None]) -> None:
+    def __init__(
+        self, database: Database, on_touched: Callable[[set[tuple[str, str]]], None], log_moving: threading.Lock
+    ) -> None:
         self._database = database
+        self._log_moving = log_moving
         self._connection = database.connection
         self._on_touched = on_touched
         self._patience = Patience(database.lock_seconds)
@@ -155,7 +159,9 @@ class Committer:
         progress, database.progress = database.progress, None
         database.unscrubbed = None
         try:
-            scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds, progress=progress)
+            # The log may be on its way into the file at this moment, on a disk that takes its time.
+            with self._log_moving:
+                scrub(self._connection, anew=anew, lock_seconds=database.lock_seconds, progress=progress)
         except apsw.Error as exc:
             database.unscrubbed = translate(exc, database.location.shown)
             _log.warning("purged text may still be in the file until the next purge: %s", database.unscrubbed)

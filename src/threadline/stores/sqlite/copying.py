@@ -63,18 +63,18 @@ def write_rows(reach: Reach, table: str, rows: Sequence[Row]) -> None:
 
 def _write_timelines(reach: Reach, rows: Sequence[Row]) -> None:
     """Parents come before their branches, as they were made. A timeline that is there already is only told which
-    thread it belongs to."""
+    thread it belongs to, if it does not know."""
     numbers, threads = _numbers(reach, "timelines"), _numbers(reach, "threads")
     for id, owner_id, thread_id, parent_id, parent_seq, lineage, created_us in rows:
-        thread_no = threads.get(thread_id)
-        if id in numbers:
-            reach.run(_SQL["settle_timeline"], (thread_no, numbers[id]))
-            continue
-        places = [Place(numbers[ancestor], seq) for ancestor, seq in lineage]
-        base = places[0] if places else (None, None)
-        values = (reach.tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, *base, pack(places))
-        reach.run(_SQL["write_timelines"], values)
-        numbers[id] = reach.last_number()
+        if id not in numbers:
+            places = [Place(numbers[ancestor], seq) for ancestor, seq in lineage]
+            base = (*places[0], True) if places else (None, None, False)
+            values = (reach.tenant_id, owner_id, id, created_us, parent_id, parent_seq, *base, pack(places))
+            reach.run(_SQL["write_timelines"], values)
+            numbers[id] = reach.last_number()
+        place = (threads.get(thread_id), numbers[id])
+        if place[0] is not None and reach.run(_SQL["settle_timeline"], place):
+            reach.run(_SQL["lengthen_chain"], place)
 
 
 def _inward(reach: Reach, table: str) -> Callable[[Row], Row]:

@@ -27,6 +27,8 @@ class Head(NamedTuple):
     timeline_no: int
     timeline_id: str
     ancestors: bytes
+    newest_no: int
+    """The thread's newest timeline; from there its others are found."""
 
 
 def find_head(reach: Reach, thread_id: str) -> Head:
@@ -41,18 +43,17 @@ def find_standing(reach: Reach, thread_id: str) -> tuple[Thread, Head]:
     row = reach.row(_SQL["find_standing"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
-    *values, thread_no, timeline_no, ancestors = row
+    *values, thread_no, timeline_no, ancestors, newest_no = row
     thread = rows.thread(values)
-    untitled = thread.title is None
-    head = Head(thread_no, thread.owner_id, thread.message_count, untitled, timeline_no, thread.timeline_id, ancestors)
-    return thread, head
+    place = (thread.message_count, thread.title is None, timeline_no, thread.timeline_id, ancestors, newest_no)
+    return thread, Head(thread_no, thread.owner_id, *place)
 
 
 def head_on(reach: Reach, head: Head, timeline_id: str | None) -> Head:
     """Where the head would be if the thread stood on another timeline of its own. NotFound."""
     if timeline_id is None or timeline_id == head.timeline_id:
         return head
-    row = reach.row(_SQL["find_timeline"], (head.thread_no, timeline_id))
+    row = reach.row(_SQL["find_timeline"], (head.newest_no, timeline_id))
     if row is None:
         raise NotFound("timeline", timeline_id)
     number, id, ancestors = row
@@ -79,11 +80,19 @@ class NewTimeline(NamedTuple):
     ancestors: bytes
 
 
-def add_timeline(reach: Reach, thread_no: int, new: NewTimeline, now_us: int) -> int:
+class Whose(NamedTuple):
+    """The thread that gets a timeline, its newest one so far, and whether what the new one stems from is its own."""
+
+    thread_no: int
+    earlier_no: int | None = None
+    goes_on: bool = False
+
+
+def add_timeline(reach: Reach, whose: Whose, new: NewTimeline, now_us: int) -> int:
     """The new timeline's number, which is the one after the highest."""
-    parent = new.parent or (None, None)
-    fork = nearest(new.ancestors) or (None, None)
-    values = (reach.tenant_id, new.owner_id, new.id, thread_no, now_us, *parent, *fork, new.ancestors)
+    fork = nearest(new.ancestors)
+    lineage = (*(new.parent or (None, None)), *(fork or (None, None)), fork is not None and not whose.goes_on)
+    values = (reach.tenant_id, new.owner_id, new.id, whose.thread_no, whose.earlier_no, now_us, *lineage, new.ancestors)
     reach.run(_SQL["add_timeline"], values)
     return reach.last_number()
 

@@ -44,6 +44,13 @@ def ancestors_of_branch(timeline_no: int, seq: int, ancestors: bytes) -> bytes:
     """The lineage of a timeline that forks at a point; a fork inside an ancestor's range hangs on that ancestor."""
     if seq < 0:
         return b""
+    # In the timeline's own part or in its parent's, as nearly always: what lies before is taken over as it stands.
+    fork = nearest(ancestors)
+    if fork is None or seq > fork.seq:
+        return _pack(timeline_no, seq).to_bytes(8, "little") + ancestors
+    before = nearest(ancestors[8:])
+    if before is None or seq > before.seq:
+        return _pack(fork.timeline_no, seq).to_bytes(8, "little") + ancestors[8:]
     return _bytes(segments(timeline_no, seq, ancestors))
 
 

@@ -129,6 +129,15 @@ def _switch_to_wal(connection: apsw.Connection) -> str:
 
 
 def _take(connection: apsw.Connection, location: Location, step: Migration) -> None:
+    # A table that is made anew under its old name is gone for a moment, with all that others refer to.
+    connection.pragma("foreign_keys", False)
+    try:
+        _take_whole(connection, location, step)
+    finally:
+        connection.pragma("foreign_keys", True)
+
+
+def _take_whole(connection: apsw.Connection, location: Location, step: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if step.number > len(journal(connection, location)):

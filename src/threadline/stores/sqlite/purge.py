@@ -22,7 +22,6 @@ _OF_THREAD = (
     "remove_turns",
     "remove_bindings",
     "remove_append_keys",
-    "remove_saved_points",
 )
 _OF_USER = (
     "remove_contexts",
@@ -82,9 +81,10 @@ def remove_threads(reach: Reach, numbers: list[int]) -> int:
     reach.database.scrub = True
     removed = sum(reach.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
     timelines = [timeline for number in numbers for (timeline,) in reach.rows(_SQL["list_timelines"], (number,))]
-    for number in numbers:
-        reach.run(_SQL["abandon_timelines"], (number,))
-        removed += reach.run(_SQL["remove_thread"], (number,))
+    for timeline in timelines:
+        removed += reach.run(_SQL["remove_saved_points"], (timeline,))
+        reach.run(_SQL["abandon_timeline"], (timeline,))
+    removed += sum(reach.run(_SQL["remove_thread"], (number,)) for number in numbers)
     return removed + _cut(reach, _cuts(reach, timelines))
 
 

@@ -100,9 +100,12 @@ class Reach:
     def introduce(self, owner_id: str | None = None) -> None:
         """Makes the tenant and the owner known, so that rows can refer to them."""
         owner = self.user_id if owner_id is None else owner_id
-        if self.row(_SQL["find_user"], (self.tenant_id, owner)) is None:
+        if not self.knows(owner):
             self.introduce_tenant()
             self._execute(_SQL["add_user"], (self.tenant_id, owner, self.now_us()))
+
+    def knows(self, owner_id: str) -> bool:
+        return self.row(_SQL["find_user"], (self.tenant_id, owner_id)) is not None
 
     def introduce_tenant(self) -> None:
         """For rows that refer to no user."""

@@ -18,8 +18,8 @@ from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.indexing import index_some, is_pending, owner_word
-from threadline.stores.sqlite.lineage import tops
 from threadline.stores.sqlite.reach import Reach, Row
+from threadline.stores.sqlite.showing import Showing
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500
@@ -62,8 +62,9 @@ def find_hits(reach: Reach, words: list[str], limit: int, offset: int) -> list[H
         return []
     hits: list[Hit] = []
     with reach.snapshot():
+        showing = Showing(reach)
         for number in _candidates(reach, words):
-            row = _thread_that_shows(reach, number)
+            row = showing.thread_of(number)
             if row is None:
                 continue
             if offset > 0:
@@ -73,16 +74,6 @@ def find_hits(reach: Reach, words: list[str], limit: int, offset: int) -> list[H
             if len(hits) == limit:
                 break
     return hits
-
-
-def _thread_that_shows(reach: Reach, number: int) -> Row | None:
-    """The thread it was written in, if that still shows it; otherwise any that does."""
-    owning = reach.row(_SQL["find_owning_thread"], (number, reach.tenant_id, reach.user_id))
-    if owning is not None:
-        seq, timeline_no, present_no, ancestors, *thread = owning
-        if seq <= tops(present_no, ancestors).get(timeline_no, -1):
-            return tuple(thread)
-    return reach.row(_SQL["find_showing_thread"], (number, reach.tenant_id, reach.user_id))
 
 
 def _candidates(reach: Reach, words: list[str]) -> list[int]:

@@ -18,7 +18,7 @@ from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.heads import NewTimeline, add_timeline, new_timeline
+from threadline.stores.sqlite.heads import NewTimeline, Whose, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
 from threadline.stores.sqlite.reach import Reach, Row
 
@@ -70,29 +70,33 @@ def create_thread(reach: Reach, new: NewThread) -> Thread:
 def add_thread(reach: Reach, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
-    _check(reach, new, thread_id, timeline.owner_id, state_key)
+    check_id("thread", thread_id)
+    check_state_key(state_key)
+    _check_texts(new)
     metadata = rows.json_bytes(new.metadata, "metadata")
-    reach.introduce(timeline.owner_id)
+    if not reach.knows(timeline.owner_id):
+        if refusal := _taken(reach, thread_id, timeline.owner_id, state_key):
+            raise refusal
+        reach.introduce(timeline.owner_id)
     now = reach.now_us()
     values = (
         thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
         new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,
     )  # fmt: skip
-    reach.run(_SQL["add_thread"], (reach.tenant_id, *values))
-    add_timeline(reach, reach.last_number(), timeline, now)
+    if not reach.run(_SQL["add_thread"], (reach.tenant_id, *values)):
+        refusal = _taken(reach, thread_id, timeline.owner_id, state_key)
+        assert refusal is not None
+        raise refusal
+    add_timeline(reach, Whose(reach.last_number()), timeline, now)
     return rows.thread((*values, None, None))
 
 
-def _check(reach: Reach, new: NewThread, thread_id: str, owner_id: str, state_key: str) -> None:
-    check_id("thread", thread_id)
-    check_state_key(state_key)
-    _check_texts(new)
-    taken = reach.row(_SQL["find_taken"], (reach.tenant_id, thread_id, owner_id, state_key))
-    assert taken is not None
-    if taken[0]:
-        raise DuplicateId("thread", thread_id)
-    if taken[1]:
-        raise DuplicateId("state key", state_key)
+def _taken(reach: Reach, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
+    found = reach.row(_SQL["find_taken"], (reach.tenant_id, thread_id, owner_id, state_key))
+    assert found is not None
+    if found[0]:
+        return DuplicateId("thread", thread_id)
+    return DuplicateId("state key", state_key) if found[1] else None
 
 
 def _check_texts(given: NewThread | ThreadChanges) -> None:

@@ -17,6 +17,7 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import (
     Head,
+    Whose,
     add_timeline,
     count_of,
     find_head,
@@ -66,11 +67,9 @@ class TimelineVerbs(Verbs):
 def branch(reach: Reach, thread_id: str, new: NewThread, at: int | None) -> Thread:
     source, head = find_standing(reach, thread_id)
     seq = _within(head, at)
-    given = {field: getattr(new, field) for field in new.__struct_fields__}
-    for field in _INHERITED:
-        if given[field] is None:
-            given[field] = getattr(source, field)
-    return add_thread(reach, NewThread(**given), new_timeline(head.owner_id, head, seq), message_count=seq + 1)
+    inherited = {field: getattr(source, field) for field in _INHERITED if getattr(new, field) is None}
+    given = msgspec.structs.replace(new, **inherited)
+    return add_thread(reach, given, new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
 def _within(head: Head, at: int | None) -> int:
@@ -96,10 +95,10 @@ def undo(reach: Reach, thread_id: str) -> Thread:
     return _go_on_from(reach, thread, head, question[0] - 1)
 
 
-def _go_on_from(reach: Reach, thread: Thread, origin: Head, seq: int) -> Thread:
+def _go_on_from(reach: Reach, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
     """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
     timeline, now = new_timeline(thread.owner_id, origin, seq), reach.now_us()
-    number = add_timeline(reach, origin.thread_no, timeline, now)
+    number = add_timeline(reach, Whose(origin.thread_no, origin.newest_no, goes_on=is_own), timeline, now)
     return _stand(
         reach, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
     )
@@ -124,8 +123,8 @@ def list_timelines(reach: Reach, thread_id: str) -> list[Timeline]:
         head = find_head(reach, thread_id)
         return [
             rows.timeline((id, thread_id, parent_id, parent_seq, count_of(reach, number, ancestors), created_us))
-            for number, id, parent_id, parent_seq, ancestors, created_us in reach.rows(
-                _SQL["list_timelines"], (head.thread_no,)
+            for number, id, parent_id, parent_seq, ancestors, created_us in reversed(
+                reach.rows(_SQL["list_timelines"], (head.newest_no,))
             )
         ]
 
@@ -143,9 +142,9 @@ def load(reach: Reach, thread_id: str, name: str) -> Thread:
     place = reach.row(_SQL["find_saved_place"], (reach.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)
-    seq, timeline_no, timeline_id, ancestors = place
+    seq, timeline_no, timeline_id, ancestors, thread_no = place
     origin = head._replace(timeline_no=timeline_no, timeline_id=timeline_id, ancestors=ancestors)
-    return _go_on_from(reach, thread, origin, seq)
+    return _go_on_from(reach, thread, origin, seq, is_own=thread_no == head.thread_no)
 
 
 def list_saved_points(reach: Reach) -> list[SavedPoint]:

@@ -34,6 +34,8 @@ _ERRANDS_EVERY_SECONDS = 0.06
 """Errands wait for a moment of peace, but not for ever where there is none."""
 _QUICK_SYNC_SECONDS = 0.002
 """A disk that takes longer is waited for in the thread, where it keeps nobody from reading."""
+_LONGEST_HOLD_SECONDS = 0.001
+"""How long one caller after another may write at once before the event loop sees to everyone else."""
 _EXIT_SECONDS = 5.0
 
 
@@ -48,17 +50,17 @@ class Writer:
         """`errands` does a little of what can wait, outside any transaction, and says whether there is more."""
         self._database = database
         self._connection = database.connection
-        self._committer = Committer(database, on_touched)
         self._errands = errands
         self._queue: SimpleQueue[Job | Note] = SimpleQueue()
         self._turn = threading.Lock()
         """Held by whoever uses the connection: the thread, or a caller that writes at once."""
         self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Note.LOG_MOVED))
         self._checkpoints.watch(self._connection)
+        self._committer = Committer(database, on_touched, self._checkpoints.moving)
         self._stopping = False
         self._asleep = False
         self._making_way = False
-        self._wrote_at = self._woken_by = self._crowded_until = self._errands_due = 0.0
+        self._wrote_at = self._made_way_at = self._woken_by = self._crowded_until = self._errands_due = 0.0
         self._thread = threading.Thread(target=self._live, name="threadline-writer", daemon=True)
         self._thread.start()
 
@@ -67,16 +69,21 @@ class Writer:
         outcome = self._at_once(work)
         if outcome is None:
             return await self.submit(work)
-        self._making_way = True
-        try:
-            # Whoever appends in a loop must not keep the event loop from everyone else.
-            await asyncio.sleep(0)
-        finally:
-            self._making_way = False
+        if self._wrote_at > self._made_way_at + _LONGEST_HOLD_SECONDS:
+            await self._make_way()
         if outcome.error is not None:
             raise outcome.error
         value: T = outcome.value
         return value
+
+    async def _make_way(self) -> None:
+        """Whoever appends in a loop must not keep the event loop from everyone else; nor need it after each."""
+        self._making_way = True
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._making_way = False
+        self._made_way_at = time.monotonic()
 
     def _at_once(self, work: Callable[[], T]) -> Outcome | None:
         """None where it would have to wait: for others, who may as well share a commit, or for a slow disk."""

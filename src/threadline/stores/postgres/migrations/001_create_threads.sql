@@ -119,8 +119,9 @@ CREATE INDEX threads_to_index ON threadline.threads (tenant_id, owner_id) WHERE 
 
 -- ancestors are resolved when a timeline is made, nearest first, each with the last seq that is taken from it. The first
 -- 16 are repeated in columns of their own, because a long lineage is kept apart from its row and costs more to fetch
--- than the messages that are read through it. A timeline may outlive its thread (a branch still shows it); then
--- thread_id is null.
+-- than the messages that are read through it; generated columns would be parsed anew for each row. A timeline may outlive
+-- its thread (a branch still shows it); then thread_id is null. Whoever adds one has made or changed its thread's row in
+-- the same transaction, and a purge locks that row first, so a foreign key would only look again at what is known.
 CREATE TABLE threadline.timelines (
     tenant_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -130,11 +131,10 @@ CREATE TABLE threadline.timelines (
     parent_seq integer,
     ancestors text[] COLLATE "C" NOT NULL DEFAULT '{}',
     ancestor_seqs integer[] NOT NULL DEFAULT '{}',
-    nearest text[] COLLATE "C" GENERATED ALWAYS AS (ancestors[1:16]) STORED,
-    nearest_seqs integer[] GENERATED ALWAYS AS (ancestor_seqs[1:16]) STORED,
+    nearest text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    nearest_seqs integer[] NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL,
-    PRIMARY KEY (tenant_id, id),
-    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads
+    PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX timelines_by_thread ON threadline.timelines (tenant_id, thread_id);
 CREATE INDEX timelines_left_over ON threadline.timelines (tenant_id, owner_id) WHERE thread_id IS NULL;
@@ -166,6 +166,7 @@ ALTER TABLE threadline.messages
     ALTER COLUMN metadata SET STORAGE EXTERNAL;
 SELECT threadline.arrange('threadline.messages', 'toast_tuple_target = 8160');
 
+-- Whoever saves a point has locked its thread's row, which holds the timeline as well.
 CREATE TABLE threadline.saved_points (
     tenant_id text COLLATE "C" NOT NULL,
     owner_id text COLLATE "C" NOT NULL,
@@ -174,9 +175,7 @@ CREATE TABLE threadline.saved_points (
     timeline_id text COLLATE "C" NOT NULL,
     seq integer NOT NULL,
     created_at timestamptz NOT NULL,
-    PRIMARY KEY (tenant_id, owner_id, name),
-    FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads,
-    FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines
+    PRIMARY KEY (tenant_id, owner_id, name)
 );
 CREATE INDEX saved_points_by_thread ON threadline.saved_points (tenant_id, thread_id);
 
@@ -293,8 +292,10 @@ INSERT INTO threadline.users (tenant_id, id, created_at) SELECT '-', n::text, no
 INSERT INTO threadline.threads (tenant_id, id, owner_id, state_key, timeline_id, created_at, updated_at)
 SELECT '-', n::text, (n % 20 + 1)::text, n::text, n::text, now(), now() + n * interval '1 second'
 FROM generate_series(1, 1000) n;
-INSERT INTO threadline.timelines (tenant_id, id, owner_id, thread_id, ancestors, ancestor_seqs, created_at)
-SELECT '-', n::text, (n % 20 + 1)::text, n::text, ARRAY[(n / 2)::text], ARRAY[1], now() FROM generate_series(1, 1000) n;
+INSERT INTO threadline.timelines
+    (tenant_id, id, owner_id, thread_id, ancestors, ancestor_seqs, nearest, nearest_seqs, created_at)
+SELECT '-', n::text, (n % 20 + 1)::text, n::text, ARRAY[(n / 2)::text], ARRAY[1], ARRAY[(n / 2)::text], ARRAY[1], now()
+FROM generate_series(1, 1000) n;
 INSERT INTO threadline.messages (created_us, seq, role, tenant_id, timeline_id, owner_id, id, parts)
 SELECT n, n / 50, substr('ua', n % 2 + 1, 1)::"char", '-', (n % 50 + 1)::text, (n % 20 + 1)::text, n::text,
     convert_to(repeat('-', 1000), 'UTF8')
@@ -303,7 +304,7 @@ INSERT INTO threadline.append_keys
     (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
 SELECT '-', (n % 50 + 1)::text, n::text, (n % 20 + 1)::text, '', '-', n, 1, now() FROM generate_series(1, 1000) n;
 ANALYZE threadline.users, threadline.threads, threadline.timelines, threadline.messages, threadline.append_keys;
-TRUNCATE threadline.tenants CASCADE;
+TRUNCATE threadline.tenants, threadline.timelines CASCADE;
 
 -- Messages are written once: nobody may change one.
 SELECT threadline.protect('threadline.tenants', NULL);

@@ -16,38 +16,32 @@ BEGIN
     RETURN top;
 END $$;
 
--- A timeline that forks from another at a seq. A fork inside an ancestor's range hangs on that ancestor. A timeline of
--- another thread is locked, so that no purge removes meanwhile what the new one will show; one of the same thread goes
--- with the thread, whose row the caller changes.
+-- A timeline that forks from another at a seq; ids and tops are the ancestors of that other one. A fork inside an
+-- ancestor's range hangs on that ancestor. Whoever forks from a timeline of another thread has locked it, so that no purge
+-- removes meanwhile what the new one will show; one of the same thread goes with the thread, whose row they changed.
 CREATE FUNCTION threadline.add_timeline(
-    _tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer, _is_foreign boolean
+    _tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer,
+    _ids text[], _tops integer[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    ids text[] := '{}';
-    tops integer[] := '{}';
     covering integer;
 BEGIN
-    IF _is_foreign THEN
-        SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-        WHERE l.tenant_id = _tenant AND l.id = _parent FOR KEY SHARE;
-    ELSIF _parent IS NOT NULL THEN
-        SELECT l.ancestors, l.ancestor_seqs INTO ids, tops FROM threadline.timelines l
-        WHERE l.tenant_id = _tenant AND l.id = _parent;
-    END IF;
-    IF _parent IS NULL OR _seq < 0 THEN
-        ids := '{}';
-        tops := '{}';
-    ELSIF _seq > coalesce(tops[1], -1) THEN
-        ids := _parent || ids;
-        tops := _seq || tops;
+    IF _seq > coalesce(_tops[1], -1) THEN
+        _ids := _parent || _ids;
+        _tops := _seq || _tops;
+    ELSIF _parent IS NULL OR _seq < 0 THEN
+        _ids := '{}';
+        _tops := '{}';
     ELSE
-        SELECT count(*) INTO covering FROM unnest(tops) top WHERE top >= _seq;
-        ids := ids[covering:];
-        tops := _seq || tops[covering + 1:];
+        SELECT count(*) INTO covering FROM unnest(_tops) top WHERE top >= _seq;
+        _ids := _ids[covering:];
+        _tops := _seq || _tops[covering + 1:];
     END IF;
     INSERT INTO threadline.timelines
-        (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at)
-    VALUES (_tenant, _id, _owner, _thread, _parent, _seq, ids, tops, threadline.moment(_now_us));
+        (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, nearest, nearest_seqs,
+        created_at)
+    VALUES (_tenant, _id, _owner, _thread, _parent, _seq, _ids, _tops, _ids[1:16], _tops[1:16],
+        threadline.moment(_now_us));
     RETURN true;
 END $$;
 
@@ -79,20 +73,47 @@ END $$;
 
 -- The thread goes on from that point, on a new timeline.
 CREATE FUNCTION threadline.go_on(
-    _now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _is_foreign boolean
+    _now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer,
+    _ids text[], _tops integer[]
 ) RETURNS threadline.threads LANGUAGE plpgsql AS $$
 DECLARE
     standing constant threadline.threads := threadline.stand(_now_us, _thread, _timeline, _seq + 1);
     added constant boolean := threadline.add_timeline(
-        _thread.tenant_id, _now_us, _timeline, _thread.owner_id, _thread.id, _parent, _seq, _is_foreign
+        _thread.tenant_id, _now_us, _timeline, _thread.owner_id, _thread.id, _parent, _seq, _ids, _tops
     );
 BEGIN
     RETURN standing;
 END $$;
 
--- A new thread; with a source, a branch of it. problem: 'source' is not here, 'seq' is past its head, or the 'thread'
--- id or the 'state_key' is taken.
+-- A new thread. problem: the 'thread' id or the 'state_key' is taken.
 CREATE FUNCTION threadline.create_thread(
+    _tenant text, _owner text, _role text, _now_us bigint,
+    _id text, _state_key text, _timeline text, _title text, _title_by_person boolean, _agent text, _model text,
+    _system_prompt text, _working_dir text, _metadata bytea,
+    OUT problem text, OUT result threadline.threads
+) LANGUAGE plpgsql AS $$
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    added boolean;
+BEGIN
+    PERFORM threadline.introduce(_tenant, _owner, _now_us);
+    INSERT INTO threadline.threads (
+        tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
+        working_dir, metadata, created_at, updated_at
+    ) VALUES (
+        _tenant, _id, _owner, _state_key, _timeline, _title, _title_by_person, _agent, _model, _system_prompt,
+        _working_dir, _metadata, threadline.moment(_now_us), threadline.moment(_now_us)
+    ) ON CONFLICT DO NOTHING RETURNING * INTO result;
+    IF NOT FOUND THEN
+        problem := threadline.taken(_tenant, _owner, _state_key);
+    ELSE
+        added := threadline.add_timeline(_tenant, _now_us, _timeline, _owner, _id, NULL, NULL, NULL, NULL);
+    END IF;
+END $$;
+
+-- A new thread that goes on from a point of another one. problem: as above, or the 'source' is not here, or 'seq' is past
+-- its head.
+CREATE FUNCTION threadline.branch_thread(
     _tenant text, _owner text, _role text, _now_us bigint,
     _id text, _state_key text, _timeline text, _title text, _title_by_person boolean, _agent text, _model text,
     _system_prompt text, _working_dir text, _metadata bytea, _source text, _at integer,
@@ -100,38 +121,45 @@ CREATE FUNCTION threadline.create_thread(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    source threadline.threads;
-    holder text := _owner;
+    source record;
     added boolean;
 BEGIN
-    IF _source IS NULL THEN
-        PERFORM threadline.introduce(_tenant, _owner, _now_us);
-    ELSE
-        source := threadline.living_thread(_tenant, _source);
-        problem := CASE WHEN source.id IS NULL THEN 'source' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
-        holder := source.owner_id;
-    END IF;
+    SELECT t.owner_id, t.message_count, t.agent_id, t.model, t.system_prompt, t.working_dir, l.id, l.ancestors,
+        l.ancestor_seqs
+    INTO source
+    FROM threadline.threads t JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
+    WHERE t.tenant_id = _tenant AND t.id = _source AND t.deleted_at IS NULL
+    FOR KEY SHARE OF t, l;
+    problem := CASE WHEN NOT FOUND THEN 'source' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
     IF problem IS NOT NULL THEN
         RETURN;
     END IF;
-    _at := coalesce(_at, source.message_count - 1, -1);
+    _at := coalesce(_at, source.message_count - 1);
     INSERT INTO threadline.threads (
         tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
         working_dir, metadata, message_count, indexed_count, created_at, updated_at
     ) VALUES (
-        _tenant, _id, holder, _state_key, _timeline, _title, _title_by_person, coalesce(_agent, source.agent_id),
-        coalesce(_model, source.model), coalesce(_system_prompt, source.system_prompt),
-        coalesce(_working_dir, source.working_dir), _metadata, _at + 1, _at + 1,
-        threadline.moment(_now_us), threadline.moment(_now_us)
+        _tenant, _id, source.owner_id, _state_key, _timeline, _title, _title_by_person,
+        coalesce(_agent, source.agent_id), coalesce(_model, source.model),
+        coalesce(_system_prompt, source.system_prompt), coalesce(_working_dir, source.working_dir), _metadata,
+        _at + 1, _at + 1, threadline.moment(_now_us), threadline.moment(_now_us)
     ) ON CONFLICT DO NOTHING RETURNING * INTO result;
     IF NOT FOUND THEN
-        SELECT CASE WHEN count(*) > 0 THEN 'state_key' ELSE 'thread' END INTO problem FROM threadline.threads t
-        WHERE t.tenant_id = _tenant AND t.owner_id = holder AND t.state_key = _state_key AND t.deleted_at IS NULL;
-        RETURN;
+        problem := threadline.taken(_tenant, source.owner_id, _state_key);
+    ELSE
+        added := threadline.add_timeline(_tenant, _now_us, _timeline, source.owner_id, _id, source.id, _at,
+            source.ancestors, source.ancestor_seqs);
     END IF;
-    added := threadline.add_timeline(
-        _tenant, _now_us, _timeline, holder, _id, source.timeline_id, _at, _source IS NOT NULL
-    );
+END $$;
+
+-- What a new thread met: a living one's 'state_key', or else a 'thread' with its id.
+CREATE FUNCTION threadline.taken(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    problem text;
+BEGIN
+    SELECT CASE WHEN count(*) > 0 THEN 'state_key' ELSE 'thread' END INTO problem FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.state_key = _state_key AND t.deleted_at IS NULL;
+    RETURN problem;
 END $$;
 
 CREATE FUNCTION threadline.living_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql AS $$
@@ -150,6 +178,7 @@ CREATE FUNCTION threadline.move_thread(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    parent record;
     top integer;
 BEGIN
     result := threadline.living_thread(_tenant, _thread);
@@ -164,7 +193,9 @@ BEGIN
     END IF;
     problem := CASE WHEN top IS NULL THEN 'timeline' WHEN _seq < -1 OR _seq > top THEN 'seq' END;
     IF problem IS NULL THEN
-        result := threadline.go_on(_now_us, result, _new, coalesce(_timeline, result.timeline_id), _seq, false);
+        SELECT l.id, l.ancestors, l.ancestor_seqs INTO parent FROM threadline.timelines l
+        WHERE l.tenant_id = _tenant AND l.id = coalesce(_timeline, result.timeline_id);
+        result := threadline.go_on(_now_us, result, _new, parent.id, _seq, parent.ancestors, parent.ancestor_seqs);
     END IF;
 END $$;
 
@@ -175,35 +206,41 @@ CREATE FUNCTION threadline.undo_turn(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    standing record;
     question integer;
 BEGIN
-    result := threadline.living_thread(_tenant, _thread);
-    IF result.id IS NULL THEN
+    -- Mostly one of the nearest ancestors holds the question. Where the last of 16 begins is not said here, so that one is
+    -- left to the search through all of them.
+    SELECT t AS thread, l.id, l.ancestors, l.ancestor_seqs, t.message_count - 1 AS top, (
+        SELECT m.seq FROM unnest(
+            l.id || l.nearest,
+            l.nearest_seqs || CASE WHEN cardinality(l.nearest_seqs) < 16 THEN -1 END,
+            (t.message_count - 1) || l.nearest_seqs
+        ) AS r (line, low, high)
+        CROSS JOIN LATERAL (
+            SELECT m.seq FROM threadline.messages m
+            WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high
+                AND m.role = 'u'
+            ORDER BY m.seq DESC LIMIT 1
+        ) m
+        LIMIT 1
+    ) AS question
+    INTO standing
+    FROM threadline.threads t JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = t.timeline_id
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
+    IF NOT FOUND THEN
         problem := 'thread';
         RETURN;
     END IF;
-    -- Mostly one of the nearest ancestors holds it. Where the last of 16 begins is not said here, so that one is left to
-    -- the search through all of them.
-    SELECT m.seq INTO question FROM threadline.timelines l
-    CROSS JOIN LATERAL unnest(
-        l.id || l.nearest,
-        l.nearest_seqs || CASE WHEN cardinality(l.nearest_seqs) < 16 THEN -1 END,
-        (result.message_count - 1) || l.nearest_seqs
-    ) AS r (line, low, high)
-    CROSS JOIN LATERAL (
-        SELECT m.seq FROM threadline.messages m
-        WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high AND m.role = 'u'
-        ORDER BY m.seq DESC LIMIT 1
-    ) m
-    WHERE l.tenant_id = _tenant AND l.id = result.timeline_id LIMIT 1;
+    question := standing.question;
     IF question IS NULL THEN
-        SELECT s.first INTO question
-        FROM threadline.start_of_turns(_tenant, result.timeline_id, result.message_count - 1, 1) s;
+        SELECT s.first INTO question FROM threadline.start_of_turns(_tenant, standing.id, standing.top, 1) s;
     END IF;
     IF question IS NULL THEN
         problem := 'question';
     ELSE
-        result := threadline.go_on(_now_us, result, _new, result.timeline_id, question - 1, false);
+        result := threadline.go_on(_now_us, standing.thread, _new, standing.id, question - 1, standing.ancestors,
+            standing.ancestor_seqs);
     END IF;
 END $$;
 
@@ -224,17 +261,19 @@ BEGIN
     END IF;
 END $$;
 
--- problem: 'thread' is not here, or there is no such 'seq'.
+-- The thread's row is locked, so that no purge passes by the point that is saved. problem: 'thread' is not here, or there
+-- is no such 'seq'.
 CREATE FUNCTION threadline.save_point(
     _tenant text, _owner text, _role text, _now_us bigint, _thread text, _name text, _at integer,
     OUT problem text, OUT result threadline.saved_points
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    source threadline.threads;
+    source record;
 BEGIN
-    source := threadline.living_thread(_tenant, _thread);
-    problem := CASE WHEN source.id IS NULL THEN 'thread' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
+    SELECT t.owner_id, t.timeline_id, t.message_count INTO source FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR KEY SHARE;
+    problem := CASE WHEN NOT FOUND THEN 'thread' WHEN _at < -1 OR _at >= source.message_count THEN 'seq' END;
     IF problem IS NULL THEN
         INSERT INTO threadline.saved_points (tenant_id, owner_id, name, thread_id, timeline_id, seq, created_at)
         VALUES (_tenant, source.owner_id, _name, _thread, source.timeline_id,
@@ -253,13 +292,19 @@ CREATE FUNCTION threadline.load_point(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    saved threadline.saved_points;
+    saved record;
 BEGIN
-    result := threadline.living_thread(_tenant, _thread);
-    SELECT * INTO saved FROM threadline.saved_points s
-    WHERE s.tenant_id = _tenant AND s.owner_id = result.owner_id AND s.name = _name;
-    problem := CASE WHEN result.id IS NULL THEN 'thread' WHEN saved.name IS NULL THEN 'name' END;
-    IF problem IS NULL THEN
-        result := threadline.go_on(_now_us, result, _new, saved.timeline_id, saved.seq, true);
+    SELECT t AS thread, l.id, s.seq, l.ancestors, l.ancestor_seqs INTO saved
+    FROM threadline.threads t
+    JOIN threadline.saved_points s ON s.tenant_id = _tenant AND s.owner_id = t.owner_id AND s.name = _name
+    JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = s.timeline_id
+    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
+    FOR KEY SHARE OF l;
+    IF FOUND THEN
+        result := threadline.go_on(_now_us, saved.thread, _new, saved.id, saved.seq, saved.ancestors,
+            saved.ancestor_seqs);
+    ELSE
+        result := threadline.living_thread(_tenant, _thread);
+        problem := CASE WHEN result.id IS NULL THEN 'thread' ELSE 'name' END;
     END IF;
 END $$;

@@ -76,6 +76,20 @@ BEGIN
     RETURN purged;
 END $$;
 
+-- Nobody adds anything for the owner, or for anybody in the tenant, until this transaction ends. Whoever is about to is
+-- waited for, and what they added is seen by what follows: to a thread through its row, a new thread through its owner's,
+-- which it refers to. The second time finds threads that came before their owner was held.
+CREATE FUNCTION threadline.hold(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR time IN 1..2 LOOP
+        PERFORM FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND (_owner IS NULL OR t.owner_id = _owner) ORDER BY t.id FOR UPDATE;
+        PERFORM FROM threadline.users u
+        WHERE u.tenant_id = _tenant AND (_owner IS NULL OR u.id = _owner) ORDER BY u.id FOR UPDATE;
+        PERFORM FROM threadline.tenants t WHERE t.tenant_id = _tenant AND _owner IS NULL FOR UPDATE;
+    END LOOP;
+END $$;
+
 -- Everything of one owner. How many rows, those apart that search derived from messages.
 CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -83,6 +97,7 @@ DECLARE
     removed bigint;
     total bigint := 0;
 BEGIN
+    PERFORM threadline.hold(_tenant, _owner);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant AND s.owner_id = _owner;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner;
     FOREACH tablename IN ARRAY threadline.owned_tables() LOOP
@@ -103,6 +118,7 @@ DECLARE
     removed bigint;
     total bigint := 0;
 BEGIN
+    PERFORM threadline.hold(_tenant, NULL);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant;
     FOREACH tablename IN ARRAY threadline.owned_tables() || ARRAY['agents', 'users', 'tenants'] LOOP

@@ -102,6 +102,7 @@ DECLARE
     removed bigint;
     total bigint := 0;
 BEGIN
+    PERFORM threadline.hold(_tenant, NULL);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant;
     DELETE FROM threadline.permits p WHERE p.tenant_id = _tenant;

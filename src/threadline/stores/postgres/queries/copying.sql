@@ -105,8 +105,9 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING;
 
 -- name: write_timelines
 INSERT INTO threadline.timelines
-    (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    (tenant_id, id, owner_id, thread_id, parent_id, parent_seq, ancestors, ancestor_seqs, created_at, nearest,
+    nearest_seqs)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, ($7::text[])[1:16], ($8::integer[])[1:16])
 ON CONFLICT (tenant_id, id) DO UPDATE SET thread_id = excluded.thread_id WHERE timelines.thread_id IS NULL;
 
 -- name: write_threads

@@ -16,3 +16,9 @@ FROM timelines l JOIN (
     SELECT timeline_no, min(seq) AS first, max(seq) AS last, count(*) AS held FROM messages GROUP BY timeline_no
 ) m ON m.timeline_no = l.no
 WHERE m.first <> coalesce(l.base_seq + 1, 0) OR m.held <> m.last - m.first + 1;
+
+-- name: find_stray_timelines
+SELECT l.tenant_id, l.id
+FROM timelines l LEFT JOIN threads t ON t.no = l.thread_no LEFT JOIN timelines b ON b.no = l.base_no
+WHERE l.base_no IS NOT b.no OR l.thread_no IS NOT t.no
+    OR (l.no <> t.newest_timeline_no AND l.no NOT IN (SELECT earlier_no FROM timelines WHERE earlier_no IS NOT NULL));

@@ -122,11 +122,15 @@ INSERT INTO credentials (tenant_id, platform, key_id, sealed, updated_us) VALUES
 
 -- name: write_timelines
 INSERT INTO timelines
-    (tenant_id, owner_id, id, thread_no, created_us, parent_id, parent_seq, base_no, base_seq, ancestors)
+    (tenant_id, owner_id, id, created_us, parent_id, parent_seq, base_no, base_seq, keeps_base, ancestors)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: settle_timeline
-UPDATE timelines SET thread_no = ? WHERE no = ? AND thread_no IS NULL;
+UPDATE timelines SET thread_no = ?1, earlier_no = (SELECT newest_timeline_no FROM threads WHERE no = ?1)
+WHERE no = ?2 AND thread_no IS NULL;
+
+-- name: lengthen_chain
+UPDATE threads SET newest_timeline_no = ?2 WHERE no = ?1;
 
 -- name: write_threads
 INSERT INTO threads

@@ -50,14 +50,19 @@ DELETE FROM bindings WHERE thread_no = ?;
 -- name: remove_append_keys
 DELETE FROM append_keys WHERE thread_no = ?;
 
--- name: remove_saved_points
-DELETE FROM saved_points WHERE timeline_no IN (SELECT no FROM timelines WHERE thread_no = ?);
-
 -- name: list_timelines
-SELECT no FROM timelines WHERE thread_no = ?;
+WITH RECURSIVE own (no, earlier_no) AS (
+    SELECT l.no, l.earlier_no FROM threads t JOIN timelines l ON l.no = t.newest_timeline_no WHERE t.no = ?
+    UNION ALL
+    SELECT l.no, l.earlier_no FROM own JOIN timelines l ON l.no = own.earlier_no
+)
+SELECT no FROM own;
 
--- name: abandon_timelines
-UPDATE timelines SET thread_no = NULL WHERE thread_no = ?;
+-- name: remove_saved_points
+DELETE FROM saved_points WHERE timeline_no = ?;
+
+-- name: abandon_timeline
+UPDATE timelines SET thread_no = NULL, earlier_no = NULL, keeps_base = base_no IS NOT NULL WHERE no = ?;
 
 -- name: remove_thread
 DELETE FROM threads WHERE no = ?;
@@ -66,7 +71,7 @@ DELETE FROM threads WHERE no = ?;
 SELECT base_no FROM timelines WHERE no = ? AND thread_no IS NULL;
 
 -- name: list_children
-SELECT no, base_seq FROM timelines WHERE base_no = ? ORDER BY base_seq DESC;
+SELECT no, base_seq FROM timelines WHERE base_no = ? AND keeps_base ORDER BY base_seq DESC;
 
 -- name: list_messages
 SELECT m.no, l.tenant_id, l.owner_id, m.parts

@@ -40,10 +40,13 @@ SELECT EXISTS (SELECT 1 FROM threads WHERE tenant_id = ?1 AND id = ?2),
 SELECT 1 FROM threads WHERE tenant_id = ? AND owner_id = ? AND state_key = ? AND deleted_us IS NULL;
 
 -- name: add_thread
--- The timeline is inserted next, and gets the number after the highest.
-INSERT INTO threads (timeline_no, tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id,
-    model, system_prompt, working_dir, metadata, message_count, token_count, created_us, updated_us)
-VALUES ((SELECT coalesce(max(no), 0) + 1 FROM timelines), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- The timeline is inserted next, and gets the number after the highest. Nothing happens if the id or the key is taken.
+INSERT INTO threads (timeline_no, newest_timeline_no, tenant_id, id, owner_id, state_key, timeline_id, title,
+    title_by_person, agent_id, model, system_prompt, working_dir, metadata, message_count, token_count, created_us,
+    updated_us)
+VALUES ((SELECT coalesce(max(no), 0) + 1 FROM timelines), (SELECT coalesce(max(no), 0) + 1 FROM timelines),
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 -- name: change_thread
 UPDATE threads SET title = ?, title_by_person = ?, agent_id = ?, model = ?, system_prompt = ?, working_dir = ?,
@@ -61,7 +64,11 @@ UPDATE threads SET deleted_us = NULL WHERE tenant_id = ? AND id = ?;
 SELECT t.no FROM threads t
 WHERE t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL AND t.message_count = 0 AND t.updated_us < ?
     AND NOT EXISTS (
-        SELECT 1 FROM timelines l
-        WHERE l.thread_no = t.no
-            AND (l.base_no IS NOT NULL OR EXISTS (SELECT 1 FROM messages m WHERE m.timeline_no = l.no))
+        WITH RECURSIVE own (no, base_no, earlier_no) AS (
+            SELECT l.no, l.base_no, l.earlier_no FROM timelines l WHERE l.no = t.newest_timeline_no
+            UNION ALL
+            SELECT l.no, l.base_no, l.earlier_no FROM own JOIN timelines l ON l.no = own.earlier_no
+        )
+        SELECT 1 FROM own
+        WHERE own.base_no IS NOT NULL OR EXISTS (SELECT 1 FROM messages m WHERE m.timeline_no = own.no)
     );

@@ -1,9 +1,18 @@
 -- name: move_thread
-UPDATE threads SET timeline_no = ?, timeline_id = ?, message_count = ?, updated_us = ? WHERE no = ?;
+-- A timeline that was just made has the highest number of all.
+UPDATE threads SET timeline_no = ?1, timeline_id = ?2, message_count = ?3, updated_us = ?4,
+    newest_timeline_no = max(newest_timeline_no, ?1)
+WHERE no = ?5;
 
 -- name: list_timelines
-SELECT l.no, l.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us
-FROM timelines l WHERE l.thread_no = ? ORDER BY l.no;
+-- Newest first.
+WITH RECURSIVE own (no, id, parent_id, parent_seq, ancestors, created_us, earlier_no) AS (
+    SELECT no, id, parent_id, parent_seq, ancestors, created_us, earlier_no FROM timelines WHERE no = ?
+    UNION ALL
+    SELECT l.no, l.id, l.parent_id, l.parent_seq, l.ancestors, l.created_us, l.earlier_no
+    FROM own JOIN timelines l ON l.no = own.earlier_no
+)
+SELECT no, id, parent_id, parent_seq, ancestors, created_us FROM own;
 
 -- name: find_last_question
 WITH RECURSIVE walk (no, top, base_no, base_seq) AS (
@@ -26,7 +35,7 @@ FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t
 WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
 -- name: find_saved_place
-SELECT p.seq, l.no, l.id, l.ancestors FROM saved_points p JOIN timelines l ON l.no = p.timeline_no
+SELECT p.seq, l.no, l.id, l.ancestors, l.thread_no FROM saved_points p JOIN timelines l ON l.no = p.timeline_no
 WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
 -- name: list_saved_points

@@ -1,0 +1,47 @@
+"""One house, and its ports for chat surfaces twice: in its process, and over HTTP with a token that acts for users."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import msgspec
+
+from tests.client.conftest import IMPATIENT
+from tests.service.conftest import SERVICE
+from tests.service.serving import serving
+from tests.service.signed_in import token_for
+from threadline.bootstrap import Threadline
+from threadline.client import Client, connect
+from threadline.client.chat_contexts import RemoteChatContexts
+from threadline.core.threads import Scope
+from threadline.ports import Platform
+from threadline.settings import Guarding, Settings
+
+ASKING = Settings(
+    database=":memory:",
+    agent="actor",
+    service=msgspec.structs.replace(SERVICE, authentication=True),
+    guard=Guarding(patterns=("forbidden",), message="Not that"),
+)
+
+PlatformOf: TypeAlias = Callable[[str], Platform]
+"""The port of a user."""
+
+
+def in_process(threadline: Threadline) -> PlatformOf:
+    return lambda user_id: threadline.platform(Scope("local", user_id), "matrix")
+
+
+def over_http(client: Client) -> PlatformOf:
+    return lambda user_id: RemoteChatContexts(client.acting_for(user_id, surface="matrix"), user_id)
+
+
+@asynccontextmanager
+async def acting_client(threadline: Threadline) -> AsyncIterator[Client]:
+    """A client of the house, whose token acts for users."""
+    async with serving(threadline) as service:
+        token = await token_for(threadline, "bot", acts_for_users=True)
+        async with connect(service.url, token=token, patience=IMPATIENT) as client:
+            yield client

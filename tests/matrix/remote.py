@@ -1,0 +1,90 @@
+"""The same world with the bot over HTTP: a house that is served, and a bot with a token and a book of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.client.conftest import IMPATIENT
+from tests.matrix.synapse import Synapse
+from tests.matrix.worlds import World, living
+from tests.service.signed_in import token_for
+from threadline.bootstrap import Threadline, open_store
+from threadline.client import connect
+from threadline.clock import SystemClock
+from threadline.core.sealing import Sealer
+from threadline.matrix.book import Book
+from threadline.matrix.bot import Bot
+from threadline.matrix.remote import BOOK, remote_bot
+from threadline.service.app import build_app
+from threadline.service.serving import Server, listen
+from threadline.settings import ServiceSettings
+
+IN_PROCESS, OVER_HTTP = "in process", "over http"
+
+both_ways = pytest.mark.parametrize("world", [IN_PROCESS, OVER_HTTP], indirect=True)
+over_http = pytest.mark.parametrize("world", [OVER_HTTP], indirect=True)
+
+
+class RemoteWorld(World):
+    """`running` is a life of the house and of the bot; each may also live on its own."""
+
+    def __init__(self, synapse: Synapse, folder: Path, stack: AsyncExitStack) -> None:
+        super().__init__(synapse, folder, stack)
+        service = ServiceSettings(authentication=True, heartbeat_seconds=0.05, recovery_seconds=0.05, grace_seconds=0.1)
+        self.settings = msgspec.structs.replace(self.settings, service=service)
+        self.token: str | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Threadline]:
+        """A life of the house, on the same address each time."""
+        async with self.open() as threadline:
+            self.token = self.token or await token_for(threadline, "bot", acts_for_users=True)
+            listening = listen("127.0.0.1", self.port)
+            self.port = listening.getsockname()[1]
+            server = Server(build_app(threadline), grace_seconds=0.1)
+            running = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            try:
+                yield threadline
+            finally:
+                server.should_exit = True
+                await running
+
+    @asynccontextmanager
+    async def bot(self) -> AsyncIterator[Bot]:
+        """A life of the bot."""
+        async with (
+            connect(self.url, token=self.token, patience=IMPATIENT) as client,
+            remote_bot(client, self.settings) as bot,
+            living(bot),
+        ):
+            yield bot
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Bot]:
+        async with self.serving(), self.bot() as bot:
+            yield bot
+
+    @asynccontextmanager
+    async def book(self) -> AsyncIterator[Book]:
+        file = Path(self.matrix.folder) / BOOK
+        store = await open_store(msgspec.structs.replace(self.settings, database=str(file)), SystemClock())
+        try:
+            yield Book(store, Sealer(), "local", anchored=True)
+        finally:
+            await store.close()
+
+    def lose_book(self) -> None:
+        for file in Path(self.matrix.folder).glob(f"{BOOK}*"):
+            file.unlink()

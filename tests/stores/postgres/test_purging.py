@@ -1,0 +1,66 @@
+"""Purges beside writers: what somebody was adding when a purge began goes with the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from threadline.core.threads import NewThread, Scope, system_scope
+from threadline.ports import Transaction
+from threadline.stores.postgres.store import PostgresStore
+from threadline.testing.conformance.words import exchange, thread_saying
+
+ALICE = Scope("a", "alice")
+PURGES: dict[str, Callable[[PostgresStore, str], Awaitable[object]]] = {
+    "thread": lambda store, thread_id: store.scoped(ALICE).purge_thread(thread_id),
+    "user": lambda store, _: store.scoped(ALICE).purge_user("alice"),
+    "tenant": lambda store, _: store.scoped(system_scope("a")).purge_tenant(),
+}
+WRITES: dict[str, Callable[[Transaction, str], Awaitable[object]]] = {
+    "append": lambda tx, thread_id: tx.append(thread_id, exchange("more"), key="k"),
+    "save": lambda tx, thread_id: tx.save(thread_id, "there"),
+    "load": lambda tx, thread_id: tx.load(thread_id, "here"),
+    "undo": lambda tx, thread_id: tx.undo(thread_id),
+    "move": lambda tx, thread_id: tx.move(thread_id, 0),
+    "branch": lambda tx, thread_id: tx.branch(thread_id, NewThread()),
+    "create": lambda tx, _: tx.create_thread(NewThread()),
+}
+MEETINGS = [
+    (purge, write) for purge in PURGES for write in WRITES if purge != "thread" or write not in ("branch", "create")
+]
+"""A purge of one thread leaves others alone."""
+
+
+@pytest.mark.req("SX-03")
+@pytest.mark.parametrize(("purge", "write"), MEETINGS)
+async def test_what_is_added_beside_a_purge_goes_with_the_rest(
+    own_store: PostgresStore, admin: asyncpg.Connection, purge: str, write: str
+) -> None:
+    thread = await thread_saying(own_store.scoped(ALICE), "one", "two")
+    await own_store.scoped(ALICE).save(thread.id, "here")
+    written, purging = asyncio.Event(), asyncio.Event()
+
+    async def work(tx: Transaction) -> None:
+        await WRITES[write](tx, thread.id)
+        written.set()
+        await purging.wait()
+
+    async with asyncio.timeout(30):
+        writer = asyncio.create_task(own_store.transact(ALICE, work))
+        await written.wait()
+        purger = asyncio.ensure_future(PURGES[purge](own_store, thread.id))
+        await until_it_waits(admin)
+        purging.set()
+        await asyncio.gather(writer, purger)
+    left = await own_store.scoped(system_scope("a")).row_counts()
+    kept = {"users", "tenants"} if purge == "thread" else {"tenants"} if purge == "user" else set()
+    assert {table for table, rows in left.items() if rows} == kept
+
+
+async def until_it_waits(admin: asyncpg.Connection) -> None:
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while not await admin.fetch(waiting):
+        pass
