@@ -23,12 +23,21 @@ _WRAPPED = (bootstrap.Threadline, UserView, ThreadHandle, Reply, Contexts)
 
 
 class Blocking:
-    """One of the library's objects, to be used without `await`. `with` closes it."""
+    """One of the library's objects, to be used without `await`. `with` closes it. The first one ends the loop then;
+    what came from it only closes itself."""
 
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop, wrapped: tuple[type, ...] = _WRAPPED) -> None:
+    def __init__(
+        self,
+        target: Any,
+        loop: asyncio.AbstractEventLoop,
+        wrapped: tuple[type, ...] = _WRAPPED,
+        *,
+        is_first: bool = True,
+    ) -> None:
         self._target = target
         self._loop = loop
         self._wrapped = wrapped
+        self._is_first = is_first
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
@@ -54,7 +63,8 @@ class Blocking:
 
     def close(self) -> None:
         self._result(self._target.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._is_first:
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _result(self, value: Any) -> Any:
         if inspect.iscoroutine(value):
@@ -71,7 +81,9 @@ class Blocking:
                 return
 
     def _wrap(self, value: Any) -> Any:
-        return Blocking(value, self._loop, self._wrapped) if isinstance(value, self._wrapped) else value
+        if not isinstance(value, self._wrapped):
+            return value
+        return Blocking(value, self._loop, self._wrapped, is_first=False)
 
 
 async def _next(source: AsyncIterator[Any]) -> Any:

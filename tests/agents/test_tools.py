@@ -327,6 +327,7 @@ def test_half_characters_and_nuls_are_mended_wherever_they_stand() -> None:
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(st.characters()),
         lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        max_leaves=20,
     )
 )
 def test_whatever_comes_back_can_be_stored_and_is_bounded(value: Any) -> None:

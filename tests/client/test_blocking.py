@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from threadline.blocking import connect_blocking
-from threadline.core.errors import NotFound
+from threadline.core.errors import ActingRefused, NotFound
 from threadline.core.events import TextDelta
 
 
@@ -22,3 +22,14 @@ def test_a_script_asks_reads_and_goes_back_without_await(service: str) -> None:
         assert me.contexts.clear("rehearsal")
         with pytest.raises(NotFound):
             me.thread("no-such-thread")
+
+
+def test_closing_what_came_from_the_client_leaves_the_client_open(service: str) -> None:
+    with connect_blocking(service) as me:
+        thread = me.create_thread()
+        reply = thread.ask("Hello")
+        reply.accept()
+        reply.close()
+        with me.acting_for("ada") as view, pytest.raises(ActingRefused):
+            view.threads()
+        assert "Hello" in reply.wait().text

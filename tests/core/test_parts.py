@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.test_jsontext import JSON
+from tests.core.test_jsontext import JSON, SMALL_JSON
 from threadline.core import jsontext, parts
 from threadline.core.errors import InvalidInput, InvalidJson
 from threadline.core.parts import (
@@ -115,13 +115,17 @@ def test_any_parts_survive_a_round_trip_in_order(given_parts: list[Part]) -> Non
     assert parts.decode(parts.encode(given_parts)) == tuple(given_parts)
 
 
-@given(st.lists(st.dictionaries(words, JSON, max_size=4).map(lambda part: {**part, "type": "new"}), max_size=4))
+@given(st.lists(st.dictionaries(words, SMALL_JSON, max_size=4).map(lambda part: {**part, "type": "new"}), max_size=4))
 def test_any_part_of_an_unknown_kind_keeps_its_bytes(found: list[dict[str, Any]]) -> None:
     raw = [jsontext.dump(part) for part in found]
     assert parts.decode(b"[" + b" , ".join(raw) + b"]") == tuple(OtherPart("new", piece) for piece in raw)
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["type", "text", "state", "url", "data", "input"]), JSON), max_size=3))
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["type", "text", "state", "url", "data", "input"]), SMALL_JSON), max_size=3
+    )
+)
 def test_any_list_of_objects_is_parts_or_a_typed_error(found: list[dict[str, Any]]) -> None:
     raw = jsontext.dump(found)
     try:

@@ -21,6 +21,7 @@ class Gate:
         self._upstream = upstream
         self._refused: str | None = None
         self._lost: str | None = None
+        self._unanswered: str | None = None
         self._away = asyncio.Event()
         self._limits = 0
         self._holds_keys = False
@@ -42,6 +43,10 @@ class Gate:
         """Whatever has this in its path gets no answer."""
         self._lost = path
 
+    def keep_answers(self, path: str) -> None:
+        """Whatever has this in its path is done, and nobody is told."""
+        self._unanswered = path
+
     def go_away(self) -> None:
         """Nobody answers any more."""
         self._away.set()
@@ -61,6 +66,7 @@ class Gate:
         self.give_keys()
         self._refused = None
         self._lost = None
+        self._unanswered = None
         self._away.clear()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -80,7 +86,7 @@ class Gate:
             session.request(request.method, self._upstream + request.path_qs, data=body, headers=headers) as found,
         ):
             text = await found.read()
-        if self._away.is_set():
+        if self._away.is_set() or (self._unanswered is not None and self._unanswered in request.path):
             return self._broken(request)
         if request.path.endswith("/sync"):
             self.synced.set()

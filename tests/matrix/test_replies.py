@@ -185,6 +185,24 @@ async def test_a_homeserver_that_is_away_or_says_too_fast_only_makes_the_answer_
         assert len(alice.told(room, world.bot_id)) == 3
 
 
+async def test_a_message_whose_sending_was_not_confirmed_says_all_in_the_end(world: World) -> None:
+    """It was taken as it was then, and what the bot sends again under the same id is not taken."""
+    alice = await world.person("alice")
+    async with gate_to(world) as gate, world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        gate.keep_answers("/send/")
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        world.parrot.gate.set()
+        for _ in range(2):
+            gate.turned_away.clear()
+            await asyncio.wait_for(gate.turned_away.wait(), PATIENCE)
+        gate.open()
+        await alice.hear(room, world.bot_id, "1. You said: Hello")
+        assert len(alice.told(room, world.bot_id)) == 2
+
+
 async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
@@ -198,6 +216,22 @@ async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(wor
         await alice.client.room_invite(room, world.bot_id)
         await alice.until(lambda: membership(alice, room, world.bot_id) == "join", "the bot comes back")
         assert (await alice.ask(room, world.bot_id, "Again")).text == "2. You said: Again"
+
+
+@both_ways
+async def test_a_chat_that_is_deleted_in_mid_answer_costs_that_answer_alone(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        (bound,) = [each for each in await world.bindings(alice.id) if each.place == room]
+        await (await world.threadline.as_user(alice.id).thread(bound.thread_id)).delete()
+        world.parrot.gate.set()
+        await alice.say(room, "Again")
+        await alice.hear(room, world.bot_id, "1. You said: Again")
+        assert not [shown for shown in alice.told(room, world.bot_id) if "went wrong" in shown.text]
 
 
 @pytest.mark.req("S2-17")

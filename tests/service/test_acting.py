@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -11,14 +12,17 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from tests.service.conftest import SERVICE
-from tests.service.serving import CHAT, THREADS, Client, serving
+from tests.service.serving import CHAT, THREADS, Client, quiet, serving
 from tests.service.signed_in import bearer, client_with, token_for
 from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.test_openapi import operations
 from tests.service.test_who_may import questions
 from threadline.bootstrap import Threadline
 from threadline.core.access import TOKEN_ROLES
 from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
+from threadline.service.app import build_app
+from threadline.service.openapi import document
 from threadline.settings import JwtSettings, Rates, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
@@ -151,6 +155,19 @@ async def test_headers_that_name_nobody_are_refused_and_nothing_is_done(
     assert await counts(threadline) == before
 
 
+async def test_the_log_says_which_token_acted_and_not_for_whom(
+    bot: Client, threadline: Threadline, caplog: pytest.LogCaptureFixture
+) -> None:
+    [token] = await threadline.administration(Scope("local", "root", "admin")).tokens()
+    caplog.set_level(logging.INFO, "threadline.access")
+    for headers in (acting_for("ada"), acting_for("system"), {}):
+        await bot.http.get(THREADS, headers=headers)
+    await quiet(threadline)
+    lines = [vars(record) for record in caplog.records if record.name == "threadline.access"]
+    assert [line["token_id"] for line in lines] == [token.id, token.id, None]
+    assert "ada" not in str(lines)
+
+
 @pytest.mark.parametrize("name", ["x-on-behalf-of", "x-surface"])
 async def test_a_header_given_twice_is_refused(bot: Client, threadline: Threadline, name: str) -> None:
     given = [("x-on-behalf-of", "ada"), ("x-surface", "matrix"), (name, "bob")]
@@ -255,6 +272,17 @@ async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: C
         assert moved.status_code == 401
         assert await counts(threadline, "other") == before
         assert len(await ada.messages("key")) == 2
+
+
+def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadline: Threadline) -> None:
+    app = build_app(threadline)
+    for signed_in in (True, False):
+        for path, method, each in operations(document(app.routes, signed_in=signed_in)):
+            named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
+            taken = signed_in and (
+                each["tags"][0] in ("chat", "threads", "saves", "agents") or each["operationId"] in FOR_OTHERS_TOO
+            )
+            assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
 
 async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadline: Threadline) -> None:

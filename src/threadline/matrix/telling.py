@@ -42,6 +42,8 @@ class Telling:
         self._was_told = was_told
         self._told: list[tuple[str, str]] = []
         """The messages so far: their event ids, and what they say."""
+        self._tried: dict[int, set[str]] = {}
+        """What was sent as each message, whether or not the homeserver said that it has it."""
 
     async def follow(self, platform: Platform) -> None:
         """Shows the answer while it is written. The homeserver being away only costs the show."""
@@ -73,10 +75,12 @@ class Telling:
         for number, piece in enumerate(pieces):
             content = rendering.message(piece, notice=notice)
             if number == len(self._told):
-                sent = self._related(content)
+                sent, tried = self._related(content), self._tried.setdefault(number, set())
+                tried.add(piece)
                 event_id = await self._homeserver.send(self._said.room_id, sent, f"{self._turn_id}.{number}")
-                # What an earlier life sent under this id stays as it was: its words are not known here.
-                self._told.append((event_id, "" if self._was_told else piece))
+                # What was sent under this id before stays as it was. An earlier life's words are not known here; nor
+                # is which of its own the homeserver took, if it did not say so and they have become more since.
+                self._told.append((event_id, piece if tried == {piece} and not self._was_told else ""))
             event_id, said = self._told[number]
             if said != piece:
                 transaction_id = f"{self._turn_id}.{number}.final" if final else secrets.token_hex(8)

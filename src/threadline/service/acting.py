@@ -35,6 +35,8 @@ _HOUSE = "system"
 _SPELT = re.compile(r"(?:[ -$&-+\--~]|%[0-9A-Fa-f]{2})+")
 _LONGEST = 12 * USER_ID_LENGTH
 _MAY_ACT, _ACTING = "threadline.may_act", "threadline.acting"
+ACTED_BY_KEY = "threadline.token"
+"""Where the id of a token that acts for someone stands in a request's ASGI scope, for the log."""
 
 
 def is_for_others(operation: Operation) -> bool:
@@ -48,6 +50,7 @@ def names_someone(request: Request) -> bool:
 
 async def acting_scope(request: Request, store: Store, tenant_id: str, token: ApiToken) -> Scope:
     """The scope of whom the request names. InvalidName, InvalidInput; ActingRefused for the house."""
+    request.scope[ACTED_BY_KEY] = token.id
     user_id = _read_user(header(request, ON_BEHALF_OF, _LONGEST) or "")
     if user_id == _HOUSE:
         raise ActingRefused("nobody acts for the house itself")

@@ -1,7 +1,7 @@
 """One look at every request: its id, how long it took, one line in the log, one count among the metrics.
 
-What is kept of a request is its method, the template of its route, its status and its tenant. Never the path itself,
-which holds names that people chose; never a body, a query or a token.
+What is kept of a request is its method, the template of its route, its status, its tenant, and the id of a token that
+acts for somebody. Never the path itself, which holds names that people chose; never a body, a query or a token.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from threadline.core.ids import new_id
 from threadline.core.threads import Scope as Caller
 from threadline.ports import Span, Tracer
+from threadline.service.acting import ACTED_BY_KEY
 from threadline.service.callers import WhoAsks
 from threadline.service.problems import REQUEST_ID_KEY
 from threadline.usecases.metrics import Metrics
@@ -79,6 +80,7 @@ class Observer:
                 "ms": round((now - seen.begun) * 1000, 1),
                 "request_id": scope[REQUEST_ID_KEY],
                 "tenant": scope.get(_TENANT_KEY),
+                "token_id": scope.get(ACTED_BY_KEY),
             },
         )
 

@@ -30,6 +30,7 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
+from threadline.usecases.queueing import Queues
 from threadline.usecases.streams import LiveStream, Streams
 from threadline.usecases.takeover import Begun, begun
 from threadline.usecases.turns import Accepted, Ending, Turns, reply_id
@@ -90,6 +91,7 @@ class Runner:
         self._lane = asyncio.Semaphore(_CHANNEL_STEPS)
         """How many turns from platforms begin or end at once. A burst of them waits here, where it keeps neither the
         database nor the processor from acknowledging what arrives meanwhile; agents answer beside it, all at once."""
+        self._queues = Queues()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
         self._leasing: set[str] = set()
         """Turns whose task waits for a lease. Who comes with one, having accepted the turn, runs it instead."""
@@ -119,8 +121,10 @@ class Runner:
         if running is not None and (thread is None or turn.id not in self._leasing):
             return running
         self._streams.open(scope.tenant_id, turn)
-        task = asyncio.create_task(self._run(scope, turn, approver, thread), name=f"turn {turn.id}")
+        before = None if thread is not None else self._queues.before(scope.tenant_id, turn)
+        task = asyncio.create_task(self._run(scope, turn, approver, thread, before), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
+        self._queues.join(scope.tenant_id, turn, task)
         task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
 
@@ -162,9 +166,16 @@ class Runner:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _run(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None) -> Turn | None:
+    async def _run(
+        self,
+        scope: Scope,
+        turn: Turn,
+        approver: Approver,
+        thread: Thread | None,
+        before: asyncio.Task[Turn | None] | None,
+    ) -> Turn | None:
         try:
-            leased = turn if thread is not None else await self._leased(scope, turn)
+            leased = turn if thread is not None else await self._leased(scope, turn, before)
             if leased is None:
                 return await self._store.scoped(scope).turn(turn.id)
             return await self._answer(scope, leased, approver, thread)
@@ -174,9 +185,12 @@ class Runner:
                 self._ending.discard(turn.id)
                 self._streams.forget(scope.tenant_id, turn.id)
 
-    async def _leased(self, scope: Scope, turn: Turn) -> Turn | None:
+    async def _leased(self, scope: Scope, turn: Turn, before: asyncio.Task[Turn | None] | None) -> Turn | None:
         self._leasing.add(turn.id)
         try:
+            if before is not None:
+                # Not for ever: who comes first is for the database to say.
+                await asyncio.wait((before,), timeout=self._timing.lease_seconds)
             return await self._lease(scope, turn)
         finally:
             self._leasing.discard(turn.id)
