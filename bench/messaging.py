@@ -39,6 +39,7 @@ provider = "function"
 settings = {{ function = "bench.messaging:answer" }}
 [service]
 recovery_seconds = 1.0
+lease_seconds = 5.0
 [channels]
 sweep_seconds = 0.2
 keys = {{ bench = "{key}" }}

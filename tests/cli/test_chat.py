@@ -154,6 +154,7 @@ def test_ctrl_c_stops_the_reply_and_keeps_what_was_shown(person: Person) -> None
     person.sees("I am")
     person.presses("c")
     person.sees("Stopped. What was said is kept.")
+    assert "error" not in str(person.terminal.before)
     person.says("what did I say first?")
     person.sees("slow")
     person.leaves()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from threadline.cli import admin
+from threadline.core.errors import StoreFailed
 
 
 def test_help_names_every_command(run: Run) -> None:
@@ -219,6 +222,14 @@ def test_an_output_that_cannot_be_written_is_told_in_one_line(
             command, stdout=out, stderr=subprocess.PIPE, text=True, env=os.environ | variables, timeout=30, check=False
         )
     assert (ran.returncode, ran.stderr) == (code, said)
+
+
+def test_what_an_error_tells_an_administrator_to_run_keeps_its_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(args: argparse.Namespace) -> None:
+        raise StoreFailed("run this:\nGRANT a TO b;\nGRANT c TO \x1bd;")
+
+    monkeypatch.setattr(admin, "migrate", refuse)
+    assert run("migrate").err == "threadline: run this:\nGRANT a TO b;\nGRANT c TO \\x1bd;\n"
 
 
 def test_an_unknown_setting_is_named(run: Run, home: Path) -> None:

@@ -115,3 +115,13 @@ def test_a_bot_that_cannot_log_in_says_why_in_one_line(
     assert main(["matrix", "run"]) == 2
     log = capfd.readouterr().err
     assert re.fullmatch(rf"threadline: {said if '.*' in said else re.escape(said)}.*\n", log)
+
+
+def test_a_database_and_a_service_are_not_given_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["matrix", "run", "--server", "http://127.0.0.1:1", "--database", "x.db"]) == 2
+    said = "threadline: with --server, the threads are the service's: leave --database out\n"
+    assert capfd.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []

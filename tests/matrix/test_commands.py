@@ -139,7 +139,6 @@ async def test_undo_takes_back_the_last_message_and_its_answer(world: World) -> 
 
 
 @pytest.mark.req("S2-16")
-@both_ways
 async def test_an_agent_that_fails_is_an_answer_and_the_bot_goes_on(world: World) -> None:
     async with world.running():
         room = await room_of(world)

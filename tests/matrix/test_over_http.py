@@ -155,10 +155,3 @@ async def test_the_command_runs_a_bot_for_a_service_and_says_in_one_line_why_it_
         room = await world.room_with(alice)
         assert (await alice.ask(room, world.bot_id, "Hello")).text == "1. You said: Hello"
         assert world.token not in await end(bot)
-
-
-async def test_a_database_and_a_service_are_not_given_together(world: RemoteWorld, tmp_path: Path) -> None:
-    (tmp_path / "threadline.toml").write_text(settings_of_the_page(world))
-    bot = await start(tmp_path, "matrix", "run", "--server", "http://127.0.0.1:1", "--database", "x.db")
-    _, log = await asyncio.wait_for(bot.communicate(), PATIENCE)
-    assert (bot.returncode, log.decode().count("\n")) == (2, 1)

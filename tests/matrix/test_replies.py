@@ -218,6 +218,22 @@ async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(wor
         assert (await alice.ask(room, world.bot_id, "Again")).text == "2. You said: Again"
 
 
+@both_ways
+async def test_a_chat_that_is_deleted_in_mid_answer_costs_that_answer_alone(world: World) -> None:
+    alice = await world.person("alice")
+    async with world.running():
+        room = await world.room_with(alice)
+        world.parrot.gate.clear()
+        await alice.say(room, "Hello")
+        await alice.hear(room, world.bot_id, "1.")
+        (bound,) = [each for each in await world.bindings(alice.id) if each.place == room]
+        await (await world.threadline.as_user(alice.id).thread(bound.thread_id)).delete()
+        world.parrot.gate.set()
+        await alice.say(room, "Again")
+        await alice.hear(room, world.bot_id, "1. You said: Again")
+        assert not [shown for shown in alice.told(room, world.bot_id) if "went wrong" in shown.text]
+
+
 @pytest.mark.req("S2-17")
 @both_ways
 async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(world: World) -> None:

@@ -32,7 +32,6 @@ async def accepted(user: MatrixUser, room_id: str) -> str:
 
 
 @pytest.mark.req("S2-07", "S2-01")
-@both_ways
 async def test_the_first_invitation_makes_a_space_with_a_room_and_the_second_makes_nothing(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix.remote import both_ways
 from tests.matrix.worlds import World
 
 
 @pytest.mark.req("S2-02", "S2-04", "S2-20")
-@both_ways
 async def test_a_message_is_answered_in_its_room(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():

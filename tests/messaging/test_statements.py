@@ -1,4 +1,4 @@
-"""How often the database is asked before a platform's message is acknowledged: a few times, each one round trip."""
+"""How often the database is asked for a platform's message: a few times, each one round trip."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import httpx2
 import pytest
 
 from tests.conftest import open_database, postgres_database
-from tests.messaging.conftest import KEYS
+from tests.messaging.conftest import KEYS, staging
 from threadline.bootstrap import Threadline
+from threadline.core.parts import plain_text
 from threadline.core.threads import Scope, system_scope
 from threadline.service.app import build_app
 from threadline.settings import ChannelsSettings, Settings
@@ -81,3 +82,25 @@ async def test_a_message_is_acknowledged_after_a_few_statements(
         await deliver(slack.write("The first words bind the place, step by step"))
         sent = await deliver(slack.write("The next ones find it bound"))
     assert len(sent) <= 6, sent
+
+
+@pytest.mark.req("S3-24")
+async def test_a_burst_of_one_user_waits_in_line_without_asking_the_database(
+    statements: Statements, tenant_id: str, clock: ManualClock
+) -> None:
+    """Each turn asks for its lease when its own turn has come; polled, a hundred of them would ask all the time."""
+    store = await open_database(await postgres_database(), clock=clock)
+    async with staging(store, tenant_id, clock) as stage:
+        await stage.link(stage.slack)
+        stage.actor.gate = asyncio.Event()
+        for number in range(20):
+            told = await stage.slack.say(f"message {number}")
+            assert told.status == 200
+        await asyncio.wait_for(stage.actor.waiting.wait(), 30)
+        stage.actor.gate.set()
+        await stage.slack.replies(20)
+        asked = [plain_text(prompt.messages[-1].parts) for prompt in stage.actor.prompts]
+        leases = [statement for statement in statements if "threadline.lease_turn(" in statement]
+        assert asked == [f"message {number}" for number in range(20)]
+        assert len(leases) == 20
+    await store.close()

@@ -162,6 +162,42 @@ def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -
 
 
 @EVERY_SCREEN
+def test_what_was_said_while_the_service_was_gone_goes_back_to_its_writer(person: Person) -> None:
+    page = person.open()
+    say(page, "Hello")
+    settled(page)
+    page.context.set_offline(True)
+    for text in ("Are you there?", "And now?"):
+        with page.expect_event("requestfailed", lambda request: request.url.endswith("/ai/chat")):
+            say(page, text)
+        expect(page.locator(".trouble")).to_be_visible()
+    page.context.set_offline(False)
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("Are you there?\n\nAnd now?")
+    expect(page.locator(".message")).to_have_count(2)
+
+
+def test_trying_again_sends_what_the_service_never_got(person: Person) -> None:
+    page = person.open()
+    say(page, "Hello")
+    settled(page)
+    passing: list[str] = []
+    page.route(
+        "**/api/v1/ai/**",
+        lambda route: route.continue_() if route.request.method in passing else route.abort(),
+    )
+    say(page, "Are you there?")
+    retry = page.locator(".trouble").get_by_role("button", name="Try again")
+    expect(retry).to_be_visible()
+    # Nothing is read meanwhile, or the page would notice by itself that the message was not stored.
+    passing.append("POST")
+    retry.click()
+    expect(shown(page, "You said: “Are you there?”.")).to_be_visible()
+    passing.append("GET")
+    settled(page)
+    expect(page.locator(".message")).to_have_count(4)
+
+
+@EVERY_SCREEN
 def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, service: Service) -> None:
     async def talk() -> None:
         thread = await person.view.create_thread(title="Long", state_key="up")

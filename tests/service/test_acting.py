@@ -15,11 +15,14 @@ from tests.service.conftest import SERVICE
 from tests.service.serving import CHAT, THREADS, Client, quiet, serving
 from tests.service.signed_in import bearer, client_with, token_for
 from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.test_openapi import operations
 from tests.service.test_who_may import questions
 from threadline.bootstrap import Threadline
 from threadline.core.access import TOKEN_ROLES
 from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
+from threadline.service.app import build_app
+from threadline.service.openapi import document
 from threadline.settings import JwtSettings, Rates, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
@@ -269,6 +272,17 @@ async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: C
         assert moved.status_code == 401
         assert await counts(threadline, "other") == before
         assert len(await ada.messages("key")) == 2
+
+
+def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadline: Threadline) -> None:
+    app = build_app(threadline)
+    for signed_in in (True, False):
+        for path, method, each in operations(document(app.routes, signed_in=signed_in)):
+            named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
+            taken = signed_in and (
+                each["tags"][0] in ("chat", "threads", "saves", "agents") or each["operationId"] in FOR_OTHERS_TOO
+            )
+            assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
 
 async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadline: Threadline) -> None:

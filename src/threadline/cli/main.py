@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code or 0
     except ThreadlineError as exc:
-        print(f"threadline: {shown(str(exc))}", file=sys.stderr)
+        print(f"threadline: {shown(str(exc), multiline=True)}", file=sys.stderr)
         return next((code for kind, code in _EXIT_CODES if isinstance(exc, kind)), 1)
     except (KeyboardInterrupt, EOFError):
         print("threadline: interrupted", file=sys.stderr)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from threadline.core import events
-from threadline.core.errors import DuplicateId, NotFound
+from threadline.core.errors import DuplicateId, KeyReused, NotFound
 from threadline.core.events import Event
 from threadline.core.ids import check_id, is_state_key
 from threadline.core.messages import Message, user
 from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
-from threadline.ports import Answered, Approver, Store, Transaction
+from threadline.ports import Answered, Approver, Store
 from threadline.usecases.running import Runner
 from threadline.usecases.streams import Streams
 from threadline.usecases.threads import Threads
@@ -69,27 +69,17 @@ class ChatContexts:
         return await self._threads.save(chat_id, name)
 
     async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
-        saved = self._threads.saved_name(name)
-        return await self._move(chat_id, key, lambda tx: tx.load(chat_id, saved))
+        return await self._moved(chat_id, self._threads.load(chat_id, name, key=key))
 
     async def undo(self, chat_id: str, *, key: str) -> Thread:
-        return await self._move(chat_id, key, lambda tx: tx.undo(chat_id))
+        return await self._moved(chat_id, self._threads.undo(chat_id, key=key))
 
-    async def _move(self, chat_id: str, key: str, move: Callable[[Transaction], Awaitable[Thread]]) -> Thread:
-        self._scope.require("member")
-        check_id("key", key)
-        check_id("thread", chat_id)
-
-        async def work(tx: Transaction) -> Thread:
-            if await tx.claim_inbox(self._surface, key) is not None:
-                await tx.settle_inbox(self._surface, key, status="done")
-                return await move(tx)
-            found = await tx.thread(chat_id)
-            if found is None:
-                raise NotFound("thread", chat_id)
-            return found
-
-        return await self._store.transact(self._scope, work)
+    async def _moved(self, chat_id: str, moving: Awaitable[Thread]) -> Thread:
+        try:
+            return await moving
+        except KeyReused:
+            # It was done in the context to which the room was bound then.
+            return await self._threads.find(chat_id)
 
     async def chat_context(self, chat_id: str) -> Thread | None:
         return await self._threads.get(chat_id)

@@ -29,6 +29,7 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
 from threadline.usecases.journal import StoredJournal
+from threadline.usecases.queueing import Queues
 from threadline.usecases.streams import LiveStream, Streams
 from threadline.usecases.takeover import Begun, begun
 from threadline.usecases.turns import Ending, Turns, reply_id
@@ -87,6 +88,7 @@ class Runner:
         self._lane = asyncio.Semaphore(_CHANNEL_STEPS)
         """How many turns from platforms begin or end at once. A burst of them waits here, where it keeps neither the
         database nor the processor from acknowledging what arrives meanwhile; agents answer beside it, all at once."""
+        self._queues = Queues()
         self._tasks: dict[str, asyncio.Task[Turn | None]] = {}
         self._stopping: set[str] = set()
         self._ending: set[str] = set()
@@ -99,8 +101,10 @@ class Runner:
         if running is not None:
             return running
         self._streams.open(scope.tenant_id, turn.id)
-        task = asyncio.create_task(self._run(scope, turn, approver), name=f"turn {turn.id}")
+        before = self._queues.before(scope.tenant_id, turn)
+        task = asyncio.create_task(self._run(scope, turn, approver, before), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
+        self._queues.join(scope.tenant_id, turn, task)
         task.add_done_callback(lambda done: self._ended(turn.id, done))
         return task
 
@@ -141,8 +145,13 @@ class Runner:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def _run(self, scope: Scope, turn: Turn, approver: Approver) -> Turn | None:
+    async def _run(
+        self, scope: Scope, turn: Turn, approver: Approver, before: asyncio.Task[Turn | None] | None
+    ) -> Turn | None:
         try:
+            if before is not None:
+                # Not for ever: who comes first is for the database to say.
+                await asyncio.wait((before,), timeout=self._timing.lease_seconds)
             leased = await self._lease(scope, turn)
             if leased is None:
                 return await self._store.scoped(scope).turn(turn.id)

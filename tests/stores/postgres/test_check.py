@@ -18,6 +18,9 @@ BROKEN = {
     "GRANT SELECT ON threadline.messages TO public": "public has rights on table messages",
     "ALTER TABLE threadline.links OWNER TO threadline_app": "table links belongs to threadline_app",
     "UPDATE threadline.threads SET message_count = 7": "counts other messages than it has",
+    "UPDATE threadline.timelines SET thread_id = 'gone'": "lacks its thread",
+    "INSERT INTO threadline.saved_points SELECT tenant_id, owner_id, 'here', 'gone', id, 0, now() "
+    "FROM threadline.timelines": "saved point here of tenant a lacks its thread",
 }
 
 

@@ -6,11 +6,12 @@ import { useChat } from "@ai-sdk/react";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call, type Head, type History, type Thread, threadPath, told } from "../api";
+import { useCell } from "../cell";
 import { settle } from "../router";
 import { refresh as refreshThreads } from "../threads/store";
 import { toast } from "../ui/toasts";
 import { type Facts, useFacts } from "./facts";
-import { useFollowing } from "./following";
+import { isReachable, useFollowing } from "./following";
 import { PAGE } from "./ThreadView";
 import { chatTransport } from "./transport";
 
@@ -29,6 +30,8 @@ export interface Conversing {
   send: (text: string, agentId?: string) => void;
   edit: (messageId: string, text: string) => void;
   regenerate: (messageId?: string) => void;
+  /** After a failure: what the service never got is sent again, what it got is answered again. */
+  retry: () => void;
   answerApproval: (id: string, approved: boolean) => void;
   stop: () => void;
   loadOlder: () => Promise<void>;
@@ -53,25 +56,34 @@ export function useConversation(initial: History): Conversing {
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
   });
-  const { messages, setMessages, status, error } = chat;
+  const { messages, setMessages, status, error, clearError } = chat;
   const isBusy = status === "submitted" || status === "streaming";
-  const now = useRef({ isBusy, length: messages.length, version: "" });
-  now.current.isBusy = isBusy;
-  now.current.length = messages.length;
+  const now = useRef({ isBusy, error, messages, version: "", storedId: initial.messages.at(-1)?.id });
+  Object.assign(now.current, { isBusy, error, messages });
 
   const refresh = useCallback(async (): Promise<History | null> => {
-    const wanted = Math.max(PAGE, now.current.length);
+    const wanted = Math.max(PAGE, now.current.messages.length);
+    const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
-    if (now.current.isBusy) return null;
+    // What was read before something was said knows nothing of it.
+    if (now.current.isBusy || now.current.messages.at(-1)?.id !== last?.id) return null;
+    const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
+    if (unsent.length) {
+      setDraft((written) => [...unsent, written].filter(Boolean).join("\n\n"));
+      toast(`Not sent: ${told(now.current.error)}`, { kind: "error" });
+      clearError();
+    }
+    now.current.messages = fresh.messages;
+    now.current.storedId = fresh.messages.at(-1)?.id;
     setThread(fresh);
     setFirstSeq(fresh.firstSeq ?? 0);
     setMessages(fresh.messages);
     refreshFacts();
     void refreshThreads();
     return fresh;
-  }, [stateKey, setMessages, refreshFacts]);
+  }, [stateKey, setMessages, clearError, refreshFacts]);
 
-  useSettling({ status, error, messages, refresh, stateKey, setDraft });
+  useSettling({ status, isThere: messages.length > 0, refresh, stateKey });
 
   useFollowing(stateKey, (head: Head) => {
     const isShown = head.version === "none" || head.version === now.current.version;
@@ -83,7 +95,7 @@ export function useConversation(initial: History): Conversing {
       (fresh) => {
         if (!fresh) return;
         // What a lost connection left is settled now: how the turn ended is known from the service.
-        chat.clearError();
+        clearError();
         if (fresh.active) void chat.resumeStream();
       },
       () => undefined, // The service cannot be reached: the next head comes when it can.
@@ -128,6 +140,12 @@ export function useConversation(initial: History): Conversing {
     send: (text, agentId) => void chat.sendMessage({ text }, agentId ? { body: { agentId } } : undefined),
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),
+    retry: () => {
+      const last = messages.at(-1);
+      if (!error || last?.role !== "user" || last.id === now.current.storedId) return void chat.regenerate();
+      setMessages(messages.slice(0, -1));
+      void chat.sendMessage(last);
+    },
     answerApproval: (id, approved) => void chat.addToolApprovalResponse({ id, approved }),
     // The client's own stop only hangs up; the service has to be told.
     stop: () =>
@@ -140,37 +158,36 @@ export function useConversation(initial: History): Conversing {
 
 interface Settling {
   status: string;
-  error: Error | undefined;
-  messages: UIMessage[];
+  isThere: boolean;
   refresh: () => Promise<History | null>;
   stateKey: string;
-  setDraft: (text: string) => void;
 }
 
-/** After each answer, or failure, shows what is stored. A message that was not accepted goes back to its writer. */
-function useSettling({ status, error, messages, refresh, stateKey, setDraft }: Settling): void {
+/** After each answer, or failure, and when the service is back, shows what is stored. */
+function useSettling({ status, isThere, refresh, stateKey }: Settling): void {
   const before = useRef(status);
-  const last = useRef(messages);
-  last.current = messages;
+  const isOnline = useCell(isReachable);
+  // While the service cannot be reached, what was said stays on the page.
+  const showStored = () => void refresh().catch(() => undefined);
+  useEffect(() => {
+    if (isOnline && status === "error") showStored();
+  }, [isOnline]);
   useEffect(() => {
     const was = before.current;
     before.current = status;
     if (status === "submitted" || status === "streaming") {
-      if (last.current.length) settle(stateKey);
+      if (isThere) settle(stateKey);
       return;
     }
     if (was === status || (was !== "submitted" && was !== "streaming" && status !== "error")) return;
-    const asked = last.current.findLast((message) => message.role === "user");
-    void refresh().then(
-      (stored) => {
-        if (status !== "error" || !stored || !asked) return;
-        if (stored.messages.some((message) => message.id === asked.id)) return;
-        setDraft(textOf(asked));
-        toast(`Not sent: ${told(error)}`, { kind: "error" });
-      },
-      () => undefined, // What was said stays on the page; following brings the rest once the service is back.
-    );
+    showStored();
   }, [status]);
+}
+
+/** What was said last and is not stored: it goes back to its writer. */
+function unsentOf(shown: UIMessage[], stored: UIMessage[]): string[] {
+  const asked = shown.slice(shown.findLastIndex((message) => message.role === "assistant") + 1);
+  return asked.filter(({ id }) => !stored.some((message) => message.id === id)).map(textOf);
 }
 
 export function textOf(message: UIMessage): string {

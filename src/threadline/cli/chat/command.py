@@ -19,7 +19,7 @@ from threadline.cli.chat.keyboard import Keyboard, Lines
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.talk import Options, Talk
 from threadline.cli.opening import opened, scope_of
-from threadline.cli.output import when
+from threadline.cli.output import counted, when
 from threadline.cli.showing import cut, shown
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
 from threadline.ports import Approver
@@ -147,7 +147,7 @@ async def _welcome(talk: Talk) -> None:
         screen.note(f"Threadline, agent {talk.agent_id}. /help lists commands, Ctrl-D leaves.")
         return
     name = talk.host.name(info)
-    screen.note(f"Going on with {shown(info.title or 'a thread')} ({info.message_count} messages, {name}).")
+    screen.note(f"Going on with {shown(info.title or 'a thread')} ({counted(info.message_count, 'message')}, {name}).")
     talk.show_history(await talk.thread.last_turns(2))
     await talk.answer_pending()
 

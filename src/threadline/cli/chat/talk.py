@@ -38,6 +38,7 @@ class Talk:
         self.thread: ChatThread | None = None
         self._approver = approver
         self._warned = False
+        self._stop_asked = False
 
     @property
     def agent_id(self) -> str:
@@ -99,7 +100,9 @@ class Talk:
     async def _show(self, shown: AsyncIterator[Event]) -> None:
         try:
             async for event in shown:
-                self.screen.show(event)
+                # That a reply was stopped is no error to who stopped it.
+                if not (self._stop_asked and isinstance(event, events.Failure)):
+                    self.screen.show(event)
         except StoreFailed as exc:
             self._warn(exc)
         except AgentFailed as exc:
@@ -117,8 +120,10 @@ class Talk:
         """While a reply is written, Ctrl-C stops the turn instead of the program."""
         loop = asyncio.get_running_loop()
         waiting: set[asyncio.Future[bool]] = set()
+        self._stop_asked = False
 
         def stop() -> None:
+            self._stop_asked = True
             task: asyncio.Future[bool] = asyncio.ensure_future(reply.stop())
             waiting.add(task)
             task.add_done_callback(waiting.discard)

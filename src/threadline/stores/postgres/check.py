@@ -1,5 +1,5 @@
 """What a doctor looks at in PostgreSQL: that row security stands on every table, that the roles are as small as they
-should be, and that every thread's count agrees with its messages.
+should be, that every thread's count agrees with its messages, and that what belongs to a thread has one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threadline.stores.postgres.reach import Reach
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/check.sql")
-_MIGRATE = "run `threadline migrate`"
+_RESTORE = "restore from a backup"
 
 
 async def house_findings(reach: Reach) -> list[Finding]:
@@ -41,8 +41,8 @@ async def _house_findings(reach: Reach) -> AsyncIterator[Finding]:
 
 
 async def tenant_findings(reach: Reach) -> list[Finding]:
-    """Threads of one tenant that do not add up."""
-    return [
+    """Threads of one tenant that do not add up, and what belongs to none of them."""
+    miscounted = [
         Finding(
             "error",
             f"thread {row['id']} of tenant {reach.tenant_id} counts other messages than it has",
@@ -50,3 +50,8 @@ async def tenant_findings(reach: Reach) -> list[Finding]:
         )
         for row in await reach.rows(_SQL["list_wrong_counts"])
     ]
+    dangling = [
+        Finding("error", f"{row['kind']} {row['name']} of tenant {reach.tenant_id} lacks its thread", _RESTORE)
+        for row in await reach.rows(_SQL["list_dangling"])
+    ]
+    return miscounted + dangling

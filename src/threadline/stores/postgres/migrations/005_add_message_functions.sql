@@ -2,35 +2,16 @@
 --
 -- Appending and reading messages.
 
--- Writes messages at a place that the caller has made free, and what was answered under the key.
-CREATE FUNCTION threadline.place_messages(
-    _tenant text, _now_us bigint, _thread text, _holder text, _line text, _first integer,
-    _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _key text, _fingerprint bytea, _turn text
-) RETURNS integer LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO threadline.messages
-        (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
-    SELECT coalesce(g.created_us, _now_us), _first + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
-        _tenant, _line, _holder, g.id, _turn, g.parts, g.metadata
-    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
-    IF _key IS NOT NULL THEN
-        INSERT INTO threadline.append_keys
-            (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
-        VALUES (_tenant, _thread, _key, _holder, _fingerprint, _line, _first, cardinality(_ids),
-            threadline.moment(_now_us));
-    END IF;
-    RETURN cardinality(_ids);
-END $$;
-
 -- Writes the messages, if nobody else wrote to the thread since this began and nothing given was here before; both are
 -- part of the one UPDATE. The row it locks is read again after a wait, and its count and timeline then differ from those
 -- seen at first. A key that somebody else takes meanwhile is refused by the index, and the append is made again. The
--- answer is the timeline and the first seq, or null where the append has to be made carefully.
+-- answer is the timeline and the first seq, or null where the append has to be made carefully; _looked says that this was
+-- done, and that whatever else has these ids does not stand in the way.
 CREATE FUNCTION threadline.append(
     _tenant text, _owner text, _role text, _now_us bigint,
     _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text
+    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
+    _looked boolean DEFAULT false
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
@@ -38,7 +19,6 @@ DECLARE
     line text;
     first integer;
     holder text;
-    written integer;
 BEGIN
     IF _key IS NOT NULL THEN
         PERFORM FROM threadline.append_keys k
@@ -56,13 +36,21 @@ BEGIN
             WHERE seen.tenant_id = _tenant AND seen.id = _thread
         )
         AND t.message_count <= _most - given AND (_expected IS NULL OR t.message_count = _expected)
-        AND NOT EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_ids))
+        AND (_looked OR NOT EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_ids)))
     RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO line, first, holder;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    written := threadline.place_messages(_tenant, _now_us, _thread, holder, line, first, _ids, _roles, _parts, _metadata,
-        _created, _key, _fingerprint, _turn);
+    INSERT INTO threadline.messages
+        (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
+    SELECT coalesce(g.created_us, _now_us), first + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
+        _tenant, line, holder, g.id, _turn, g.parts, g.metadata
+    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
+    IF _key IS NOT NULL THEN
+        INSERT INTO threadline.append_keys
+            (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
+        VALUES (_tenant, _thread, _key, holder, _fingerprint, line, first, given, threadline.moment(_now_us));
+    END IF;
     RETURN line || ' ' || first;
 END $$;
 
@@ -108,7 +96,7 @@ DECLARE
     thread threadline.threads;
     earlier threadline.append_keys;
     newest integer;
-    written integer;
+    placed text;
 BEGIN
     SELECT * INTO thread FROM threadline.threads t
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR NO KEY UPDATE;
@@ -147,12 +135,9 @@ BEGIN
         WHEN thread.message_count > _most - given THEN 'limit'
     END;
     IF problem IS NULL THEN
-        UPDATE threadline.threads t
-        SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
-            updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
-        WHERE t.tenant_id = _tenant AND t.id = _thread;
-        written := threadline.place_messages(_tenant, _now_us, _thread, thread.owner_id, timeline_id, first_seq, _ids, _roles,
-            _parts, _metadata, _created, _key, _fingerprint, _turn);
+        placed := threadline.append(_tenant, _owner, _role, _now_us, _thread, _ids, _roles, _parts, _metadata, _created,
+            _key, _fingerprint, _expected, _most, _turn, _tokens, _title, _looked => true);
+        ASSERT placed = timeline_id || ' ' || first_seq, 'a locked thread changed';
     END IF;
 END $$;
 

@@ -32,3 +32,15 @@ ORDER BY 1, 2
 SELECT t.id FROM threadline.threads t
 WHERE t.tenant_id = $1 AND t.message_count <> threadline.top_of($1, t.id, t.timeline_id) + 1
 ORDER BY t.id LIMIT 10
+
+-- name: list_dangling
+SELECT 'timeline' AS kind, l.id AS name FROM threadline.timelines l
+WHERE l.tenant_id = $1 AND l.thread_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM threadline.threads t WHERE t.tenant_id = $1 AND t.id = l.thread_id)
+UNION ALL
+SELECT 'saved point', s.name FROM threadline.saved_points s
+WHERE s.tenant_id = $1 AND NOT EXISTS (
+    SELECT FROM threadline.threads t JOIN threadline.timelines l ON l.tenant_id = $1 AND l.id = s.timeline_id
+    WHERE t.tenant_id = $1 AND t.id = s.thread_id
+)
+ORDER BY 1, 2 LIMIT 10
