@@ -10,7 +10,7 @@ from threadline.core.errors import ThreadlineError
 from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.probes import PROBES, Probe
+from threadline.testing.conformance.turn_probes import PROBES, Probe
 from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids, furnish, view
 
 STRANGERS: dict[str, tuple[str, str, UserRole]] = {

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, NewArrival, User
-from threadline.core.ids import new_id
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
-from threadline.core.turns import Chunk, Lease, NewTurn, Turn, TurnEnd
+from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Transaction
 from threadline.testing.conformance.words import asked, clean, clean_json, texts, thread_saying
 from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids
@@ -329,38 +328,6 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     own = await tx.create_thread(NewThread())
     turn = await tx.create_turn(NewTurn(own.id, own.id, "web", idempotency_key=ids.turn_key))
     return turn.idempotency_key
-
-
-async def _accepted(tx: Transaction, new: NewTurn, message_id: str | None = None, **thread: Any) -> str | None:
-    lease = Lease("thief", LATER)
-    otherwise = NewThread(**thread) if thread else None
-    stored = await tx.accept_at_once(new, asked("forged", message_id), lease, otherwise=otherwise, title=None)
-    return None if stored is None else stored[1].state_key
-
-
-@probe("accept_at_once")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    return await _accepted(tx, NewTurn(new_id(), ids.thread_id + "-branch", "web"))
-
-
-@probe("accept_at_once")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    return await _accepted(tx, NewTurn(new_id(), new_id(), "web"), state_key=ids.state_key)
-
-
-@probe("accept_at_once")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    new = NewTurn(new_id(), new_id(), "web", idempotency_key=ids.turn_key)
-    return await _accepted(tx, new, ids.message_id, state_key=f"{ids.state_key}-more")
-
-
-@probe("finish_at_once")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    forged = Turn(
-        ids.running_id, ids.user_id, ids.thread_id, "web", None, "running", None, None, 2, None, None, {}, {}, "w1",
-        LATER, 1, NOW, None,
-    )  # fmt: skip
-    return await tx.finish_at_once(forged, TurnEnd("executed"), asked("forged"), [Chunk(2, b"{}")])
 
 
 @probe("start_tool_run")
