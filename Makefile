@@ -7,6 +7,8 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$
 ARGS ?=
 # npm and uv trust only the certificates they bring, unless told to trust the machine's.
 export NODE_USE_SYSTEM_CA := 1
+# Where Python is told to keep no bytecode, each process of a test run compiles all it imports, its own and others'.
+export PYTHONDONTWRITEBYTECODE :=
 MACHINE_CERTS := UV_SYSTEM_CERTS=true
 
 .DEFAULT_GOAL := help

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from threadline.agents.function import as_agent
 from threadline.bootstrap import Threadline, open_store
 from threadline.clock import SystemClock
+from threadline.core.masking import SecretMasker
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.service.app import build_app
@@ -24,6 +25,10 @@ from threadline.usecases.running import Timing
 
 TIMING = Timing(lease_seconds=0.6, wait_seconds=0.05, flush_seconds=0.01)
 RETRYING = Retrying(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
+
+
+# Before the first is born, so that not each of them has to make its own.
+SecretMasker().mask_text("")
 
 
 class Place(NamedTuple):

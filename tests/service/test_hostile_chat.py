@@ -72,7 +72,7 @@ PARTS: dict[str, Any] = {
 async def refused(client: Client, body: bytes, headers: dict[str, str] = HEADERS) -> int:
     begun = time.process_time()
     answer = await client.http.post(CHAT, content=body, headers=headers)
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 5
     assert 400 <= answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["code"]
