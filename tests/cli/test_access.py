@@ -53,7 +53,7 @@ def test_the_record_says_who_did_what(run: Run) -> None:
     run("purge", "user", "ada", "--yes")
     acts = run("audit", "list", "--json").json()["acts"]
     assert [act["act"] for act in acts] == ["user.purged", "token.revoked", "token.created"]
-    assert {act["actor_id"].partition(":")[0] for act in acts} == {"operator"}
+    assert {act["actorId"].partition(":")[0] for act in acts} == {"operator"}
     rest = run("audit", "list", "--before", acts[0]["id"], "--limit", "1")
     assert "token.revoked" in rest.out
     assert "user.purged" not in rest.out

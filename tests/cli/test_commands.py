@@ -46,7 +46,7 @@ def test_a_question_from_a_pipe_is_answered_and_kept(run: Run) -> None:
     assert "6*7 is 42." in asked.out
     listed = run("threads", "list", "--json").json()
     assert [thread["title"] for thread in listed["threads"]] == ["calculate 6*7"]
-    assert listed["threads"][0]["message_count"] == 2
+    assert listed["threads"][0]["messageCount"] == 2
 
 
 @pytest.mark.req("S4-09", "S4-10")
@@ -54,7 +54,7 @@ def test_a_thread_goes_on_by_id_and_the_latest_by_continue(run: Run, thread_id: 
     again = run("chat", "--resume", thread_id, "-p", "how many turns?", "--json").json()
     assert again["threadId"] == thread_id
     assert run("chat", "--continue", "-p", "hello", "--json").json()["threadId"] == thread_id
-    assert run("threads", "list", "--json").json()["threads"][0]["message_count"] == 8
+    assert run("threads", "list", "--json").json()["threads"][0]["messageCount"] == 8
 
 
 @pytest.mark.req("S4-09")
@@ -79,21 +79,21 @@ def test_a_fork_leaves_its_source_as_it_is(run: Run, thread_id: str) -> None:
 @pytest.mark.req("S4-10")
 def test_branch_save_load_undo_and_switch(run: Run, thread_id: str) -> None:
     branched = run("threads", "branch", thread_id, "--at", "1", "--title", "Fork", "--json").json()
-    assert (branched["title"], branched["message_count"]) == ("Fork", 2)
+    assert (branched["title"], branched["messageCount"]) == ("Fork", 2)
     assert run("threads", "save", thread_id, "here", "--json").json()["name"] == "here"
     assert "here" in run("threads", "saves").out
     undone = run("threads", "undo", thread_id, "--json").json()
-    assert undone["message_count"] == 2
+    assert undone["messageCount"] == 2
     lines = run("threads", "timelines", thread_id, "--json").json()
     assert len(lines["timelines"]) == 2
-    assert run("threads", "switch", thread_id, lines["timelines"][0]["id"], "--json").json()["message_count"] == 4
-    assert run("threads", "load", branched["id"], "here", "--json").json()["message_count"] == 4
+    assert run("threads", "switch", thread_id, lines["timelines"][0]["id"], "--json").json()["messageCount"] == 4
+    assert run("threads", "load", branched["id"], "here", "--json").json()["messageCount"] == 4
     assert run("threads", "rename", thread_id, "Answers", "--json").json()["title"] == "Answers"
 
 
 def test_search_finds_the_passage(run: Run, thread_id: str) -> None:
     hits = run("threads", "search", "calculate", "--json").json()["hits"]
-    assert hits[0]["thread_id"] == thread_id
+    assert hits[0]["threadId"] == thread_id
     assert "calculate" in hits[0]["snippet"]
     assert run("threads", "search", "elephant").out == "Nothing found.\n"
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+
 import pytest
 
-from threadline.cli.output import print_table
+from threadline.cli.output import print_json, print_table
 from threadline.cli.showing import cut, shown
+from threadline.core.threads import Point, SavedPoint
+from threadline.ports import Finding
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,23 @@ def test_an_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str])
 def test_a_long_text_is_cut_with_a_sign_that_it_was() -> None:
     assert cut("abcdef", 4) == "abc…"
     assert cut("abcd", 4) == "abcd"
+
+
+def test_json_spells_names_as_the_http_api_does_and_leaves_the_users_keys_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    moment = dt.datetime(2026, 11, 16, tzinfo=dt.UTC)
+    point = SavedPoint("here", Point("line", 3), "thread", moment)
+    print_json({"saves": [point], "found": (Finding("error", "it", "so"),), "metadata": {"my_key": None}})
+    assert json.loads(capsys.readouterr().out) == {
+        "saves": [
+            {
+                "name": "here",
+                "point": {"timelineId": "line", "seq": 3},
+                "threadId": "thread",
+                "createdAt": "2026-11-16T00:00:00Z",
+            }
+        ],
+        "found": [{"level": "error", "what": "it", "remedy": "so"}],
+        "metadata": {"my_key": None},
+    }

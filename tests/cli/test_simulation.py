@@ -48,7 +48,7 @@ def test_a_conversation_goes_on_from_one_platform_to_the_next(run: Run, home: Pa
     assert ":link" in said[12]
     # The same thread is there in the terminal, under the user who made the codes.
     (thread,) = run("threads", "list", "--json", "--database", "kept.db").json()["threads"]
-    assert thread["message_count"] == 4
+    assert thread["messageCount"] == 4
 
 
 def test_a_database_that_talks_to_the_real_platform_is_left_alone(run: Run, home: Path) -> None:

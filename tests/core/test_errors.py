@@ -25,7 +25,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         {"current_count": 5, "expected_count": 3},
     ),
     (errors.DuplicateId("thread", "t1"), "thread 't1' exists already", {"kind": "thread", "name": "t1"}),
-    (errors.KeyReused("k1"), "idempotency key 'k1' was used for another request", {"key": "k1"}),
+    (
+        errors.KeyReused("k1", "lisbon"),
+        "idempotency key 'k1' was used for another request",
+        {"key": "k1", "state_key": "lisbon"},
+    ),
     (
         errors.TurnRunning("turn-1", 4),
         "turn turn-1 is still running on this thread: wait for it or stop it",

@@ -94,7 +94,7 @@ async def doctor(args: argparse.Namespace) -> int:
         diagnosing = threadline.messaging.diagnosing(threadline.directory, settings.agent)
         findings = await diagnosing.findings(settings.tenant)
     if args.json:
-        print_json({"findings": [finding._asdict() for finding in findings]})
+        print_json({"findings": findings})
     for finding in () if args.json else findings:
         print(f"{finding.level}: {shown(finding.what)}\n  → {shown(finding.remedy)}")
     if not findings and not args.json:

@@ -16,7 +16,27 @@ from threadline.cli.showing import JOINERS, shown
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=2))
+    print(json.dumps(_plain(value), ensure_ascii=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """With names in the spelling of the HTTP API; keys that users chose stay as they are."""
+    match value:
+        case msgspec.Struct():
+            return {_camel(name): _plain(getattr(value, name)) for name in value.__struct_fields__}
+        case tuple() if hasattr(value, "_asdict"):
+            return {_camel(name): _plain(each) for name, each in value._asdict().items()}
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return msgspec.to_builtins(value)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
 
 
 def say(args: argparse.Namespace, value: Any, sentence: str) -> None:
