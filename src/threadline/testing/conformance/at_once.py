@@ -37,6 +37,8 @@ async def begun(tx: Transaction, clock: ManualClock, thread_id: str, turn_id: st
 
 class TestAcceptingAtOnce:
     async def test_the_request_the_turn_and_the_lease_are_stored(self, alice: Transaction, clock: ManualClock) -> None:
+        """The common case of a request: `append`, `create_turn` and `lease_turn` in one step, in line with the user's
+        other works (see `Store.transact`). A turn that names no agent has the thread's."""
         thread = await thread_saying(alice, "before", "it", new=NewThread(agent_id="helper"))
         clock.advance()
         stored = await accept(alice, clock, thread.id, idempotency_key="key-1", request_hash=b"\x00\xff")
@@ -51,6 +53,8 @@ class TestAcceptingAtOnce:
         assert (await alice.messages(thread.id, first=2))[0].turn_id == "turn-1"
 
     async def test_a_thread_is_found_by_its_state_key_or_made(self, alice: Transaction, clock: ManualClock) -> None:
+        """It goes to the thread `new.thread_id`; or, with `otherwise`, to the living thread under its state key, which
+        is made under the id `new.thread_id` if there is none."""
         wanted = NewThread(state_key="lisbon", agent_id="helper", model="m1", metadata={"a": 1}, title="Lisbon")
         made = await accept(alice, clock, "thread-1", otherwise=wanted)
         assert made is not None
@@ -71,7 +75,8 @@ class TestAcceptingAtOnce:
     async def test_nothing_is_stored_if_anything_stands_in_the_way(
         self, alice: Transaction, clock: ManualClock, obstacle: str
     ) -> None:
-        """None, and nothing is stored, if anything stands in the way."""
+        """None, and nothing is stored, if anything stands in the way: the key or the message id was here before, a turn
+        of the thread is active, the thread is not here or is full."""
         thread = await thread_saying(alice, *(["said"] * (LIMITS.messages_per_thread if obstacle == "room" else 2)))
         other = await thread_saying(alice, "elsewhere")
         if obstacle == "turn":
@@ -96,6 +101,8 @@ class TestAcceptingAtOnce:
 
 class TestFinishingAtOnce:
     async def test_the_reply_the_stream_and_the_end_are_stored(self, alice: Transaction, clock: ManualClock) -> None:
+        """The common case of an end: `put_chunks`, `append` and `finish_turn` in one step, for a turn that answers a
+        user's message."""
         thread = await thread_saying(alice, "before", "it")
         turn = await begun(alice, clock, thread.id)
         await alice.put_chunks(turn.id, 1, [Chunk(1, b'"a"')])
@@ -126,7 +133,8 @@ class TestFinishingAtOnce:
     async def test_nothing_is_stored_if_anything_stands_in_the_way(
         self, alice: Transaction, clock: ManualClock, obstacle: str
     ) -> None:
-        """None, and nothing is stored, if anything stands in the way."""
+        """None, and nothing is stored, if anything stands in the way: the fence is old, the turn has ended, or its
+        message is not on the thread's present timeline."""
         thread = await thread_saying(alice, "before", "it")
         turn = await begun(alice, clock, thread.id)
         reply = answered("Not far.")
