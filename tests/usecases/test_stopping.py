@@ -9,10 +9,12 @@ import pytest
 
 from tests.usecases.conftest import Actor
 from threadline.bootstrap import Threadline
+from threadline.core.messages import user
 from threadline.core.threads import Scope
 from threadline.core.turns import Turn
 from threadline.library import UserView
-from threadline.usecases.turns import Ending
+from threadline.replies import DenyAll
+from threadline.usecases.turns import Ending, TurnRequest
 
 
 class SlowEnd:
@@ -54,3 +56,21 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
     ended = await asyncio.wait_for(reply.ended(), 30)
     assert ended.status == "stopped"
     assert [message.text for message in await thread.messages()] == ["Hi", "Hello, "]
+
+
+@pytest.mark.req("S1-28")
+async def test_whoever_reads_a_turn_that_was_stopped_before_its_first_step_is_not_kept_waiting(
+    threadline: Threadline, me: UserView, actor: Actor
+) -> None:
+    actor.gate = asyncio.Event()
+    thread = await me.create_thread()
+    running = thread.ask("One")
+    await running.accept()
+    request = TurnRequest(user("Two"), "cli", thread_id=thread.id, policy="queue")
+    waiting = (await threadline.turns.accept(me.scope, request)).turn
+    assert await threadline.store.scoped(me.scope).ask_to_stop(waiting.id)
+    threadline.runner.start(me.scope, waiting, DenyAll()).cancel()
+    async with asyncio.timeout(30):
+        assert [chunk async for chunk in threadline.streams.read(me.scope, waiting.id)] == []
+    actor.gate.set()
+    assert (await running).text == "Hello, you."

@@ -125,12 +125,16 @@ class Runner:
         task = asyncio.create_task(self._run(scope, turn, approver, thread, before), name=f"turn {turn.id}")
         self._tasks[turn.id] = task
         self._queues.join(scope.tenant_id, turn, task)
-        task.add_done_callback(lambda done: self._ended(turn.id, done))
+        task.add_done_callback(lambda done: self._ended(scope.tenant_id, turn.id, done))
         return task
 
-    def _ended(self, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
+    def _ended(self, tenant_id: str, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
+        """Whatever the task has done: one that was cancelled before its first step has not even begun."""
         if self._tasks.get(turn_id) is task:
             del self._tasks[turn_id]
+            self._stopping.discard(turn_id)
+            self._ending.discard(turn_id)
+            self._streams.forget(tenant_id, turn_id)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
@@ -174,16 +178,10 @@ class Runner:
         thread: Thread | None,
         before: asyncio.Task[Turn | None] | None,
     ) -> Turn | None:
-        try:
-            leased = turn if thread is not None else await self._leased(scope, turn, before)
-            if leased is None:
-                return await self._store.scoped(scope).turn(turn.id)
-            return await self._answer(scope, leased, approver, thread)
-        finally:
-            if self._tasks.get(turn.id) is asyncio.current_task():
-                self._stopping.discard(turn.id)
-                self._ending.discard(turn.id)
-                self._streams.forget(scope.tenant_id, turn.id)
+        leased = turn if thread is not None else await self._leased(scope, turn, before)
+        if leased is None:
+            return await self._store.scoped(scope).turn(turn.id)
+        return await self._answer(scope, leased, approver, thread)
 
     async def _leased(self, scope: Scope, turn: Turn, before: asyncio.Task[Turn | None] | None) -> Turn | None:
         self._leasing.add(turn.id)
