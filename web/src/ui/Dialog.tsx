@@ -1,6 +1,6 @@
 /** A modal dialog on the browser's own: focus stays inside, Escape closes it, and focus goes back where it was. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "./IconButton";
 
 interface Props {
@@ -13,7 +13,8 @@ interface Props {
 export function Dialog({ title, onClose, children, wide = false }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
+  // Before anything is painted: what is typed right after the key that opened it belongs into it.
+  useLayoutEffect(() => {
     const element = dialog.current;
     const before = document.activeElement;
     element?.showModal();
