@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.gate import gate_to
+from tests.matrix.gate import Gate, gate_to
 from tests.matrix.people import PATIENCE, MatrixUser
 from tests.matrix.worlds import World
 
@@ -16,6 +16,17 @@ async def person(world: World, name: str, tmp_path: Path) -> MatrixUser:
     folder = tmp_path / name
     folder.mkdir()
     return await world.person(name, folder=str(folder))
+
+
+async def unread_room(world: World, alice: MatrixUser, gate: Gate, text: str) -> str:
+    """A room in which alice has said something, and the bot that it has no key for it."""
+    room = await alice.create_room(world.bot_id, encrypted=True)
+    await alice.hear(room, world.bot_id, "You can write here")
+    gate.hold_keys()
+    await alice.say(room, text)
+    shown = await alice.hear(room, world.bot_id, "I cannot read this message")
+    assert shown.content["msgtype"] == "m.notice"
+    return room
 
 
 @pytest.mark.req("S2-19")
@@ -54,12 +65,7 @@ async def test_a_message_without_its_key_gets_advice_and_one_answer_when_the_key
     alice = await person(world, "alice", tmp_path)
     async with gate_to(world) as gate:
         async with world.running():
-            room = await alice.create_room(world.bot_id, encrypted=True)
-            await alice.hear(room, world.bot_id, "You can write here")
-            gate.hold_keys()
-            await alice.say(room, "You cannot read this")
-            shown = await alice.hear(room, world.bot_id, "I cannot read this message")
-            assert shown.content["msgtype"] == "m.notice"
+            room = await unread_room(world, alice, gate, "You cannot read this")
         # What waits for its key is known to the bot's next life as well.
         async with world.running():
             gate.open()
@@ -96,11 +102,7 @@ async def test_a_message_whose_key_came_in_the_bots_last_moment_is_answered_in_i
     alice = await person(world, "alice", tmp_path)
     async with gate_to(world) as gate:
         async with world.running():
-            room = await alice.create_room(world.bot_id, encrypted=True)
-            await alice.hear(room, world.bot_id, "You can write here")
-            gate.hold_keys()
-            await alice.say(room, "You could not read this")
-            await alice.hear(room, world.bot_id, "I cannot read this message")
+            room = await unread_room(world, alice, gate, "You could not read this")
             # It gets the key, and never the message that the key is for; the homeserver forgets that key after the
             # next sync.
             gate.lose("/event/")
