@@ -13,6 +13,10 @@ from tests.agents.mock_provider import MockProvider
 from threadline.agents.tools import Tool, tool
 
 
+A_MOMENT = 1e-6
+"""How far past its end a clock finds a wait; without it, rounding ends some waits before their time."""
+
+
 @pytest.fixture(scope="session")
 def aimock() -> Iterator[MockProvider]:
     with mock_provider.running() as provider:
@@ -30,8 +34,8 @@ async def idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def pass_time(timeout: float | None = None) -> Any:
         nonlocal now
         found = select(0 if timeout is not None else None)
-        if not found:
-            now += timeout or 0
+        if timeout and not found:
+            now += timeout + A_MOMENT
         return found
 
     monkeypatch.setattr(loop, "time", lambda: now)

@@ -55,7 +55,8 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     assert (await thread.ask("Is it far?")).text == "Not far."
     await asyncio.sleep(0)
     # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
-    assert len(statements) == 7
+    # The connection that listens for notices is made when somebody first waits, which may be now.
+    assert len([each for each in statements if not each.startswith("LISTEN")]) == 7
     assert "accept_at_once" in statements[0]
     assert "finish_at_once" in statements[5]
     await opened.close()
