@@ -12,7 +12,6 @@ from tests.agents import mock_provider
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.tools import Tool, tool
 
-
 A_MOMENT = 1e-6
 """How far past its end a clock finds a wait; without it, rounding ends some waits before their time."""
 
