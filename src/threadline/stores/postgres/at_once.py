@@ -68,6 +68,8 @@ class AtOnceVerbs:
             return None
         reach.note_append()
         thread = rows.thread(found[0])
+        # Its first message may have come with the thread itself.
+        reach.touch(thread.id, *((thread.state_key,) if thread.message_count == 1 else ()))
         return _leased(new, lease, thread, now_us), thread
 
     async def finish_at_once(
@@ -99,6 +101,7 @@ class AtOnceVerbs:
             return None
         if reply is not None:
             reach.note_append()
+        reach.touch(turn.thread_id)
         return msgspec.structs.replace(
             turn,
             status=end.status,

@@ -29,8 +29,10 @@ class QueueVerbs:
         found = await reach.call(_SQL["take_arrival"], reach.now_us(), *arrived, *values)
         if not found:
             return None
+        turn = rows.turn(found[0])
         reach.note_append()
-        return rows.turn(found[0])
+        reach.touch(turn.thread_id)
+        return turn
 
     async def claim_inbox(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -46,10 +46,14 @@ class House(NamedTuple):
     appended: Callable[[Scope], None]
     line: Callable[[Scope], AbstractAsyncContextManager[None]]
     """Where one user's works wait for each other."""
+    tell: Callable[[str, Iterable[str]], None]
+    """Wakes whoever watches one of these subjects of the tenant."""
 
 
 class Reach:
-    __slots__ = ("_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
+    __slots__ = (
+        "_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id", "touched",
+    )  # fmt: skip
 
     def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
         self.house = house
@@ -58,6 +62,7 @@ class Reach:
         self.owner_id = scope.user_id
         self.role = WORKER if scope.role == "system" else APP
         self.has_appended = False
+        self.touched: set[str] = set()
         self._connection = connection
         self._is_over = False
 
@@ -138,6 +143,13 @@ class Reach:
         self.has_appended = True
         if self._connection is None:
             self.house.appended(self.scope)
+
+    def touch(self, *subjects: str) -> None:
+        """Something about them changed: alone whoever watches one wakes now, in a transaction after its commit."""
+        if self._connection is None:
+            self.house.tell(self.tenant_id, subjects)
+        else:
+            self.touched.update(subjects)
 
     async def introduce(self, owner_id: str) -> None:
         """Makes the tenant and the owner known, so that rows can refer to them."""

@@ -34,6 +34,7 @@ from threadline.stores.postgres.errors import (
 from threadline.stores.postgres.following import Follower
 from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
+from threadline.stores.postgres.notices import Notices
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.reach import House, Reach, entering
 from threadline.stores.postgres.transaction import PostgresTransaction
@@ -61,6 +62,7 @@ class PostgresStore:
         self._follower = Follower(self._index_some)
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._gathering = Gathering(self._alone, self._once)
+        self._notices = Notices(listeners, self._once)
         self._house = House(
             clock,
             limits,
@@ -70,6 +72,7 @@ class PostgresStore:
             self._gathering.append,
             self._follower.note,
             self._line,
+            self._notices.tell,
         )
 
     @classmethod
@@ -139,6 +142,8 @@ class PostgresStore:
                 await _commit(connection)
         if reach.has_appended:
             self._follower.note(scope)
+        if reach.touched:
+            self._notices.tell(reach.tenant_id, reach.touched)
         return result
 
     async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
@@ -161,8 +166,8 @@ class PostgresStore:
         finally:
             self._pool.give_back(connection)
 
-    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
-        return self._listeners.watch(scope.tenant_id, turn_id)
+    def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
+        return self._listeners.watch(scope.tenant_id, subject)
 
     async def tenants(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
@@ -208,6 +213,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self._gathering.close()
         await self._follower.close()
+        await self._notices.close()
         await self._listeners.close()
         await self._pool.close()
 

@@ -71,11 +71,15 @@ class ThreadVerbs:
         row = await self.reach.row(_SQL["update_thread"], thread_id, changed, *values, self.reach.now())
         if row is None:
             raise NotFound("thread", thread_id)
+        self.reach.touch(thread_id)
         return rows.thread(row)
 
     @within
     async def delete_thread(self, thread_id: str) -> bool:
-        return await self.reach.run(_SQL["delete_thread"], thread_id, self.reach.now()) > 0
+        if not await self.reach.run(_SQL["delete_thread"], thread_id, self.reach.now()):
+            return False
+        self.reach.touch(thread_id)
+        return True
 
     @within
     async def restore_thread(self, thread_id: str) -> Thread:
@@ -86,6 +90,7 @@ class ThreadVerbs:
             raise DuplicateId("state key", found["state_key"])
         restored = await self.reach.row(_SQL["restore_thread"], thread_id)
         assert restored is not None
+        self.reach.touch(thread_id, found["state_key"])
         return rows.thread(restored)
 
     @within
@@ -115,6 +120,7 @@ async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = Non
     problem, *row = done
     match problem:
         case None:
+            reach.touch(state_key)
             return rows.thread(row)
         case "source":
             raise NotFound("thread", source)

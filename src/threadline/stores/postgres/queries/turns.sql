@@ -67,7 +67,7 @@ UPDATE threadline.turns SET stop_asked = true,
     finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
     status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
 WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
-RETURNING threadline.touch($1, id)
+RETURNING thread_id, threadline.touch($1, id)
 
 -- name: stop_asked
 SELECT threadline.stop_asked($1, $2, $3, $4)
