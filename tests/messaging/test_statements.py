@@ -24,10 +24,11 @@ from threadline.testing.platforms import FakeSlack
 
 
 class Statements(list[str]):
-    """What was sent to the server, in order. Words for search are taken up beside it, whenever there is time."""
+    """What was sent to the server, in order. Words for search are taken up beside it, whenever there is time, and so
+    are other processes told what changed."""
 
     def heard(self, record: Any) -> None:
-        if "index" not in record.query:
+        if "index" not in record.query and "pg_notify" not in record.query:
             self.append(record.query)
 
     @asynccontextmanager

@@ -47,7 +47,7 @@ class Looks:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    """Nobody looks without being woken here, so only a notice can answer."""
+    """Nobody looks without being woken here, so only a notice can answer; and whoever is woken looks at once."""
     looks, look = Looks(), FollowingRoutes.look
 
     async def counted(self: FollowingRoutes, scope: Scope, state_key: str) -> object:
@@ -57,6 +57,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
     monkeypatch.setattr(FollowingRoutes, "look", counted)
     monkeypatch.setattr(following, "SLOW_LOOK_SECONDS", NEVER)
+    monkeypatch.setattr(following, "SPACING_SECONDS", 0)
     return looks
 
 
@@ -163,7 +164,6 @@ async def test_without_a_notice_there_is_a_look_now_and_then(
     client: Client, threadline: Threadline, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "SLOW_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(following, "SPACING_SECONDS", 0)
     thread = await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key):
         await looks.reach(looks.count + 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -29,13 +30,18 @@ class Brief:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that is sent, from whichever connection."""
+    """Every statement that is sent, from whichever connection, but for notices: those are told beside the turn, and the
+    connection that listens for them is made when somebody first waits."""
     sent: list[str] = []
     connect = Address.connect
 
+    def heard(record: Any) -> None:
+        if not record.query.startswith("LISTEN") and "pg_notify" not in record.query:
+            sent.append(record.query)
+
     async def counting(self: Address) -> asyncpg.Connection:
         connection = await connect(self)
-        connection.add_query_logger(lambda record: sent.append(record.query))
+        connection.add_query_logger(heard)
         return connection
 
     monkeypatch.setattr(Address, "connect", counting)
@@ -55,8 +61,7 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     assert (await thread.ask("Is it far?")).text == "Not far."
     await asyncio.sleep(0)
     # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
-    # The connection that listens for notices is made when somebody first waits, which may be now.
-    assert len([each for each in statements if not each.startswith("LISTEN")]) == 7
+    assert len(statements) == 7
     assert "accept_at_once" in statements[0]
     assert "finish_at_once" in statements[5]
     await opened.close()
