@@ -13,12 +13,12 @@ from contextlib import suppress
 
 from threadline.core.errors import StoreFailed
 from threadline.stores.postgres.gathering import Statement
+from threadline.stores.postgres.pool import CONNECT_SECONDS
 from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/notices.sql")
 GATHER_SECONDS = 0.05
-_PATIENCE_SECONDS = 1.0
 
 
 class Notices:
@@ -52,10 +52,10 @@ class Notices:
             self._task = None
 
     async def close(self) -> None:
-        """Tells the rest, but waits no longer than a moment for a server that does not answer."""
+        """Tells the rest, but waits for a server that does not answer no longer than others do."""
         self._closing.set()
         if self._task is not None:
-            _, late = await asyncio.wait([self._task], timeout=_PATIENCE_SECONDS)
+            _, late = await asyncio.wait([self._task], timeout=CONNECT_SECONDS)
             for task in late:
                 task.cancel()
                 await asyncio.wait([task])
