@@ -147,10 +147,6 @@ class Runner:
         """Whether it runs here, or waits here for its thread."""
         return turn_id in self._tasks
 
-    def waits(self, turn_id: str) -> bool:
-        """Whether it waits here for earlier turns of its thread to end."""
-        return turn_id in self._leasing
-
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
         asked = await self._store.scoped(scope).ask_to_stop(turn_id)

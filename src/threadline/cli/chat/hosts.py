@@ -179,7 +179,8 @@ class LocalHost:
 
     async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
         assert isinstance(reply, Reply)
-        return self._threadline.runner.waits((await reply.accept()).turn.id)
+        turn = (await reply.accept()).turn
+        return (await self._threadline.turns.find(self._scope, turn.id)).status == "accepted"
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         return self._unsaved.answer(text, wishes)
