@@ -18,17 +18,16 @@ from threadline.core.parts import plain_text
 from threadline.core.threads import Scope, system_scope
 from threadline.service.app import build_app
 from threadline.settings import ChannelsSettings, Settings
-from threadline.stores.postgres import following, pool
+from threadline.stores.postgres import following, notices, pool
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakeSlack
 
 
 class Statements(list[str]):
-    """What was sent to the server, in order. Other processes are told beside it what changed."""
+    """What was sent to the server, in order."""
 
     def heard(self, record: Any) -> None:
-        if "pg_notify" not in record.query:
-            self.append(record.query)
+        self.append(record.query)
 
     @asynccontextmanager
     async def counted(self) -> AsyncIterator[list[str]]:
@@ -52,8 +51,9 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
         return connection
 
     monkeypatch.setattr(pool.Address, "connect", listened_to)
-    # Search takes its words once a store is quiet, which a slow machine's is at any moment.
+    # Words are taken for search, and other processes are told, whenever there is time: here there is none.
     monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
+    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
     return sent
 
 

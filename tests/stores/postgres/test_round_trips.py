@@ -14,7 +14,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import Desk
 from threadline.settings import Settings
-from threadline.stores.postgres import following
+from threadline.stores.postgres import following, notices
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
@@ -22,8 +22,6 @@ from threadline.usecases.running import Timing
 
 PATIENT = Timing(flush_seconds=60, wait_seconds=60)
 """However busy the machine is, nothing is stored or looked for beside the turn."""
-BESIDE = ("LISTEN", "pg_notify")
-"""Whoever first waits begins to listen, and others are told what changed."""
 
 
 class Brief:
@@ -33,12 +31,13 @@ class Brief:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that is sent, from whichever connection, but for those that go beside the turn."""
+    """Every statement that is sent, from whichever connection, but for the one of the connection that listens for
+    notices: that one is made beside the turns, whenever somebody first waits."""
     sent: list[str] = []
     connect = Address.connect
 
     def note(record: LoggedQuery) -> None:
-        if not any(word in record.query for word in BESIDE):
+        if not record.query.startswith("LISTEN"):
             sent.append(record.query)
 
     async def counting(self: Address) -> asyncpg.Connection:
@@ -47,8 +46,10 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return connection
 
     monkeypatch.setattr(Address, "connect", counting)
-    # Search takes its words once a store is quiet, which a slow machine's is in the midst of a turn.
+    # Nothing else is done beside the turns, however long they take: no words are taken for search, and no other process
+    # is told. Whoever found the connection in use would open another, and that asks the server for its types.
     monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
+    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
     return sent
 
 
