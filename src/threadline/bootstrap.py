@@ -218,7 +218,9 @@ def sqlite_path(url: str) -> str:
     """The file that a database setting names. SettingsInvalid for an address nobody here can open."""
     path = url.removeprefix("sqlite:///")
     if "://" in path:
-        raise SettingsInvalid(f"{url!r} is no database: give a path, ':memory:' or postgresql://…")
+        # The rest of it may hold a password.
+        scheme = path.partition("://")[0]
+        raise SettingsInvalid(f"{scheme}:// is no database of Threadline's: give a path, ':memory:' or postgresql://…")
     if path == ":memory:":
         return path
     file = Path(path).expanduser()
