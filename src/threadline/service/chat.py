@@ -183,6 +183,7 @@ class Chat:
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
+        await self._threadline.runner.look_after(scope, turn)
         begun = None if seen is not None else await reply_gone_on_with(self._threadline.store.scoped(scope), turn)
         parts = () if begun is None else begun.parts
         return self._streams.answer(scope, thread, turn, seen, major=major, begun=parts)
