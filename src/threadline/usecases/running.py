@@ -169,10 +169,10 @@ class Runner:
         return asked
 
     async def look_after(self, scope: Scope, turn: Turn) -> None:
-        """Sees to it that a turn which nobody runs goes on or ends. Without it a sweep would, in a while, somewhere; but
-        perhaps nobody is there who sweeps."""
+        """Sees to it that a turn which nobody runs goes on or ends. A sweep would, in a while, but perhaps nobody is
+        there who sweeps. It runs as its owner's, whatever the one who came across it may do."""
         if self.take_up is not None and self._is_left(turn):
-            await self.take_up(scope, turn)
+            await self.take_up(Scope(scope.tenant_id, turn.owner_id), turn)
 
     def _cancel(self, turn_id: str) -> None:
         """Once: a second cancellation would cut off the storing of what the first one left."""
