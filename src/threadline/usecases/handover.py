@@ -1,8 +1,8 @@
 """Handing over: what a process that ends leaves of its turns, so that another one goes on with them.
 
-Whoever finds a lease without a holder knows that the turn was given up on purpose, whole, a moment ago: everything that
-was shown is stored, and no tool is at work. Of a process that died nobody can say that. A turn that still waited for
-its thread is handed over as well, or nobody would know that it is still wanted.
+Whoever finds a lease without a holder knows that the turn was given up on purpose, and when: its agent was told to end,
+and everything that was shown is stored. Of a process that died nobody can say that. A turn that still waited for its
+thread is handed over as well, or nobody would know that it is still wanted.
 """
 
 from __future__ import annotations
