@@ -29,7 +29,7 @@ from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.messaging import Messaging
 from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
-from threadline.replies import Answering, DenyAll
+from threadline.replies import Answering, Defer, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.administration import Administration
@@ -101,9 +101,11 @@ class Threadline:
             self.runner,
             clock,
             DenyAll(),
+            later=Defer(),
             timing=timing,
             metrics=self.metrics,
             replay_seconds=settings.replay_seconds,
+            handover_seconds=settings.service.handover_seconds,
         )
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)

@@ -104,6 +104,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_seconds: float = 30.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
+    handover_seconds: float = 300.0
     log_format: Literal["human", "json"] = "human"
 
     @property
