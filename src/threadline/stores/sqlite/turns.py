@@ -173,7 +173,7 @@ def release_lease(reach: Reach, turn_id: str, fence: int) -> bool:
     if hold is None or hold.status not in ACTIVE:
         return False
     reach.run(_SQL["release_lease"], (reach.now_us(), hold.no))
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     return True
 
 
