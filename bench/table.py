@@ -1,4 +1,4 @@
-"""The README's tables, made from a result: the budget and what was measured, and the peers beside it.
+"""The README's tables, made from a result: the peers, which budgets were missed, and folded away all that was measured.
 
 The text between the two markers belongs to this file; a test compares it with the newest result.
 """
@@ -14,6 +14,7 @@ from bench.results import Result, Row, verdict
 
 README = ROOT / "README.md"
 TIMES = "\u00d7"
+DATABASES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 
 
@@ -34,7 +35,36 @@ def with_tables(text: str, result: Result) -> str:
 
 
 def tables(result: Result) -> str:
-    return "\n".join([_origin(result), "", *_budget_table(result), "", *_peers_table(result)])
+    return "\n".join(
+        [
+            _origin(result),
+            "",
+            *_peers_table(result),
+            "",
+            _kept(result),
+            "",
+            "<details><summary>Everything that was measured, with its budget</summary>",
+            "",
+            *_budget_table(result),
+            "",
+            "</details>",
+        ]
+    )
+
+
+def _kept(result: Result) -> str:
+    """What a reader who opens no list should know of it."""
+    verdicts = [
+        (f"{work.name} ({DATABASES[backend]})", verdict(row, budget))
+        for work in WORKS
+        for backend in BACKENDS
+        if (budget := work.budget(backend)) is not None
+        and (row := worst(result.rows(work, backend), budget)) is not None
+    ]
+    missed = [name for name, met in verdicts if not met]
+    return f"Of {len(verdicts)} budgets {len(verdicts) - len(missed)} are met" + (
+        f"; missed: {', '.join(missed)}." if missed else "."
+    )
 
 
 def _origin(result: Result) -> str:

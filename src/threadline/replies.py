@@ -85,7 +85,7 @@ class Reply:
     async def ended(self) -> Turn:
         """The turn once it has ended, however it ended. StoreFailed if its end could not be stored."""
         accepted = await self.accept()
-        if self._running is not None and (ended := await asyncio.shield(self._running)) is not None:
+        if self._running is not None and (ended := await self._ended_here(self._running)) is not None:
             return ended
         if not accepted.turn.is_active:
             return accepted.turn
@@ -93,6 +93,16 @@ class Reply:
         async for _ in self._answering.streams.read(self._answering.scope, accepted.turn.id):
             pass
         return await self._answering.turns.find(self._answering.scope, accepted.turn.id)
+
+    async def _ended_here(self, running: asyncio.Task[Turn | None]) -> Turn | None:
+        await asyncio.wait((running,))
+        if running.cancelled():
+            # Stopped while it waited for its thread, before anything of it ran: the store has its end.
+            turn = (await self.accept()).turn
+            standing = await self._answering.turns.find(self._answering.scope, turn.id)
+            if not standing.is_active:
+                return standing
+        return running.result()
 
     async def stop(self) -> bool:
         """Ends the turn; what was shown is kept. False if it had ended."""

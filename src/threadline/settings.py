@@ -27,6 +27,7 @@ _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
 _NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<key>.*)`")
 
 
 class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -200,14 +201,18 @@ def load(
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:
-        raise SettingsInvalid(_explained(str(exc), found, env)) from exc
+        raise SettingsInvalid(_explained(str(exc), tree, found, env)) from exc
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
 
 
-def _explained(reason: str, file: Path | None, env: Mapping[str, str]) -> str:
+def _explained(reason: str, tree: Mapping[str, Any], file: Path | None, env: Mapping[str, str]) -> str:
     """What is wrong with which setting, and where it was said: the decoder knows neither variables nor TOML."""
     what, _, place = reason.partition(" - at `$")
-    sections = [section for section in re.split(r"[.\[\]`]+", place) if section]
+    sections: list[str] = []
+    for section in re.findall(r"\.\.\.|[^.\[\]`]+", place):
+        sections.append(_wrong_entry(sections, tree) if section == "..." else section)
+    if missing := _MISSING.fullmatch(what):
+        what = f"{missing['key']!r} is missing"
     if unknown := _UNKNOWN.fullmatch(what):
         import difflib  # noqa: PLC0415 - every start would pay for it
 
@@ -217,6 +222,22 @@ def _explained(reason: str, file: Path | None, env: Mapping[str, str]) -> str:
     variable = _PREFIX + "__".join(sections).upper()
     said = variable if variable in env else f"{file or 'the settings'}: {'.'.join(sections)}"
     return f"{said}: {what[:1].lower()}{what[1:]}"
+
+
+def _wrong_entry(sections: Sequence[str], tree: Mapping[str, Any]) -> str:
+    """Of a name that people choose, as an agent's, the decoder says `...`: it is the one that fails by itself."""
+    entries: Any = tree
+    for section in sections:
+        entries = entries[section]
+    for name, value in entries.items():
+        alone: dict[str, Any] = {name: value}
+        for section in reversed(sections):
+            alone = {section: alone}
+        try:
+            msgspec.convert(alone, Settings, strict=False)
+        except msgspec.ValidationError:
+            return str(name)
+    raise AssertionError("an entry that was refused among others is refused alone")
 
 
 def _keys_of(sections: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ import enum
 import math
 import sys
 import threading
-import time
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -230,10 +229,9 @@ async def test_a_tool_that_will_not_be_cancelled_is_not_waited_for(monkeypatch: 
                 continue
         ended.set()
 
-    before = time.monotonic()
-    with pytest.raises(ToolFailed, match="took longer"):
-        await tool(timeout=0.02)(stubborn).run({})
-    assert time.monotonic() - before < 5
+    async with asyncio.timeout(30):
+        with pytest.raises(ToolFailed, match="took longer"):
+            await tool(timeout=0.02)(stubborn).run({})
     freed.set()
     await ended.wait()
 

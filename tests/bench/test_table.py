@@ -35,6 +35,12 @@ def test_a_row_shows_its_ratio_its_time_and_its_budget() -> None:
 def test_a_missed_budget_is_marked() -> None:
     shown = tables(result_with(Row(APPEND_ALONE.name, OURS, "ms", 0.5, ratio=2.0)))
     assert "**2.00\u00d7 (0.50 ms)** (missed)" in shown
+    assert "Of 1 budgets 0 are met; missed: append a turn, alone (SQLite)." in shown
+
+
+def test_kept_budgets_are_counted() -> None:
+    shown = tables(result_with(Row(APPEND_ALONE.name, OURS, "ms", 0.234, ratio=1.284)))
+    assert "\nOf 1 budgets 1 are met.\n" in shown
 
 
 def test_of_several_sizes_the_worst_is_shown() -> None:

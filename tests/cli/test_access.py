@@ -58,3 +58,7 @@ def test_the_record_says_who_did_what(run: Run) -> None:
     assert "token.revoked" in rest.out
     assert "user.purged" not in rest.out
     assert run("audit", "list", "--limit", "0").code == 2
+    for no_act in ("yesterday", "2026-11-15", ""):
+        refused = run("audit", "list", "--before", no_act)
+        assert refused.code == 2
+        assert f"{no_act!r} is no id of an act" in refused.err

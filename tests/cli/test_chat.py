@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -158,6 +159,37 @@ def test_ctrl_c_stops_the_reply_and_keeps_what_was_shown(person: Person) -> None
     person.says("what did I say first?")
     person.sees("slow")
     person.leaves()
+
+
+@pytest.fixture
+def friend(tmp_path: Path) -> Iterator[Person]:
+    """Someone at another terminal, with the same database."""
+    someone = Person(tmp_path)
+    yield someone
+    someone.is_pulled_away()
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_who_waits_for_another_terminal_is_told_and_may_give_up_or_go_on(
+    person: Person, friend: Person, place: str, tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        words = ["--server", stack.enter_context(served(tmp_path / "served.db"))[0]] if place == "elsewhere" else []
+        friend.starts(*words)
+        friend.says("slow 300")
+        friend.sees("I am")
+        person.starts(*words, "--continue")
+        person.sees("Going on with slow 300")
+        person.says("calculate 5*5")
+        person.sees("This conversation is busy")
+        person.presses("c")
+        person.sees("Stopped. What was said is kept.")
+        person.says("calculate 6*7")
+        person.sees("This conversation is busy")
+        friend.presses("c")
+        friend.sees("Stopped. What was said is kept.")
+        person.sees("6*7 is 42.")
+        person.leaves()
 
 
 def test_a_list_to_choose_from(person: Person) -> None:

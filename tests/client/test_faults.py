@@ -168,10 +168,12 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
 
 
 async def test_nobody_there_is_said_in_words() -> None:
-    async with connect(f"http://127.0.0.1:{free_port()}", patience=SPENT) as client:
-        with pytest.raises(ServiceUnavailable, match="cannot be reached"):
+    port = free_port()
+    said = f"^the service at http://127.0.0.1:{port} cannot be reached$"
+    async with connect(f"http://ada:secret@127.0.0.1:{port}/below", patience=SPENT) as client:
+        with pytest.raises(ServiceUnavailable, match=said):
             await client.threads()
-        with pytest.raises(ServiceUnavailable, match="cannot be reached"):
+        with pytest.raises(ServiceUnavailable, match=said):
             await client.create_thread().ask("Hello")
 
 

@@ -67,6 +67,10 @@ def test_a_state_key_has_21_characters_of_its_alphabet() -> None:
     assert len(made) == 200
 
 
+def test_a_state_key_is_never_taken_for_an_option() -> None:
+    assert "-" not in {new_state_key()[0] for _ in range(2_000)}
+
+
 @pytest.mark.parametrize("good", ["a", "0", "local", "a-b", "9d2f8b1e-8c1a-4d8e-9d53-0242ac130003", "a" * 63])
 def test_a_tenant_id_is_a_slug(good: str) -> None:
     assert check_tenant_id(good) == good

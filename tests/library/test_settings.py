@@ -60,7 +60,13 @@ def test_agents_and_windows_are_read(tmp_path: Path) -> None:
         ("[service.jwt]\nsecert = 1", "service.jwt.secert: there is no such setting; did you mean 'secret'"),
         ("[service]\nport = 65536", "service.port: expected `int` <= 65535"),
         ('[limits]\nmessage_bytes = "many"', "message_bytes"),
-        ('[agents.a]\nmodel = "m"', "provider"),
+        ('[agents.a]\nmodel = "m"', "agents.a: 'provider' is missing"),
+        (
+            '[agents.a]\nprovider = "openai"\n[agents.b]\nprovider = "openai"\nmodle = "m"',
+            "agents.b.modle: there is no such setting; did you mean 'model'",
+        ),
+        ("[agents.a]\nprovider = 1", "agents.a.provider: expected `str`, got `int`"),
+        ("[channels.keys]\nold = []", "channels.keys.old: expected `str`, got `array`"),
         ("database = ", "not TOML"),
     ],
 )

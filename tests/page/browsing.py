@@ -48,18 +48,23 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
+def install(*packages: str) -> None:
+    """From Debian, where this user may; whoever needs them looks whether they came."""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        subprocess.run(["apt-get", "-q", *words], env=quiet, check=False, capture_output=True, timeout=_INSTALL_SECONDS)
+
+
 def chromium() -> str:
     """The browser's path; skips where it is missing and cannot be installed."""
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / "chromium.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         found = find_chromium()
-        if found is None and shutil.which("apt-get") and os.geteuid() == 0:
-            quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]):
-                subprocess.run(
-                    ["apt-get", "-q", *words], env=quiet, check=False, capture_output=True, timeout=_INSTALL_SECONDS
-                )
+        if found is None:
+            install("chromium", "fonts-dejavu-core")
             found = find_chromium()
     if found is None:
         pytest.skip("there is no Chromium: install one (on Debian: apt-get install chromium)")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 
 from playwright.sync_api import Browser, Page, expect
 
 import threadline
-from tests.page.browsing import Service, browsing
+from tests.page.browsing import Service, browsing, install
 from threadline.core.events import (
     Event,
     Finish,
@@ -24,6 +26,8 @@ from threadline.core.prompts import Prompt
 from threadline.core.turns import Surface
 from tools import page as page_builder
 
+FONTS = {"Inter": "fonts-inter", "JetBrains Mono": "fonts-jetbrains-mono"}
+"""Those that the page asks for first, and the packages of Debian that bring them."""
 IMAGES = page_builder.ROOT / "docs" / "images"
 
 WHERE = "We have three days in Lisbon in May. Where should we stay?"
@@ -125,7 +129,19 @@ def _to_start(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
+def missing_fonts() -> list[str]:
+    lister = shutil.which("fc-list")
+    listed = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=True) if lister else None
+    families = set() if listed is None else {name for line in listed.stdout.splitlines() for name in line.split(",")}
+    return [font for font in FONTS if font not in families]
+
+
 def main() -> int:
+    if missing_fonts():
+        install("fontconfig", *FONTS.values())
+    if missing := missing_fonts():
+        print(f"the pictures are taken in other fonts: install {' and '.join(missing)} first", file=sys.stderr)
+        return 1
     page_builder.build()
     service = Service({"guide": guide})
     service.start()

@@ -145,6 +145,7 @@ def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, 
 def test_a_link_code_is_made_and_a_linked_account_named_and_unlinked(person: Person, service: Service) -> None:
     page = person.open()
     panel = details(page)
+    expect(panel).to_contain_text("from Slack, Telegram, WhatsApp or Matrix.")
     panel.get_by_role("button", name="Make a link code").click()
     words = panel.locator(".link-code code").inner_text()
 

@@ -20,6 +20,7 @@ def test_a_cursor_leads_back_to_its_position(listing: str, position: Position) -
     cursor = encode_cursor(listing, position)
     assert decode_cursor(listing, cursor) == position
     assert cursor.isascii()
+    assert not cursor.startswith("-"), "a command line takes it for an option"
 
 
 @given(positions, st.text(), st.text())

@@ -115,7 +115,9 @@ class RemoteReply:
 
     async def stop(self) -> bool:
         """Ends the turn; what was shown is kept. False if it had ended."""
-        return await stop(self._transport, self._state_key)
+        # An event's id begins with its turn's: the turns of others on this thread go on.
+        turn_id = None if self._seen is None else self._seen.rpartition(":")[0]
+        return await stop(self._transport, self._state_key, turn_id)
 
     async def close(self) -> None:
         """Hangs up; the turn goes on, and reading goes on where it was."""

@@ -113,7 +113,7 @@ class Transport:
                 answer = await self._http.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
                 if pause is None:
-                    raise ServiceUnavailable("the service cannot be reached") from exc
+                    raise ServiceUnavailable(f"the service at {_address(request.url)} cannot be reached") from exc
             except httpx2.TransportError as exc:
                 if pause is None or not again:
                     raise ServiceUnavailable(f"the service broke off: {type(exc).__name__}") from exc
@@ -131,6 +131,11 @@ async def _whole(answer: httpx2.Response) -> bytes:
         return await answer.aread()
     except httpx2.TransportError as exc:
         raise ServiceUnavailable(f"the service broke off: {type(exc).__name__}") from exc
+
+
+def _address(url: httpx2.URL) -> str:
+    """Without what else an address may hold: a password, a path."""
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _asked_pause(answer: httpx2.Response) -> float:

@@ -29,6 +29,7 @@ STATE_KEY_PATTERN = r"^[a-zA-Z0-9_-]{1,128}$"
 """As others may read them, in the dialect of JSON Schema."""
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _STATE_KEY = re.compile(STATE_KEY_PATTERN, re.ASCII)
+_MADE = re.compile(f"[{_CROCKFORD}]{{26}}")
 
 _REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
@@ -59,7 +60,11 @@ def new_id() -> str:
 
 
 def new_state_key() -> str:
-    return "".join(_KEY_ALPHABET[byte & 63] for byte in secrets.token_bytes(21))
+    """Not with a dash first: a command line would take it for an option."""
+    while True:
+        key = "".join(_KEY_ALPHABET[byte & 63] for byte in secrets.token_bytes(21))
+        if key[0] != "-":
+            return key
 
 
 def check_tenant_id(value: str) -> str:
@@ -78,6 +83,13 @@ def check_id(kind: str, value: str) -> str:
     """Ids of threads, messages, timelines, turns and agents."""
     if not _ID.fullmatch(value.replace("_", "-")):
         raise InvalidName(f"{kind} ids are 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+    return value
+
+
+def check_made_id(kind: str, value: str) -> str:
+    """An id that `new_id` has made: where rows stand in the order of their ids, other text would give a wrong page."""
+    if not _MADE.fullmatch(value):
+        raise InvalidName(f"{value!r} is no id of {kind}: give one as a list shows it, 26 characters of 0-9 and a-z")
     return value
 
 

@@ -16,6 +16,7 @@ import msgspec
 from threadline.core.commands import Command, CommandName, chosen, parse
 
 METADATA_KEY = "pending"
+"""PostgreSQL's `take_arrival` spells it as well, in the schema: another name is a migration, not an edit here."""
 EXPIRES_AFTER = dt.timedelta(minutes=10)
 
 

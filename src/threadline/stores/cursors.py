@@ -15,6 +15,8 @@ from typing import NamedTuple
 from threadline.core.errors import InvalidCursor
 
 _CHECKSUM_BYTES = 9
+# As safe in an address as the usual pair, but no dash: a command line would take a cursor that begins so for an option.
+_ALTCHARS = b"._"
 
 
 class Position(NamedTuple):
@@ -31,7 +33,7 @@ def encode_cursor(listing: str, position: Position) -> str:
 def decode_cursor(listing: str, cursor: str) -> Position:
     """InvalidCursor unless `encode_cursor` made it for the same listing."""
     try:
-        body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)[_CHECKSUM_BYTES:]
+        body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=_ALTCHARS, validate=True)[_CHECKSUM_BYTES:]
         at_us, _, id = body.decode().partition(".")
         position = Position(int(at_us), id)
     except (binascii.Error, UnicodeError, ValueError):
@@ -44,4 +46,4 @@ def decode_cursor(listing: str, cursor: str) -> Position:
 
 def _spelled(listing: str, body: bytes) -> str:
     checksum = hashlib.blake2b(b"%b\0%b" % (listing.encode(), body), digest_size=_CHECKSUM_BYTES).digest()
-    return base64.urlsafe_b64encode(checksum + body).decode().rstrip("=")
+    return base64.b64encode(checksum + body, _ALTCHARS).decode().rstrip("=")

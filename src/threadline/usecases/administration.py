@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from threadline.core.access import TOKEN_ROLES, Act, ApiToken, NewToken, TokenRole, make_token, read_token
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import check_id, check_user_id, new_id
+from threadline.core.ids import check_id, check_made_id, check_user_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
@@ -116,7 +116,7 @@ class Administration:
         if not 1 <= limit <= ACTS_LIMIT:
             raise InvalidInput(f"limit is 1 to {ACTS_LIMIT}, not {limit}")
         if before is not None:
-            check_id("act", before)
+            check_made_id("an act", before)
         return await self._store.scoped(self._scope).acts(limit=limit, before=before)
 
     def _details(self, **details: Any) -> CleanJson:

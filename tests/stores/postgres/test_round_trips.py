@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from asyncpg.connection import LoggedQuery
 
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, TextDelta
@@ -29,13 +30,18 @@ class Brief:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that is sent, from whichever connection."""
+    """Every statement that is sent, from whichever connection, but for the one of the connection that listens for
+    notices: that one is made beside the turns, whenever somebody first waits."""
     sent: list[str] = []
     connect = Address.connect
 
+    def note(record: LoggedQuery) -> None:
+        if not record.query.startswith("LISTEN"):
+            sent.append(record.query)
+
     async def counting(self: Address) -> asyncpg.Connection:
         connection = await connect(self)
-        connection.add_query_logger(lambda record: sent.append(record.query))
+        connection.add_query_logger(note)
         return connection
 
     monkeypatch.setattr(Address, "connect", counting)
@@ -55,8 +61,7 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     assert (await thread.ask("Is it far?")).text == "Not far."
     await asyncio.sleep(0)
     # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
-    # The connection that listens for notices is made when somebody first waits, which may be now.
-    assert len([each for each in statements if not each.startswith("LISTEN")]) == 7
+    assert len(statements) == 7
     assert "accept_at_once" in statements[0]
     assert "finish_at_once" in statements[5]
     await opened.close()

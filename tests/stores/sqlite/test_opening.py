@@ -246,6 +246,15 @@ class TestMigrating:
         assert migrate.apply(path).current == 1
         assert migrate.plan(path).steps == ()
 
+    def test_a_step_that_leaves_a_row_without_what_it_refers_to_is_undone(self, path: Path) -> None:
+        version_one(path)
+        torn = MIGRATIONS[1]._replace(sql=MIGRATIONS[1].sql + "DELETE FROM timelines;")
+        with pytest.raises(StoreCorrupt, match=r"migration 2 \(create_turns\).* 2 rows .* in messages\. Nothing"):
+            migrate.apply(path, migrations=(MIGRATIONS[0], torn))
+        assert sql(path, "PRAGMA user_version") == [(1,)]
+        assert sql(path, "SELECT count(*) FROM timelines") == [(1,)]
+        assert migrate.apply(path).target == NEWEST
+
     def test_a_process_killed_in_the_middle_is_taken_over(self, path: Path) -> None:
         version_one(path)
         killed = subprocess.run([sys.executable, "-c", KILLED_IN_THE_SECOND_STEP, str(path)], check=False)

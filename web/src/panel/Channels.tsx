@@ -79,7 +79,7 @@ function Links() {
         <Code code={code} />
       ) : (
         <>
-          <p>Go on with your threads from Slack, Telegram or WhatsApp.</p>
+          <p>Go on with your threads from Slack, Telegram, WhatsApp or Matrix.</p>
           <div>
             <button type="button" class="button" onClick={make}>
               Make a link code

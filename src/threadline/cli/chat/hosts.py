@@ -17,6 +17,7 @@ from threadline.core.threads import Page, SavedPoint, Scope
 from threadline.core.turns import TurnStatus
 from threadline.library import ThreadHandle
 from threadline.ports import Approver
+from threadline.replies import Reply
 from threadline.usecases.transfer import Format, export
 
 
@@ -113,6 +114,10 @@ class Host(Protocol):
 
     def ask(self, thread: ChatThread, text: str, agent: str | None, approver: Approver) -> ChatReply: ...
     def respond(self, thread: ChatThread, answers: Mapping[str, Answer], approver: Approver) -> ChatReply: ...
+    async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
+        """Whether an earlier turn of the thread has to end before this one begins."""
+        ...
+
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]: ...
     def export(self, thread: ChatThread, form: Format) -> AsyncIterator[bytes]: ...
 
@@ -171,6 +176,11 @@ class LocalHost:
 
     def respond(self, thread: ChatThread, answers: Mapping[str, Answer], approver: Approver) -> ChatReply:
         return _local(thread).respond(answers, surface="cli", approver=approver)
+
+    async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
+        assert isinstance(reply, Reply)
+        turn = (await reply.accept()).turn
+        return (await self._threadline.turns.find(self._scope, turn.id)).status == "accepted"
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         return self._unsaved.answer(text, wishes)

@@ -7,13 +7,15 @@ from typing import Any
 
 from threadline.cli.chat.hosts import ChatReply, ChatThread, Info
 from threadline.cli.chat.unsaved import Wishes
-from threadline.client import Client, RemoteThread
+from threadline.client import Client, RemoteReply, RemoteThread
 from threadline.core.approvals import Answer
 from threadline.core.errors import InvalidInput
 from threadline.core.events import Event
 from threadline.core.threads import Page, SavedPoint
 from threadline.ports import Approver
 from threadline.usecases.transfer import Format
+
+_NEWEST = 20
 
 
 class RemoteHost:
@@ -65,6 +67,11 @@ class RemoteHost:
 
     def respond(self, thread: ChatThread, answers: Mapping[str, Answer], approver: Approver) -> ChatReply:
         return _remote(thread).respond(answers, approver=approver)
+
+    async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
+        assert isinstance(reply, RemoteReply)
+        newest = await _remote(thread).turns(limit=_NEWEST)
+        return any(turn.id == reply.turn_id and turn.status == "accepted" for turn in newest)
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         raise InvalidInput("without the service there is no answer")

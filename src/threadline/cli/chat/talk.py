@@ -23,6 +23,9 @@ from threadline.core.events import Event
 from threadline.core.parts import TextPart, ToolPart
 from threadline.ports import Approver
 
+_QUIET_SECONDS = 2.0
+_BUSY = "This conversation is busy: an earlier message is still being answered. Waiting for it; Ctrl-C gives up."
+
 
 class Options(msgspec.Struct, frozen=True):
     agent: str | None = None
@@ -82,8 +85,21 @@ class Talk:
     async def _follow(self, reply: ChatReply) -> str | None:
         await reply.accept()
         with self._stopping(reply):
-            await self._show(aiter(reply))
+            quiet = asyncio.create_task(self._explain_quiet(reply))
+            try:
+                await self._show(_cancelling(quiet, aiter(reply)))
+            finally:
+                quiet.cancel()
+                await asyncio.wait((quiet,))
         return await self._outcome(reply)
+
+    async def _explain_quiet(self, reply: ChatReply) -> None:
+        """Nothing came for a moment: if that is because somebody else is being answered here, the person is told."""
+        await asyncio.sleep(_QUIET_SECONDS)
+        assert self.thread is not None
+        with contextlib.suppress(ThreadlineError):
+            if await self.host.waits(self.thread, reply):
+                self.screen.note(_BUSY)
 
     async def _outcome(self, reply: ChatReply) -> str | None:
         try:
@@ -154,3 +170,9 @@ class Talk:
                     self.screen.show(events.ToolError(part.call_id, part.error))
             case _:
                 pass
+
+
+async def _cancelling(quiet: asyncio.Task[None], shown: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    async for event in shown:
+        quiet.cancel()
+        yield event

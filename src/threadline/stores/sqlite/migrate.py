@@ -2,7 +2,8 @@
 
 Each step is one transaction that also writes the journal, so a process that is killed in the middle leaves a file that
 the next one takes up where it stood. SQLite's write lock is the one lock: whoever gets it looks at the journal again
-before each step. A file that is not ours is never written to.
+before each step. A step that leaves a row without what it refers to is rolled back. A file that is not ours is never
+written to.
 """
 
 from __future__ import annotations
@@ -137,12 +138,24 @@ def _take(connection: apsw.Connection, location: Location, step: Migration) -> N
         connection.pragma("foreign_keys", True)
 
 
+def _refuse_dangling(connection: apsw.Connection, location: Location, step: Migration) -> None:
+    """What a step with foreign keys off has torn, or what was torn before it, must not be committed as sound."""
+    dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if dangling:
+        tables = ", ".join(sorted({str(row[0]) for row in dangling}))
+        raise StoreCorrupt(
+            f"migration {step.number} ({step.name}) of {location.shown} would leave {len(dangling)} rows that refer to "
+            f"rows that are not there, in {tables}. Nothing was changed: restore the file from a backup and try again"
+        )
+
+
 def _take_whole(connection: apsw.Connection, location: Location, step: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if step.number > len(journal(connection, location)):
             connection.execute(_SQL["create_journal"])
             connection.execute(step.sql)
+            _refuse_dangling(connection, location, step)
             entry = (step.number, step.name, step.checksum, step.oldest_compatible, time.time_ns() // 1000)
             connection.execute(_SQL["write_journal"], entry)
             connection.pragma("application_id", APPLICATION_ID)

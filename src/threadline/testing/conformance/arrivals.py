@@ -9,6 +9,7 @@ import pytest
 
 from threadline.core.channels import NewArrival, User
 from threadline.core.errors import RoleRefused
+from threadline.core.pending import METADATA_KEY
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import NewTurn, Turn
 from threadline.ports import Transaction
@@ -103,7 +104,7 @@ class TestTakingIn:
             case "unbound":
                 await alice.unbind("slack", "D1 alice")
             case "question":
-                await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({"pending": {"does": "clear"}}))
+                await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({METADATA_KEY: {"does": "clear"}}))
             case "deleted":
                 await alice.delete_thread(thread.id)
         before = await house.inbox_row("slack", "Ev1")
