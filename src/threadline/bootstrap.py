@@ -29,7 +29,7 @@ from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.messaging import Messaging
 from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
-from threadline.replies import Answering, DenyAll
+from threadline.replies import Answering, Defer, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.usecases.administration import Administration
@@ -101,9 +101,11 @@ class Threadline:
             self.runner,
             clock,
             DenyAll(),
+            later=Defer(),
             timing=timing,
             metrics=self.metrics,
             replay_seconds=settings.replay_seconds,
+            handover_seconds=settings.service.handover_seconds,
         )
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
@@ -218,7 +220,9 @@ def sqlite_path(url: str) -> str:
     """The file that a database setting names. SettingsInvalid for an address nobody here can open."""
     path = url.removeprefix("sqlite:///")
     if "://" in path:
-        raise SettingsInvalid(f"{url!r} is no database: give a path, ':memory:' or postgresql://…")
+        # The rest of it may hold a password.
+        scheme = path.partition("://")[0]
+        raise SettingsInvalid(f"{scheme}:// is no database of Threadline's: give a path, ':memory:' or postgresql://…")
     if path == ":memory:":
         return path
     file = Path(path).expanduser()

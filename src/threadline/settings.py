@@ -9,15 +9,15 @@ typing mistake never becomes a silent default. `THREADLINE_DATABASE` sets `datab
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from threadline.core.access import TokenRole
+from threadline.core.complaints import explained
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
@@ -26,8 +26,6 @@ _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
 _NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
-_MISSING = re.compile(r"Object missing required field `(?P<key>.*)`")
 
 
 class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +104,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_seconds: float = 30.0
     recovery_seconds: float = 10.0
     grace_seconds: float = 20.0
+    handover_seconds: float = 300.0
     log_format: Literal["human", "json"] = "human"
 
     @property
@@ -201,52 +200,11 @@ def load(
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:
-        raise SettingsInvalid(_explained(str(exc), tree, found, env)) from exc
+        sections, what = explained(str(exc), tree, Settings)
+        variable = _PREFIX + "__".join(sections).upper()
+        said = variable if variable in env else f"{found or 'the settings'}: {'.'.join(sections)}"
+        raise SettingsInvalid(f"{said}: {what}") from exc
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
-
-
-def _explained(reason: str, tree: Mapping[str, Any], file: Path | None, env: Mapping[str, str]) -> str:
-    """What is wrong with which setting, and where it was said: the decoder knows neither variables nor TOML."""
-    what, _, place = reason.partition(" - at `$")
-    sections: list[str] = []
-    for section in re.findall(r"\.\.\.|[^.\[\]`]+", place):
-        sections.append(_wrong_entry(sections, tree) if section == "..." else section)
-    if missing := _MISSING.fullmatch(what):
-        what = f"{missing['key']!r} is missing"
-    if unknown := _UNKNOWN.fullmatch(what):
-        import difflib  # noqa: PLC0415 - every start would pay for it
-
-        near = difflib.get_close_matches(unknown["key"], _keys_of(sections), n=1)
-        what = f"there is no such setting{f'; did you mean {near[0]!r}?' if near else ''}"
-        sections.append(unknown["key"])
-    variable = _PREFIX + "__".join(sections).upper()
-    said = variable if variable in env else f"{file or 'the settings'}: {'.'.join(sections)}"
-    return f"{said}: {what[:1].lower()}{what[1:]}"
-
-
-def _wrong_entry(sections: Sequence[str], tree: Mapping[str, Any]) -> str:
-    """Of a name that people choose, as an agent's, the decoder says `...`: it is the one that fails by itself."""
-    entries: Any = tree
-    for section in sections:
-        entries = entries[section]
-    for name, value in entries.items():
-        alone: dict[str, Any] = {name: value}
-        for section in reversed(sections):
-            alone = {section: alone}
-        try:
-            msgspec.convert(alone, Settings, strict=False)
-        except msgspec.ValidationError:
-            return str(name)
-    raise AssertionError("an entry that was refused among others is refused alone")
-
-
-def _keys_of(sections: Sequence[str]) -> list[str]:
-    kind: type[msgspec.Struct] = Settings
-    for section in sections:
-        found = next((field.type for field in msgspec.structs.fields(kind) if field.name == section), kind)
-        structs = (each for each in (found, *get_args(found)) if isinstance(each, type))
-        kind = next((each for each in structs if issubclass(each, msgspec.Struct)), kind)
-    return [field.name for field in msgspec.structs.fields(kind)]
 
 
 def default_matrix_folder(environ: Mapping[str, str]) -> Path:

@@ -224,7 +224,7 @@ async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultSe
 
 async def test_an_address_that_is_taken_is_told(address: str, upstream: FaultServer) -> None:
     port = int(address.rpartition(":")[2])
-    with pytest.raises(SettingsInvalid, match="cannot listen on"):
+    with pytest.raises(SettingsInvalid, match=r"cannot listen on 127\.0\.0\.1 port \d+: Address already in use$"):
         await serving(bridge_to(upstream), port=port).__aenter__()
 
 

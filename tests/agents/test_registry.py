@@ -67,9 +67,9 @@ async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pyte
     ("wrong", "said"),
     [
         (row("oracle"), f"agent 'helper': there is no provider 'oracle'; the providers are: {PROVIDERS}"),
-        (row("openai", tempreature=1), "agent 'helper': Object contains unknown field `tempreature`"),
-        (row("openai", attempts="many"), "agent 'helper': Expected `int`, got `str` - at `$.attempts`"),
-        (row("remote"), "agent 'helper': Object missing required field `url`"),
+        (row("openai", tempreature=1), "agent 'helper': tempreature: there is no such setting"),
+        (row("openai", attempts="many"), "agent 'helper': attempts: expected `int`, got `str`"),
+        (row("remote"), "agent 'helper': 'url' is missing"),
         (row("remote", url="gopher://a"), "'gopher://a' is no address: give http://… or https://…"),
         (row("openai", api_key_env="NOT_SET_ANYWHERE"), "agent 'helper': the variable NOT_SET_ANYWHERE is not set"),
         (

@@ -158,7 +158,10 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["chat", "--fork", "-p", "x"], 2, "--fork goes with"),
         (["chat", "-p", "  "], 2, "there is no question"),
         (["chat", "--json"], 2, "--json goes with -p"),
-        (["threads", "list", "--database", "mysql://x"], 2, "is no database"),
+        (["threads", "list", "--database", "mysql://ada:secret@x"], 2, "threadline: mysql:// is no database"),
+        (["threads", "list", "--database", "postgresql://ada:secret@host:port/x"], 2, "it is postgresql://USER:PASS"),
+        (["threads", "list", "--database", "postgresql://ada:secret@127.0.0.1:70000/x"], 2, "cannot be read"),
+        (["threads", "list", "--database", "postgresql://ada:[secret@127.0.0.1/x"], 2, "cannot be read"),
         (["threads", "list", "--settings", "none.toml"], 2, "there is no settings file"),
         (["threads", "list", "--tenant", "NOT A SLUG"], 2, "a tenant id is"),
         (["migrate", "--partitions", "4"], 2, "for PostgreSQL"),
@@ -168,7 +171,14 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["compact", "--database", "postgresql://nowhere/db"], 2, "VACUUM"),
         (["nonsense"], 2, "invalid choice"),
         (["threads", "list", "--limit", "x"], 2, "(see threadline threads list --help)"),
-        (["threads", "list", "surplus"], 2, "unrecognized arguments: surplus"),
+        (["threads", "list", "surplus"], 2, "unrecognized arguments: surplus (see threadline threads list --help)"),
+        (["links"], 2, "; did you mean 'link'? (see threadline --help)"),
+        (["threads", "shwo"], 2, "; did you mean 'show'? (see threadline threads --help)"),
+        (["chat", "--server", "http://", "-p", "x"], 2, "it names no host"),
+        (["agents", "add", "a", "--provider", "openai"], 2, "--set api_key=KEY"),
+        (["agents", "add", "a", "--provider", "openai", "--set", "api_kee=k"], 2, "api_kee: there is no such setting"),
+        (["agents", "add", "a", "--provider", "remote"], 2, "agent 'a': 'url' is missing"),
+        (["agents", "remove", "rehearsal"], 2, "is every tenant's"),
         (["threads", "rename", "nothing", ""], 3, "no thread"),
         (["serve", "--port", "99999"], 2, "a port is 0 to 65535, not '99999'"),
         (["bridge", "--upstream", "nowhere"], 2, "'nowhere' is no address"),
@@ -184,6 +194,14 @@ def test_wrong_words_get_one_line_and_a_code(run: Run, words: list[str], code: i
     assert said in ran.err
     assert ran.err.startswith("threadline")
     assert ran.err.count("\n") == 1
+    assert "secret" not in ran.err
+
+
+@pytest.mark.parametrize(("words", "verb"), [([], "chat"), (["threads"], "search"), (["channels", "outbox"], "list")])
+def test_a_command_without_its_verb_shows_the_verbs(run: Run, words: list[str], verb: str) -> None:
+    ran = run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"\n    {verb} " in ran.err
 
 
 @pytest.mark.parametrize("words", [["chat", "--resume"], ["chat", "--resume", "-p", "hello"]])

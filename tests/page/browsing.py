@@ -105,6 +105,7 @@ class Service:
         self._may_go_on.set()
         self.url = ""
         self.threadline: Threadline
+        self._server: Server
         self._loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
         self._started: Future[None] = Future()
@@ -131,6 +132,15 @@ class Service:
         finally:
             self._loop.call_soon_threadsafe(self._may_go_on.set)
 
+    async def hand_over(self, *, cuts: bool) -> None:
+        """What a deploy does to a worker's turns, and to those who read them there."""
+        await self.threadline.runner.close(hands_over=True)
+        if cuts:
+            for request in list(self._server.server_state.tasks):
+                request.cancel()
+        else:
+            await self.threadline.recovery.sweep()
+
     async def _answer_patiently(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
         yield "I am taking my time, "
         await self._may_go_on.wait()
@@ -147,7 +157,7 @@ class Service:
         settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
         async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
             listening = listen("127.0.0.1", 0)
-            server = Server(build_app(self.threadline, who_asks=whoever_says_so), grace_seconds=1)
+            self._server = server = Server(build_app(self.threadline, who_asks=whoever_says_so), grace_seconds=1)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             self.url = address_of(listening)

@@ -62,6 +62,26 @@ def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person
 
 
 @pytest.mark.req("S1-32")
+@pytest.mark.parametrize("cuts", [True, False])
+def test_a_deploy_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person, service: Service, cuts: bool) -> None:
+    """Its connection is cut, and what it reads then begins anew; or it reads on and learns that it does."""
+    service.do(person.view.create_thread(agent_id="patient", state_key="deployed"))
+    page = person.open("/t/deployed")
+    with service.holding():
+        say(page, "Take your time")
+        expect(shown(page, "I am taking my time")).to_be_visible()
+        with page.expect_response(re.compile("/ai/chat/deployed/stream$")):
+            service.do(service.hand_over(cuts=cuts))
+        expect(shown(page, "I am taking my time")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        assert page.locator(".message-assistant").inner_text().count("I am taking my time") == 1
+    expect(shown(page, "and now I am done.")).to_be_visible()
+    settled(page)
+    expect(page.locator(".message")).to_have_count(2)
+    assert page.locator(".message-assistant").inner_text().count("I am taking my time") == 1
+
+
+@pytest.mark.req("S1-32")
 def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="patient", state_key="stopped"))
     page = person.open("/t/stopped")

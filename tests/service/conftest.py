@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
 from threadline.settings import ServiceSettings, Settings
+from threadline.testing.postgres import shared_server
 
 SERVICE = ServiceSettings(heartbeat_seconds=0.05, recovery_seconds=0.05, grace_seconds=1.0, origins=("http://page",))
 
@@ -63,6 +65,12 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
         yield clients
         for each in clients.values():
             await each.close()
+
+
+@pytest.fixture
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database for processes of their own."""
+    return str(tmp_path / "t.db") if request.param == "file" else await shared_server().create_database()
 
 
 @asynccontextmanager

@@ -34,6 +34,7 @@ KEYS = {
     "tool-approval-request": {"approvalId", "toolCallId"},
     "source-url": {"sourceId", "url"},
     "data-status": {"data", "transient"},
+    "data-again": {"data", "transient"},
     "finish": {"finishReason"},
     "error": {"errorText"},
     "abort": set[str](),

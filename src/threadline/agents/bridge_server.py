@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -203,7 +204,10 @@ async def serving(
     try:
         server = await asyncio.start_server(BridgeServer(bridge, token=token).serve, host, port)
     except (OSError, OverflowError) as exc:
-        raise SettingsInvalid(f"the bridge cannot listen on {host} port {port}: {exc}") from exc
+        # asyncio's own words repeat the address.
+        number = getattr(exc, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else str(exc)
+        raise SettingsInvalid(f"the bridge cannot listen on {host} port {port}: {reason}") from exc
     async with server:
         bound, *_ = server.sockets
         name, number = bound.getsockname()[:2]

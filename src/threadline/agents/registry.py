@@ -18,6 +18,7 @@ from threadline.agents.limits import Limits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
+from threadline.core.complaints import explained
 from threadline.core.errors import SettingsInvalid
 from threadline.ports import Agent
 
@@ -153,7 +154,9 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
     try:
         return msgspec.convert(row.settings, kind, strict=False)
     except msgspec.ValidationError as exc:
-        raise SettingsInvalid(f"agent {row.id!r}: {exc}") from exc
+        sections, what = explained(str(exc), row.settings, kind)
+        place = f" {'.'.join(sections)}:" if sections else ""
+        raise SettingsInvalid(f"agent {row.id!r}:{place} {what}") from exc
 
 
 def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:
@@ -161,7 +164,8 @@ def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict
         _require_trust(row, trusted, "base_url")
     key = _secret(row, chosen.api_key, chosen.api_key_env, trusted)
     if key is None and not trusted:
-        raise SettingsInvalid(f"agent {row.id!r}: it needs an api_key of its own")
+        how = "among its settings, in the terminal with --set api_key=KEY"
+        raise SettingsInvalid(f"agent {row.id!r}: it needs an api_key of its own, {how}")
     return {
         "api_key": key,
         "base_url": chosen.base_url,

@@ -60,16 +60,22 @@ async def disable_agent(args: argparse.Namespace) -> None:
 async def _switch(args: argparse.Namespace, *, enabled: bool) -> None:
     async with opened(args) as tl:
         agents = _agents(tl)
-        if args.id in tl.directory.ids() and args.id not in {row.id for row in await agents.list_agents()}:
-            raise InvalidInput(f"{args.id} is every tenant's: it is changed in threadline.toml")
+        await _refuse_others(tl, agents, args.id)
         row = await agents.replace(msgspec.structs.replace(await agents.get(args.id), enabled=enabled))
     say(args, _described(row), f"{row.id} {'can be asked' if enabled else 'cannot be asked any more'}")
 
 
 async def remove_agent(args: argparse.Namespace) -> None:
     async with opened(args) as tl:
-        removed = await _agents(tl).delete(args.id)
+        agents = _agents(tl)
+        await _refuse_others(tl, agents, args.id)
+        removed = await agents.delete(args.id)
     say(args, {"removed": removed}, f"Removed {args.id}" if removed else f"There was no agent {args.id}")
+
+
+async def _refuse_others(tl: Threadline, agents: Agents, agent_id: str) -> None:
+    if agent_id in tl.directory.ids() and agent_id not in {row.id for row in await agents.list_agents()}:
+        raise InvalidInput(f"{agent_id} is every tenant's: it is changed in threadline.toml")
 
 
 def _agents(tl: Threadline) -> Agents:

@@ -7,6 +7,7 @@ command runs, so that `threadline --help` and the wrong option cost nothing but 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any, NoReturn, Protocol
 
 from threadline.version import __version__
@@ -15,13 +16,35 @@ PLATFORMS = ("slack", "telegram", "whatsapp")
 LINKED = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
 HIGHEST_PORT = 65_535
+_COMMAND, _VERB = "COMMAND", "VERB"
+_NO_CHOICE = re.compile(r"invalid choice: '(?P<typed>.*)' \(choose from (?P<choices>.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong and where help is. Verbs are parsed by the same class."""
+    """Says in one line what is wrong and where help is; whoever types a command without its verb is shown the verbs.
+    Verbs are parsed by the same class."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        if message.endswith((f": {_COMMAND}", f": {_VERB}")):
+            self.exit(2, self.format_help())
+        self.exit(2, f"{self.prog}: {message}{_suggested(message)} (see {self.prog} --help)\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            # Only the one who is asked knows of them, and would name its own help instead of the verb's.
+            self.exit(2, f"{parsed.prog}: unrecognized arguments: {' '.join(unknown)} (see {parsed.prog} --help)\n")
+        return parsed
+
+
+def _suggested(message: str) -> str:
+    typed = _NO_CHOICE.search(message)
+    if typed is None:
+        return ""
+    import difflib  # noqa: PLC0415 - only who mistypes pays for it
+
+    near = difflib.get_close_matches(typed["typed"], re.findall(r"[\w-]+", typed["choices"]), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class AddVerb(Protocol):
@@ -35,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Settings come from threadline.toml and THREADLINE_* variables; options win over both.",
     )
     parser.add_argument("--version", action="version", version=f"threadline {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar=_COMMAND, required=True)
     common = _common_options()
     _add_chat(_adder(commands, common))
     _add_serve(_adder(commands, common))
@@ -72,7 +95,7 @@ def _adder(commands: Any, common: argparse.ArgumentParser) -> AddVerb:
     def add(name: str, help: str, run: str) -> argparse.ArgumentParser:
         described = help[:1].upper() + help[1:] + "."
         parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=described, parents=[common])
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, prog=parser.prog)
         return parser
 
     return add
@@ -80,7 +103,7 @@ def _adder(commands: Any, common: argparse.ArgumentParser) -> AddVerb:
 
 def _group(commands: Any, name: str, help: str, common: argparse.ArgumentParser) -> AddVerb:
     parser = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".")
-    return _adder(parser.add_subparsers(title="verbs", metavar="VERB", required=True), common)
+    return _adder(parser.add_subparsers(title="verbs", metavar=_VERB, required=True), common)
 
 
 def _add_chat(add: AddVerb) -> None:
@@ -232,7 +255,7 @@ def _add_link(add: AddVerb) -> None:
 def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     help_ = "Slack, Telegram and WhatsApp"
     parser = commands.add_parser("channels", help=help_, description=help_ + ".")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar=_VERB, required=True)
     add = _adder(verbs, common)
     add("key", "make a key that seals credentials", "channels:make_key")
     credentials = _group(verbs, "credentials", "a platform's secrets, sealed", common)

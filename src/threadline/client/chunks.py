@@ -11,6 +11,7 @@ import msgspec
 
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.events import (
+    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -103,6 +104,8 @@ def _event(chunk: dict[str, Any]) -> Event | None:
             return Source(chunk["sourceId"], chunk["url"], chunk.get("title"))
         case "data-status":
             return Status(chunk["data"]["text"])
+        case "data-again":
+            return Again()
         case "finish":
             return Finish(chunk.get("finishReason", "stop"))
         case "abort":

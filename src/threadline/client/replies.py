@@ -19,7 +19,7 @@ from threadline.client.transport import Transport
 from threadline.client.values import Stopped, UiMessage, read
 from threadline.core.approvals import Answer
 from threadline.core.errors import AgentFailed, ServiceUnavailable
-from threadline.core.events import ApprovalRequest, Event, Failure, Finish, TextDelta, ToolCall
+from threadline.core.events import Again, ApprovalRequest, Event, Failure, Finish, TextDelta, ToolCall
 from threadline.core.ids import check_id, new_id
 from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
@@ -146,6 +146,8 @@ class RemoteReply:
         match event:
             case ToolCall():
                 self._calls[event.call_id] = event
+            case Again():
+                self._calls, self._waiting = {}, []
             case ApprovalRequest():
                 self._waiting.append(event)
                 return self._approver is not None

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -40,6 +41,8 @@ class Transport:
     def __init__(self, url: str, token: str | None, patience: Patience) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"{url!r} is no address of a service: it begins with http:// or https://")
+        if not urlsplit(url).hostname:
+            raise InvalidInput(f"{url!r} is no address of a service: it names no host")
         self.patience = patience
         self.headers: Mapping[str, str] = {}
         self.is_shared = False

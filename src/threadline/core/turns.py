@@ -76,6 +76,11 @@ class Turn(msgspec.Struct, frozen=True):
     def is_active(self) -> bool:
         return self.status in ACTIVE
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether the process that had it gave it up for another, at `lease_until`. One that died leaves its name."""
+        return self.is_active and self.lease_owner is None and self.lease_until is not None
+
 
 class NewTurn(msgspec.Struct, frozen=True):
     id: str

@@ -67,6 +67,11 @@ class TurnVerbs(Protocol):
         """False if the fence is old or the turn has ended: the holder must stop."""
         ...
 
+    async def release_lease(self, turn_id: str, fence: int) -> bool:
+        """Gives an active turn up for whoever looks next: its lease ends now and is nobody's (see
+        `Turn.is_handed_over`). False if the fence is old or the turn has ended."""
+        ...
+
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
         """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept.
         InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""

@@ -111,10 +111,12 @@ def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -
 async def lifespan(
     threadline: Threadline, settings: ServiceSettings, state: State | None = None
 ) -> AsyncIterator[None]:
-    """Looks after turns whose process died and delivers to platforms, as long as this lasts; at the end lets the turns
-    that run here end. If `state` has a `deadline`, by then, because a server that ends has waited for their readers
-    already; and if it has a `hurry`, no longer than until that is set."""
-    sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds), name="recovery")
+    """Looks after turns whose process is gone and delivers to platforms, as long as this lasts; at the end lets the
+    turns that run here end, and hands those over that do not. If `state` has a `deadline`, by then, because a server
+    that ends has waited for their readers already; and if it has a `hurry`, no longer than until that is set."""
+    state = state or State()
+    ending: asyncio.Event | None = getattr(state, "ending", None)
+    sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds, ending), name="recovery")
     forgetting = asyncio.create_task(
         forget_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="limits"
     )
@@ -124,22 +126,23 @@ async def lifespan(
     finally:
         await _cancelled(sweeping)
         await _cancelled(forgetting)
-        await _close_runner(threadline.runner, settings.grace_seconds, state or State())
+        await _close_runner(threadline.runner, settings, state)
         await _cancelled(delivering)
         await threadline.messaging.close()
 
 
-async def _close_runner(runner: Runner, grace_seconds: float, state: State) -> None:
+async def _close_runner(runner: Runner, settings: ServiceSettings, state: State) -> None:
+    grace_seconds, hands_over = settings.grace_seconds, settings.handover_seconds > 0
     deadline, hurry = getattr(state, "deadline", None), getattr(state, "hurry", None) or asyncio.Event()
     if deadline is not None:
         grace_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
 
     async def hurrying() -> None:
         await hurry.wait()
-        await runner.close()
+        await runner.close(hands_over=hands_over)
 
     hurried = asyncio.create_task(hurrying(), name="hurry")
-    await runner.close(grace_seconds)
+    await runner.close(grace_seconds, hands_over=hands_over)
     await _cancelled(hurried)
 
 

@@ -43,8 +43,10 @@ _STOP_SECONDS = 5.0
 _STREAM = "text/event-stream"
 _HEADER_TOO_LARGE = Fault(431, "header_too_large")
 STREAM_TEXT = """Server-sent events. Each `data:` is one chunk of the AI SDK's UI message stream as JSON: `start` names
-the message, `text-delta` brings text, `finish`, `abort` or `error` says how the turn ended, and `[DONE]` is last. An
-event's `id:` is what `Last-Event-ID` takes. A line that begins with a colon only keeps the connection open."""
+the message, `text-delta` brings text, `finish`, `abort` or `error` says how the turn ended, and `[DONE]` is last. After
+`data-again` the answer begins anew, in another process, and what came before does not stand. A stream that breaks off
+without an end goes on elsewhere: an event's `id:` is what `Last-Event-ID` takes. A line that begins with a colon only
+keeps the connection open."""
 _EXAMPLES = {
     "a message": {"id": "lisbon", "message": {"role": "user", "parts": [{"type": "text", "text": "Is it far?"}]}},
     "what useChat sends": {
@@ -183,6 +185,7 @@ class Chat:
         turn = await find_turn(self._threadline, scope, thread, seen)
         if turn is None:
             return Response(status_code=204)
+        await self._threadline.runner.look_after(scope, turn)
         begun = None if seen is not None else await reply_gone_on_with(self._threadline.store.scoped(scope), turn)
         parts = () if begun is None else begun.parts
         return self._streams.answer(scope, thread, turn, seen, major=major, begun=parts)

@@ -21,17 +21,25 @@ class Frames:
         self._turn_id = turn_id
         self._writer = ChunkWriter(reply_id(turn_id), major)
         self._frames: list[bytes] = []
+        self._begun_again: list[int] = []
         self.start = self._writer.start(f"{turn_id}:0")
 
     def written(self, batch: list[Chunk], seen: int) -> bytes:
         """What of these chunks comes after number `seen`, in one piece. Chunks are numbered from 1, without a gap, and
-        every reader begins with the first."""
+        every reader begins with the first. One that has seen nothing, -1, is spared an answer that was given up."""
         first, last = batch[0].n, batch[-1].n
         for chunk in batch[len(self._frames) - first + 1 :] if last > len(self._frames) else ():
-            written = self._writer.event(events.from_json(chunk.json), f"{self._turn_id}:{chunk.n}")
-            self._frames.append(written)
+            self._write(chunk)
+        if seen < 0 and first == 1:
+            seen = max((n for n in self._begun_again if n <= last), default=seen)
         frames = self._frames[max(first - 1, seen) : last]
         return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    def _write(self, chunk: Chunk) -> None:
+        event = events.from_json(chunk.json)
+        if isinstance(event, events.Again):
+            self._begun_again.append(chunk.n)
+        self._frames.append(self._writer.event(event, f"{self._turn_id}:{chunk.n}"))
 
     def end(self, status: TurnStatus, error: str | None) -> bytes:
         """For a reader that was given every chunk."""

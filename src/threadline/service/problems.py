@@ -19,6 +19,7 @@ from threadline.core.errors import ThreadlineError
 
 log = logging.getLogger("threadline.service")
 
+_NO_ROUTE = "There is nothing at this address. /docs lists the routes of this service."
 REQUEST_ID_KEY = "threadline.request_id"
 """Where a request's id stands in its ASGI scope."""
 
@@ -126,7 +127,8 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     code = _CODES.get(exc.status_code, "invalid_input")
     status = exc.status_code if exc.status_code in TITLES else 400
     headers = {"Allow": ", ".join(_allowed(request))} if status == 405 else dict(exc.headers or {})
-    return Problem(status, code, exc.detail, headers).answer()
+    detail = _NO_ROUTE if status == 404 else exc.detail
+    return Problem(status, code, detail, headers).answer()
 
 
 def _allowed(request: Request) -> list[str]:

@@ -1,8 +1,9 @@
-"""Recovery: turns whose process died are finished by whoever finds them.
+"""Recovery: turns whose process is gone are finished by whoever finds them.
 
-A turn from a messaging surface is run again: its sender waits for an answer and cannot ask again. A turn from a page, a
-program or a terminal is ended as interrupted, with what was shown, because whoever asked has gone or will retry. Safe
-with any number of workers: a lease decides which of them acts. Streams of turns that ended long ago are dropped.
+A turn from a messaging surface is run again: its sender waits for an answer and cannot ask again. So is any turn that
+was handed over a moment ago: a service was told to end, and its readers come back. Others, from a page, a program or a
+terminal, are ended as interrupted, with what was shown, because whoever asked has gone or will retry. Safe with any
+number of workers: a lease decides which of them acts. Streams of turns that ended long ago are dropped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+from contextlib import suppress
 
 import msgspec
 
@@ -18,12 +20,12 @@ from threadline.core.errors import StoreFailed
 from threadline.core.folding import Fold
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import CHANNELS, Turn, TurnEnd
+from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.ports import Approver, Clock, Store
 from threadline.usecases.metrics import Metrics
 from threadline.usecases.running import Runner, Timing
 from threadline.usecases.takeover import stored_chunks
-from threadline.usecases.turns import Ending, Turns, reply_id, standing_request
+from threadline.usecases.turns import STOPPED, WENT_AWAY, Ending, Turns, reply_id, standing_request
 
 log = logging.getLogger("threadline.recovery")
 
@@ -34,6 +36,9 @@ _WAITS_PER_LEASE = 3
 
 
 class Recovery:
+    """Of turns that run again, `approver` decides for those of a messaging surface, and `later` for all others: a page
+    or a program can be asked in a turn of its own."""
+
     def __init__(
         self,
         store: Store,
@@ -42,31 +47,40 @@ class Recovery:
         clock: Clock,
         approver: Approver,
         *,
+        later: Approver | None = None,
         timing: Timing | None = None,
         metrics: Metrics | None = None,
         replay_seconds: float = 3600.0,
+        handover_seconds: float = 300.0,
     ) -> None:
         self._store = store
         self._turns = turns
         self._runner = runner
         self._clock = clock
         self._approver = approver
+        self._later = later or approver
         self._taken = (metrics or Metrics()).counter(
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
         self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
         self._kept = dt.timedelta(seconds=replay_seconds)
+        self._wanted = dt.timedelta(seconds=handover_seconds)
         self._dropped_at: dt.datetime | None = None
+        runner.take_up = self.take_up
 
-    async def run(self, every_seconds: float) -> None:
-        """Sweeps every so many seconds, until cancelled."""
-        while True:
+    async def run(self, every_seconds: float, ending: asyncio.Event | None = None) -> None:
+        """Sweeps at once and every so many seconds, until `ending` is set or this is cancelled. A process that is about
+        to end must not take up what another one, in the same moment, hands over."""
+        ending = ending or asyncio.Event()
+        while not ending.is_set():
             try:
                 if taken := await self.sweep():
                     log.warning("turns recovered", extra={"turns": taken})
             except StoreFailed:
                 log.warning("recovery failed", exc_info=True)
-            await asyncio.sleep(every_seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_seconds):
+                    await ending.wait()
 
     async def sweep(self) -> int:
         """Looks after every tenant. How many turns were taken up."""
@@ -94,47 +108,59 @@ class Recovery:
         """The same for what one scope can see: a user's own turns, or, for the system, a tenant's."""
         taken = 0
         for turn in await self._store.scoped(scope).due_turns():
-            # One that runs here has not been left: this process, or its database, stood still for longer than a lease.
-            if self._runner.runs(turn.id):
-                continue
-            if await self._taken_up(Scope(scope.tenant_id, turn.owner_id), turn):
-                self._taken.add(turn.surface)
-                taken += 1
+            taken += await self.take_up(Scope(scope.tenant_id, turn.owner_id), turn)
         return taken
 
-    async def _taken_up(self, scope: Scope, turn: Turn) -> bool:
-        """One turn that cannot be recovered must not keep all others from it."""
+    async def take_up(self, scope: Scope, turn: Turn) -> bool:
+        """One turn, which is due. One that cannot be recovered must not keep all others from it."""
+        # One that runs here has not been left: this process, or its database, stood still for longer than a lease.
+        if self._runner.runs(turn.id):
+            return False
         try:
-            return await self._take_up(scope, turn)
+            taken = await self._take_up(scope, turn)
         except StoreFailed:
             raise
         except Exception:
             log.exception("turn not recovered", extra={"turn_id": turn.id})
             return False
+        if taken:
+            self._taken.add(turn.surface)
+        return taken
 
     async def _take_up(self, scope: Scope, turn: Turn) -> bool:
-        if turn.status == "accepted" and self._clock.now() - turn.created_at < self._lease:
+        tx = self._store.scoped(scope)
+        is_wanted = self._is_wanted(turn)
+        if turn.status == "accepted" and not is_wanted and self._clock.now() - turn.created_at < self._lease:
             # Whoever accepted it is about to lease it.
             return False
-        if turn.surface in CHANNELS:
-            self._runner.start(scope, turn, self._approver)
+        is_to_stop = await tx.stop_asked(turn.id)
+        if not is_to_stop and (is_wanted or turn.surface in CHANNELS):
+            self._runner.start(scope, turn, self._approver if turn.surface in CHANNELS else self._later)
             return True
         if turn.status == "accepted" and await self._was_freed_just_now(scope, turn.thread_id):
             return False
         worker, until = self._runner.lease()
-        leased = await self._store.scoped(scope).lease_turn(turn.id, worker, until=until)
-        return leased is not None and await self._interrupt(scope, leased)
+        leased = await tx.lease_turn(turn.id, worker, until=until)
+        if leased is None:
+            return False
+        return await self._end(scope, leased, *(("stopped", STOPPED) if is_to_stop else ("interrupted", WENT_AWAY)))
+
+    def _is_wanted(self, turn: Turn) -> bool:
+        """Whether it was handed over so lately that its readers can be expected back. Those of a terminal are gone."""
+        if not turn.is_handed_over or turn.lease_until is None or turn.surface == "cli":
+            return False
+        return self._clock.now() - turn.lease_until < self._wanted
 
     async def _was_freed_just_now(self, scope: Scope, thread_id: str) -> bool:
         """Then whoever waits with the next request is about to lease it, however long ago it was accepted."""
         ends = [turn.finished_at for turn in await self._store.scoped(scope).turns(thread_id) if turn.finished_at]
         return bool(ends) and self._clock.now() - max(ends) < self._lease / _WAITS_PER_LEASE
 
-    async def _interrupt(self, scope: Scope, turn: Turn) -> bool:
+    async def _end(self, scope: Scope, turn: Turn, status: TurnStatus, error: str) -> bool:
         fold = await self._shown(scope, turn)
         parts = fold.parts()
-        end = TurnEnd(status="interrupted", error="the process that ran it went away")
-        metadata = {"status": "interrupted"}
+        end = TurnEnd(status=status, error=error)
+        metadata = {"status": status}
         reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
         return await self._turns.finish(scope, turn, Ending(end, reply, [])) is not None
 

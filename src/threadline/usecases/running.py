@@ -2,7 +2,8 @@
 
 The runner leases the turn, assembles the prompt, reads the agent's events, shows them (masked) on the turn's stream and
 folds them into the reply. Beside that it renews the lease, listens for a wish to stop, and stores the stream in small
-batches. However the agent ends, by finishing, failing, being stopped or losing its process, what was shown is kept.
+batches. However the agent ends, by finishing, failing, being stopped or losing its process, what was shown is kept; and
+a process that ends in order hands its turns over.
 """
 
 from __future__ import annotations
@@ -11,34 +12,37 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
-from threadline.core.events import Event
-from threadline.core.folding import Fold
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage
-from threadline.core.parts import Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.shaping import Shaper, StreamingMasker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, Approver, Clock, Desk, Store
+from threadline.usecases.handover import hand_over, hand_over_waiting
 from threadline.usecases.journal import StoredJournal
 from threadline.usecases.queueing import Queues
+from threadline.usecases.showing import Run
 from threadline.usecases.streams import LiveStream, Streams
-from threadline.usecases.takeover import Begun, begun
-from threadline.usecases.turns import Accepted, Ending, Turns, reply_id
+from threadline.usecases.takeover import begun
+from threadline.usecases.turns import STOPPED, WENT_AWAY, Accepted, Ending, Turns, reply_id
 
 log = logging.getLogger("threadline.turns")
 
 _CHANNEL_PATIENCE = 5
 _CHANNEL_STEPS = 4
+
+TakeUp: TypeAlias = Callable[[Scope, Turn], Awaitable[bool]]
+"""Looks after a turn that nobody runs: runs it here, or ends it. False if there is nothing to do about it."""
 
 
 class AgentFinder(Protocol):
@@ -98,6 +102,9 @@ class Runner:
         self._stopping: set[str] = set()
         self._ending: set[str] = set()
         """Turns whose agent is done with and whose end is being stored: nothing may cancel that."""
+        self._hands_over = False
+        self.take_up: TakeUp | None = None
+        """What is done about a turn that nobody runs and that stands in the way, or is to stop."""
 
     def lease(self) -> Lease:
         """What this process asks for when it accepts a turn or takes one up."""
@@ -109,8 +116,12 @@ class Runner:
         turn = accepted.turn
         if turn.is_active and (accepted.leased or turn.status == "accepted" or turn.id in self._tasks):
             return self.start(scope, turn, approver, accepted.thread if accepted.leased else None)
-        is_free = turn.is_active and turn.lease_until is not None and turn.lease_until <= self._clock.now()
-        return self.start(scope, turn, approver) if is_free else None
+        return self.start(scope, turn, approver) if self._is_left(turn) else None
+
+    def _is_left(self, turn: Turn) -> bool:
+        """Whether whoever had it handed it over, or died while it ran."""
+        is_over = turn.lease_until is not None and turn.lease_until <= self._clock.now()
+        return turn.is_handed_over or (turn.status == "running" and is_over)
 
     def start(
         self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None = None
@@ -149,10 +160,19 @@ class Runner:
 
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
-        asked = await self._store.scoped(scope).ask_to_stop(turn_id)
+        tx = self._store.scoped(scope)
+        asked = await tx.ask_to_stop(turn_id)
         if asked and turn_id in self._tasks:
             self._cancel(turn_id)
+        elif asked and (turn := await tx.turn(turn_id)) is not None:
+            await self.look_after(scope, turn)
         return asked
+
+    async def look_after(self, scope: Scope, turn: Turn) -> None:
+        """Sees to it that a turn which nobody runs goes on or ends. A sweep would, in a while, but perhaps nobody is
+        there who sweeps. It runs as its owner's, whatever the one who came across it may do."""
+        if self.take_up is not None and self._is_left(turn):
+            await self.take_up(Scope(scope.tenant_id, turn.owner_id), turn)
 
     def _cancel(self, turn_id: str) -> None:
         """Once: a second cancellation would cut off the storing of what the first one left."""
@@ -160,10 +180,14 @@ class Runner:
             self._stopping.add(turn_id)
             self._tasks[turn_id].cancel()
 
-    async def close(self, grace_seconds: float = 0.0) -> None:
-        """Gives running turns so long to end by themselves, then interrupts them; what was shown is kept."""
+    async def close(self, grace_seconds: float = 0.0, *, hands_over: bool = False) -> None:
+        """Gives running turns so long to end by themselves, then interrupts them, or hands them over; what was shown is
+        kept. Those of a terminal end with it, and those that others handed over, or a channel sent, never end here."""
+        self._hands_over = self._hands_over or hands_over
         if self._tasks and grace_seconds > 0:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
+        # One that began just now gets to its first step: cancelled before that, it could hand nothing over.
+        await asyncio.sleep(0)
         for turn_id, task in list(self._tasks.items()):
             if turn_id not in self._ending:
                 task.cancel()
@@ -181,7 +205,8 @@ class Runner:
         leased = turn if thread is not None else await self._leased(scope, turn, before)
         if leased is None:
             return await self._store.scoped(scope).turn(turn.id)
-        return await self._answer(scope, leased, approver, thread)
+        is_owed = turn.surface in CHANNELS or turn.is_handed_over
+        return await self._answer(scope, leased, approver, thread, is_owed=is_owed)
 
     async def _leased(self, scope: Scope, turn: Turn, before: asyncio.Task[Turn | None] | None) -> Turn | None:
         self._leasing.add(turn.id)
@@ -190,6 +215,11 @@ class Runner:
                 # Not for ever: who comes first is for the database to say.
                 await asyncio.wait((before,), timeout=self._timing.lease_seconds)
             return await self._lease(scope, turn)
+        except asyncio.CancelledError:
+            if self._hands_over and turn.surface != "cli" and turn.id not in self._stopping:
+                self._ending.add(turn.id)
+                await hand_over_waiting(self._store.scoped(scope), turn, self.worker)
+            raise
         finally:
             self._leasing.discard(turn.id)
 
@@ -206,12 +236,16 @@ class Runner:
             mine = next((each for each in active if each.id == turn.id), None)
             if mine is None or mine.status == "running":
                 return None
+            await self.look_after(scope, active[0])
             async with self._store.watch(scope, active[0].id) as watch:
                 await watch.wait(self._timing.wait_seconds)
 
-    async def _answer(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None) -> Turn | None:
+    async def _answer(
+        self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None, *, is_owed: bool
+    ) -> Turn | None:
+        """`is_owed` says that an answer is waited for whatever becomes of this process."""
         stream = self._streams.open(scope.tenant_id, turn)
-        run = _Run(stream, Shaper(self._masker))
+        run = Run(stream, Shaper(self._masker))
         status: TurnStatus = "executed"
         error: str | None = None
         beside = [
@@ -225,7 +259,7 @@ class Runner:
             # The cancellation has done its work; what follows must not be cut off by it.
             current.uncancel()
             status = "stopped" if turn.id in self._stopping else "interrupted"
-            error = "stopped by the user" if status == "stopped" else "the process that ran it went away"
+            error = STOPPED if status == "stopped" else WENT_AWAY
         except ThreadlineError as exc:
             status, error = "dispatch_failed", str(exc)
         except Exception:
@@ -236,23 +270,13 @@ class Runner:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-        if status == "interrupted" and turn.surface in CHANNELS:
-            await self._hand_over(scope, turn, stream)
-            return None
+        if status == "interrupted" and (is_owed or (self._hands_over and turn.surface != "cli")):
+            if await hand_over(self._store.scoped(scope), turn, stream):
+                return None
+            status, error = "stopped", STOPPED
         return await self._finish(scope, turn, run, status, error)
 
-    async def _hand_over(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
-        """Who asked on a messaging surface waits for an answer and cannot ask again: the turn does not end here. Its
-        lease ends now, so that the next process to look goes on with it."""
-        tx = self._store.scoped(scope)
-        try:
-            await tx.put_chunks(turn.id, turn.fence, stream.unstored())
-            await tx.renew_lease(turn.id, turn.fence, until=self._clock.now())
-        except StoreFailed:
-            # Then it is taken over when the lease runs out by itself.
-            log.warning("turn not handed over", extra={"turn_id": turn.id})
-
-    async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: _Run, thread: Thread | None) -> None:
+    async def _read_agent(self, scope: Scope, turn: Turn, approver: Approver, run: Run, thread: Thread | None) -> None:
         async with self._step(turn):
             thread = thread or await self._store.scoped(scope).thread(turn.thread_id)
             if thread is None:
@@ -287,7 +311,7 @@ class Runner:
             raise AgentFailed("another process has taken this turn over")
         stream.mark_stored(chunks)
 
-    async def _finish(self, scope: Scope, turn: Turn, run: _Run, status: TurnStatus, error: str | None) -> Turn | None:
+    async def _finish(self, scope: Scope, turn: Turn, run: Run, status: TurnStatus, error: str | None) -> Turn | None:
         run.close()
         if run.failure is not None and status == "executed":
             status, error = "dispatch_failed", run.failure
@@ -354,44 +378,3 @@ class Runner:
             except StoreFailed:
                 # Readers here have the chunks; the finish stores what is still missing, or says that it could not.
                 log.warning("chunks not stored", extra={"turn_id": turn.id})
-
-
-class _Run:
-    """What one run has shown so far."""
-
-    def __init__(self, stream: LiveStream, shaper: Shaper) -> None:
-        self.stream = stream
-        self.fold = Fold()
-        self.seen: dict[str, Any] = {}
-        self.failure: str | None = None
-        self._shaper = shaper
-        self._closed = False
-
-    def go_on_with(self, parts: tuple[Part, ...]) -> None:
-        """The reply of an earlier turn, whose approvals this one answers. What of it was there before is kept with the
-        turn, for readers that come when the stream is no longer there."""
-        self.fold = Fold(parts)
-        still_open = [part.call_id for part in parts if isinstance(part, ToolPart) and not part.is_answered]
-        self.seen = {**self.seen, "begun": {"parts": len(parts), "open": still_open}}
-
-    def take_up(self, earlier: Begun) -> None:
-        self.stream.take_up(earlier.chunks)
-        for event in earlier.standing:
-            self.fold.add(event)
-
-    def show(self, event: Event) -> None:
-        for shaped in self._shaper.add(event):
-            self._keep(shaped)
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            for shaped in self._shaper.flush():
-                self._keep(shaped)
-
-    def _keep(self, event: Event) -> None:
-        if isinstance(event, events.Failure):
-            self.failure = event.error
-            return
-        for published in self.fold.add(event):
-            self.stream.publish(events.to_json(published))

@@ -27,6 +27,10 @@ from threadline.usecases.threads import first_title
 
 _REPLY = "-reply"
 
+STOPPED = "stopped by the user"
+WENT_AWAY = "the process that ran it went away"
+"""What a turn's row says of such an end."""
+
 Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
 """What happens to a request while another turn runs on its thread."""
 

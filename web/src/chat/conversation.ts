@@ -16,6 +16,7 @@ import { PAGE } from "./ThreadView";
 import { chatTransport } from "./transport";
 
 const DRAWN_EVERY_MS = 50;
+const GO_ON_AFTER_MS = 1_000;
 
 export interface Conversing {
   thread: Thread;
@@ -55,6 +56,8 @@ export function useConversation(initial: History): Conversing {
     resume: initial.id !== undefined,
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    // Another process began the answer anew. Nothing takes back what is shown; so it is read again from there.
+    onData: (part) => void (part.type === "data-again" && chat.stop()),
   });
   const { messages, setMessages, status, error, clearError } = chat;
   const isBusy = status === "submitted" || status === "streaming";
@@ -83,7 +86,18 @@ export function useConversation(initial: History): Conversing {
     return fresh;
   }, [stateKey, setMessages, clearError, refreshFacts]);
 
-  useSettling({ status, isThere: messages.length > 0, refresh, stateKey });
+  const isResuming = useRef(false);
+  /** Reads what runs on the thread, unless somebody here does. */
+  const goOn = () => {
+    if (now.current.isBusy || isResuming.current) return;
+    isResuming.current = true;
+    clearError();
+    void chat.resumeStream().finally(() => {
+      isResuming.current = false;
+    });
+  };
+
+  useSettling({ status, isThere: messages.length > 0, refresh, goOn, stateKey });
 
   useFollowing(stateKey, (head: Head) => {
     const isShown = head.version === "none" || head.version === now.current.version;
@@ -96,7 +110,7 @@ export function useConversation(initial: History): Conversing {
         if (!fresh) return;
         // What a lost connection left is settled now: how the turn ended is known from the service.
         clearError();
-        if (fresh.active) void chat.resumeStream();
+        if (fresh.active) goOn();
       },
       () => undefined, // The service cannot be reached: the next head comes when it can.
     );
@@ -160,15 +174,28 @@ interface Settling {
   status: string;
   isThere: boolean;
   refresh: () => Promise<History | null>;
+  goOn: () => void;
   stateKey: string;
 }
 
-/** After each answer, or failure, and when the service is back, shows what is stored. */
-function useSettling({ status, isThere, refresh, stateKey }: Settling): void {
+/**
+ * After each answer, or failure, and when the service is back, shows what is stored. A turn that goes on all the same,
+ * because only the connection broke or a deploy moved it to another process, is read on in a moment.
+ */
+function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): void {
   const before = useRef(status);
+  const goingOn = useRef(0);
   const isOnline = useCell(isReachable);
   // While the service cannot be reached, what was said stays on the page.
-  const showStored = () => void refresh().catch(() => undefined);
+  const showStored = () =>
+    void refresh().then(
+      (fresh) => {
+        window.clearTimeout(goingOn.current);
+        if (fresh?.active) goingOn.current = window.setTimeout(goOn, GO_ON_AFTER_MS);
+      },
+      () => undefined,
+    );
+  useEffect(() => () => window.clearTimeout(goingOn.current), []);
   useEffect(() => {
     if (isOnline && status === "error") showStored();
   }, [isOnline]);

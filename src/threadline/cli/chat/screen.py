@@ -49,6 +49,8 @@ class Screen:
                 self.line(self._dim("  → not allowed" + (f": {shown(event.reason)}" if event.reason else "")))
             case events.Source():
                 self.line(self._dim(f"source: {shown(event.title or event.url)} {shown(event.url)}"))
+            case events.Again():
+                self.note("the answer was cut off and begins again:")
             case events.Failure():
                 self.error(event.error)
             case _:

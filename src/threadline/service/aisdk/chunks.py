@@ -90,9 +90,10 @@ class ChunkWriter:
                 self._in_step = True
                 yield {"type": "start-step"}
             case Again():
-                # No chunk takes back what a client shows; what is stored is right when it loads the thread.
+                # No chunk takes back what a client shows. Who knows this one does; others do when they load the thread.
                 yield from self._close()
                 yield from self._end_step()
+                yield {"type": "data-again", "data": {}, "transient": True}
             case Finish():
                 self._reason = event.reason
                 yield from self._close()

@@ -23,6 +23,10 @@ from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
 CONNECT_SECONDS = 10.0
 _PREPARED_STATEMENTS = 200
+_UNREADABLE = (
+    "the address of the database cannot be read: it is postgresql://USER:PASSWORD@HOST:PORT/NAME, and in a password "
+    "`@` is written as %40, `/` as %2F, `[` as %5B"
+)
 
 
 class Address(NamedTuple):
@@ -33,7 +37,10 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as exc:
+            raise SettingsInvalid(_UNREADABLE) from exc
         if parts.scheme not in ("postgresql", "postgres"):
             raise SettingsInvalid(f"{parts.scheme}:// is no PostgreSQL address: it begins with postgresql://")
         options = parse_qsl(parts.query, keep_blank_values=True)
@@ -45,7 +52,12 @@ class Address(NamedTuple):
 
     async def connect(self) -> asyncpg.Connection:
         cached = 0 if self.pgbouncer else _PREPARED_STATEMENTS
-        return await asyncpg.connect(self.dsn, timeout=CONNECT_SECONDS, statement_cache_size=cached)
+        try:
+            return await asyncpg.connect(self.dsn, timeout=CONNECT_SECONDS, statement_cache_size=cached)
+        except asyncpg.InterfaceError:  # it says what is wrong, and some are ValueErrors as well
+            raise
+        except (ValueError, OverflowError) as exc:
+            raise SettingsInvalid(_UNREADABLE) from exc
 
 
 class Pool:

@@ -80,6 +80,10 @@ class TurnVerbs:
         return bool(renewed)
 
     @within
+    async def release_lease(self, turn_id: str, fence: int) -> bool:
+        return await self.reach.row(_SQL["release_lease"], turn_id, fence, self.reach.now()) is not None
+
+    @within
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
         held = await self.reach.row(_SQL["lock_turn"], turn_id, fence)
         if held is None:

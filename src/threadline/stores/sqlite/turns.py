@@ -50,6 +50,9 @@ class TurnVerbs(Verbs):
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
         return await self._engine.write(renew_lease, turn_id, fence, until)
 
+    async def release_lease(self, turn_id: str, fence: int) -> bool:
+        return await self._engine.write(release_lease, turn_id, fence)
+
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
         return await self._engine.write(finish_turn, turn_id, fence, end)
 
@@ -165,6 +168,15 @@ def renew_lease(reach: Reach, turn_id: str, fence: int, until: dt.datetime) -> b
     if hold is None or hold.status != "running":
         return False
     reach.run(_SQL["renew_lease"], (to_us(until), hold.no))
+    return True
+
+
+def release_lease(reach: Reach, turn_id: str, fence: int) -> bool:
+    hold = held(reach, turn_id, fence)
+    if hold is None or hold.status not in ACTIVE:
+        return False
+    reach.run(_SQL["release_lease"], (reach.now_us(), hold.no))
+    touch(reach, turn_id)
     return True
 
 

@@ -10,7 +10,7 @@ import pytest
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
 from threadline.core.threads import NewThread
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
-from threadline.ports import Transaction
+from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 
 ENDS: tuple[TurnStatus, ...] = tuple(status for status in get_args(TurnStatus) if status not in ACTIVE)
@@ -154,6 +154,62 @@ class TestLeasing:
         await alice.finish_turn("turn-1", taken.fence, TurnEnd("executed"))
         assert await alice.renew_lease("turn-1", taken.fence, until=clock.after(30)) is False
         assert await alice.renew_lease("nowhere", 1, until=clock.after(30)) is False
+
+    async def test_a_lease_that_is_given_up_is_anyones(self, alice: Transaction, clock: ManualClock) -> None:
+        """Gives an active turn up for whoever looks next: its lease ends now and is nobody's (see
+        `Turn.is_handed_over`)."""
+        thread_id = await accepted(alice, "turn-1")
+        turn = await leased(alice, clock, "turn-1")
+        assert turn.is_handed_over is False
+        clock.advance(5)
+        assert await alice.release_lease("turn-1", turn.fence) is True
+        (given_up,) = await alice.active_turns(thread_id)
+        assert given_up.is_handed_over is True
+        assert (given_up.status, given_up.fence, given_up.lease_owner) == ("running", turn.fence, None)
+        assert given_up.lease_until == clock.now()
+        assert await alice.due_turns() == [given_up]
+        taken = await leased(alice, clock, "turn-1", "w2")
+        assert (taken.fence, taken.lease_owner, taken.is_handed_over) == (turn.fence + 1, "w2", False)
+
+    async def test_a_turn_that_nobody_runs_yet_is_given_up_as_well(
+        self, alice: Transaction, clock: ManualClock
+    ) -> None:
+        """Gives an active turn up for whoever looks next"""
+        await accepted(alice, "first", "second")
+        await leased(alice, clock, "first")
+        waiting = await alice.turn("second")
+        assert waiting is not None
+        assert waiting.is_handed_over is False
+        assert await alice.release_lease("second", waiting.fence) is True
+        given_up = await alice.turn("second")
+        assert given_up is not None
+        assert (given_up.status, given_up.lease_until, given_up.is_handed_over) == ("accepted", clock.now(), True)
+        assert await alice.lease_turn("second", "w2", until=clock.after(30)) is None
+
+    async def test_only_the_holder_gives_a_lease_up(self, alice: Transaction, clock: ManualClock) -> None:
+        """False if the fence is old or the turn has ended."""
+        await accepted(alice, "turn-1")
+        old = await leased(alice, clock, "turn-1")
+        clock.advance(30)
+        taken = await leased(alice, clock, "turn-1", "w2")
+        assert await alice.release_lease("turn-1", old.fence) is False
+        assert await alice.turn("turn-1") == taken
+        ended = await alice.finish_turn("turn-1", taken.fence, TurnEnd("executed"))
+        assert await alice.release_lease("turn-1", taken.fence) is False
+        assert await alice.turn("turn-1") == ended
+        assert await alice.release_lease("nowhere", 1) is False
+
+    async def test_whoever_watches_learns_that_a_lease_was_given_up(
+        self, store: Store, alice: Transaction, clock: ManualClock
+    ) -> None:
+        """Returns when something about the watched turn may have changed"""
+        await accepted(alice, "turn-1")
+        turn = await leased(alice, clock, "turn-1")
+        async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
+            waiting = asyncio.create_task(watch.wait(60))
+            await asyncio.sleep(0)
+            await alice.release_lease("turn-1", turn.fence)
+            await waiting
 
     async def test_the_turns_of_a_thread_run_in_order(self, alice: Transaction, clock: ManualClock) -> None:
         """if no earlier turn of its thread is still active"""

@@ -52,6 +52,11 @@ FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 -- name: renew_lease
 SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6)
 
+-- name: release_lease
+UPDATE threadline.turns SET lease_owner = NULL, lease_until = $4
+WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running')
+RETURNING threadline.touch($1, id)
+
 -- name: lock_turn
 SELECT status FROM threadline.turns
 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running') FOR NO KEY UPDATE

@@ -65,6 +65,9 @@ UPDATE turns SET status = 'running', fence = fence + 1, lease_owner = ?, lease_u
 -- name: renew_lease
 UPDATE turns SET lease_until_us = ? WHERE no = ?;
 
+-- name: release_lease
+UPDATE turns SET lease_owner = NULL, lease_until_us = ? WHERE no = ?;
+
 -- name: finish_turn
 UPDATE turns SET status = ?, error = ?, usage = ?, seen = ?, reply_seq = ?, finished_us = ? WHERE no = ?;
 

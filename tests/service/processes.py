@@ -1,0 +1,78 @@
+"""`threadline serve` with several workers as processes of its own, and requests to it without a client of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SECONDS = 30.0
+QUICK = {"THREADLINE_SERVICE__RECOVERY_SECONDS": "0.2", "THREADLINE_SERVICE__LOG_FORMAT": "json"}
+
+
+class Service(NamedTuple):
+    url: str
+    parent: subprocess.Popen[str]
+    log: Path
+
+    def pids(self) -> list[int]:
+        """Of every worker that ever served, in the order of their beginning."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line["pid"] for line in lines if "worker serves" in line.values()]
+
+
+@contextmanager
+def served(database: str, tmp_path: Path, workers: int = 2, **env: str) -> Iterator[Service]:
+    command = [sys.executable, "-m", "threadline", "serve", "--port", "0", "--database", database]
+    log = tmp_path / "log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "--workers", str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **QUICK, **env},
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"on (http://\S+)$", line)
+            assert found, line + log.read_text()
+            service = Service(found[1], process, log)
+            eventually(lambda: workers == 1 or len(service.pids()) == workers)
+            yield service
+        finally:
+            process.kill()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Other processes tell nobody when they are done: look again, for a bounded time."""
+    ends = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < ends, "it never came about"
+        time.sleep(0.02)
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        return json.loads(answer.read())
+
+
+def ask(service: Service, text: str, key: str = "key") -> Any:
+    body = json.dumps({"id": key, "message": {"role": "user", "content": text}}).encode()
+    request = urllib.request.Request(f"{service.url}/api/v1/ai/chat", body, {"content-type": "application/json"})
+    return urllib.request.urlopen(request, timeout=SECONDS)
+
+
+def messages(service: Service, key: str = "key") -> list[tuple[str, str | None]]:
+    found = get(f"{service.url}/api/v1/ai/threads/{key}")["messages"]
+    return [(message["role"], message.get("metadata", {}).get("status")) for message in found]
