@@ -17,12 +17,12 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.stores import rows
+from threadline.stores.postgres.errors import stands_in_the_way
 from threadline.stores.postgres.reach import Reach
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/at_once.sql")
 _NO_THREAD = NewThread()
-_ID_WAS_HERE = "TL001"
 
 
 class AtOnceVerbs:
@@ -61,7 +61,7 @@ class AtOnceVerbs:
         try:
             found = await reach.call_in_line(_SQL["accept"], *values)
         except StoreFailed as error:
-            if getattr(error.__cause__, "sqlstate", None) != _ID_WAS_HERE:
+            if not stands_in_the_way(error):
                 raise
             found = []
         if not found:

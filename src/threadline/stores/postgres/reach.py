@@ -99,6 +99,13 @@ class Reach:
         with translated():
             return await self._connection.fetch(function, *given)
 
+    async def read_for_all(self, function: str, *values: Any) -> list[asyncpg.Record]:
+        """A read of what all of the tenant's owners see alike: it names none of them, so that they may share it."""
+        self._refuse_if_over()
+        if self._connection is None:
+            return await self.house.alone(function, (self.tenant_id, "", self.role, *values), True)
+        return await self.call(function, *values)
+
     async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
         """The same for one that stands in line with the user's other works, as it does by itself in the database: those
         of this process wait here, where they keep no connection from others."""

@@ -37,6 +37,7 @@ from threadline.stores.postgres.migrate import MIGRATIONS, journal
 from threadline.stores.postgres.notices import Notices
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.reach import House, Reach, entering
+from threadline.stores.postgres.sharing import Sharing
 from threadline.stores.postgres.transaction import PostgresTransaction
 from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
@@ -61,6 +62,7 @@ class PostgresStore:
         self._listeners = listeners
         self._follower = Follower(self._index_some)
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._sharing = Sharing(pool, self._on)
         self._gathering = Gathering(self._alone, self._once)
         self._notices = Notices(listeners, self._once)
         self._house = House(
@@ -158,7 +160,13 @@ class PostgresStore:
 
     async def _once(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
         """One statement is one transaction and one round trip."""
-        connection = await self._pool.take()
+        if reads and self._pool.is_busy:
+            return await self._sharing.ask(function, values)
+        return await self._on(await self._pool.take(), function, values, reads)
+
+    async def _on(
+        self, connection: asyncpg.Connection, function: str, values: tuple[Any, ...], reads: bool = True
+    ) -> list[asyncpg.Record]:
         try:
             return await _fetch(connection, function, values, reads)
         except DRIVER_ERRORS as error:

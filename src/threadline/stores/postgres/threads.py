@@ -8,7 +8,6 @@ import msgspec
 
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import new_id, new_state_key
-from threadline.core.messages import to_us
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
@@ -54,10 +53,10 @@ class ThreadVerbs:
             deleted,
             reads=True,
         )
-        items = tuple(rows.thread(row) for row in found[:limit])
+        items = rows.threads(found[:limit])
         if len(found) <= limit or not items:
             return Page(items)
-        return Page(items, encode_cursor(listing, Position(to_us(items[-1].updated_at), items[-1].id)))
+        return Page(items, encode_cursor(listing, Position(found[limit - 1]["updated_us"], items[-1].id)))
 
     @within
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:

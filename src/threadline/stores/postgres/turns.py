@@ -76,9 +76,9 @@ class TurnVerbs:
         found = await self.reach.call(_SQL["lease_turn"], turn_id, worker, until, self.reach.now())
         return rows.turn(found[0]) if found else None
 
-    @within
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        return await self.reach.run(_SQL["renew_lease"], turn_id, fence, until) > 0
+        ((renewed,),) = await self.reach.call(_SQL["renew_lease"], turn_id, fence, until)
+        return bool(renewed)
 
     @within
     async def release_lease(self, turn_id: str, fence: int) -> bool:

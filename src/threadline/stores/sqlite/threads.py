@@ -132,7 +132,7 @@ def list_threads(
     listing = repr(("threads", reach.tenant_id, reach.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
     found = _page(reach, after, limit + 1, offset, archived, deleted)
-    items = tuple(rows.thread(row) for row in found[:limit])
+    items = rows.threads(found[:limit])
     if len(found) <= limit:
         return Page(items)
     last = found[limit - 1]
