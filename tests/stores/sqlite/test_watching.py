@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.threads import NewThread, Scope
 from threadline.core.turns import Chunk, NewTurn
 from threadline.ports import Transaction
+from threadline.stores.sqlite import store as sqlite_store
 from threadline.stores.sqlite import watching
 from threadline.testing.clock import ManualClock
 
@@ -102,6 +104,30 @@ async def test_who_looks_at_the_file_is_not_woken_by_what_this_process_writes(
         assert not waiting.done()
         await theirs.scoped(Scope()).put_chunks("turn-1", fence, [Chunk(6, b"{}")])
         await waiting
+
+
+async def test_a_watch_that_begins_while_the_writer_is_at_its_errands_is_not_woken_by_that(
+    open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number cannot be looked up then, and the one that is known must not seem to be another."""
+    at_work, done = threading.Event(), threading.Event()
+
+    def errand(_database: object) -> bool:
+        at_work.set()
+        done.wait(PATIENCE)
+        return False
+
+    monkeypatch.setattr(sqlite_store, "index_in_passing", errand)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.001)
+    store = await open_sqlite()
+    assert await asyncio.to_thread(at_work.wait, PATIENCE)
+    async with store.watch(Scope(), "key") as watch:
+        waiting = asyncio.create_task(watch.wait(PATIENCE))
+        done.set()
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_nobody_looks_at_the_file_when_nobody_watches(open_sqlite: OpenSqlite) -> None:

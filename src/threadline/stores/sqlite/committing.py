@@ -41,7 +41,7 @@ class Committer:
         self._patience = Patience(database.lock_seconds)
         self.sync_seconds = 0.0
         """How long the last commit took."""
-        self.others_version = 0
+        self.others_version: int = self._connection.pragma("data_version")
         """A number that changes whenever another connection has committed; as it was at the last batch."""
 
     def together(self, jobs: Iterable[Job], taken: list[Job], is_company: Callable[[], bool]) -> list[Answer]:
