@@ -14,7 +14,17 @@ from tests.core.strategies import INJECTIONS
 from threadline.core import jsontext
 from threadline.core.chat_messages import FOREIGN_PART, from_chat, to_chat
 from threadline.core.errors import InvalidInput
-from threadline.core.parts import DataPart, FilePart, Part, ReasoningPart, StepStartPart, TextPart, ToolPart, tool
+from threadline.core.parts import (
+    DataPart,
+    FilePart,
+    Part,
+    ReasoningPart,
+    SourceUrlPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    tool,
+)
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import repair
 
@@ -171,6 +181,13 @@ def test_a_content_part_of_an_unknown_kind_is_kept_whole() -> None:
 def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         from_chat([wrong])
+
+
+def test_a_source_after_the_last_call_says_nothing() -> None:
+    call = ToolPart("c", "weather", "output-available", b"{}", output=b'"sun"')
+    source = SourceUrlPart("s", "https://example.org")
+    told = to_chat([assistant(call, StepStartPart(), source)])
+    assert [message["role"] for message in told] == ["assistant", "tool"]
 
 
 @pytest.mark.req("S1-13")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from threadline.core import messages, parts
 from threadline.core.errors import InvalidInput
-from threadline.core.messages import Message, NewMessage, Role, from_us, new_message, to_ui, to_us
+from threadline.core.messages import Message, NewMessage, Role, all_from_us, from_us, new_message, to_ui, to_us
 
 STORED = Message(
     id="m1",
@@ -78,6 +78,17 @@ zones = st.builds(dt.timezone, st.timedeltas(dt.timedelta(hours=-23), dt.timedel
 def test_a_time_survives_as_microseconds(moment: dt.datetime) -> None:
     assert from_us(to_us(moment)) == moment
     assert from_us(to_us(moment)).tzinfo is dt.UTC
+
+
+until_2106 = st.integers(0, 2**32 * 1_000_000 - 1)
+ever = st.integers(to_us(dt.datetime(1, 1, 2, tzinfo=dt.UTC)), to_us(dt.datetime(9999, 12, 30, tzinfo=dt.UTC)))
+
+
+@given(st.lists(until_2106) | st.lists(ever))
+def test_many_times_are_the_same_as_each_alone(microseconds: list[int]) -> None:
+    found = all_from_us(microseconds)
+    assert found == [from_us(each) for each in microseconds]
+    assert all(moment.tzinfo is dt.UTC for moment in found)
 
 
 def test_microseconds_count_from_1970() -> None:

@@ -28,6 +28,7 @@ NOT_FOR_A_TEST = {
     "passing fault": "is the caller's part of the contract",
     "Costs the same at any length of the thread": "is measured in bench/",
     "Costs nothing": "is about time",
+    "what others commit, soon": "takes another process, and each store's own way",
 }
 
 

@@ -65,6 +65,8 @@ class NewArrival(NamedTuple):
     agent_id: str
     turn_key: str
     request_hash: bytes
+    home_key: str | None = None
+    """The state key of the thread that a place without one is bound to."""
 
 
 class Redeemed(NamedTuple):

@@ -56,7 +56,8 @@ def to_chat(
 
 def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
     if not calls:
-        return [{"role": "assistant", "content": words}]
+        # After the last call there may be a source alone, which nobody is told of.
+        return [{"role": "assistant", "content": words}] if words else []
     # Several local servers want the key even where there are no words.
     message = {"role": "assistant", "content": words or None, "tool_calls": [_call(call) for call in calls]}
     results = [{"role": "tool", "tool_call_id": call.call_id, "content": outcome_text(call)} for call in calls]

@@ -1,7 +1,7 @@
 """A `Store` hands out `Transaction`s: every verb, in one scope.
 
-The verbs stand beside this file, by what they are about. `Store` itself knows no scope: it runs works, watches turns,
-and tells an operator how it is.
+The verbs stand beside this file, by what they are about. `Store` itself knows no scope: it runs works, watches turns
+and threads, and tells an operator how it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
 class Watch(Protocol):
     async def wait(self, seconds: float) -> None:
-        """Returns when something about the watched turn may have changed, or after so long. A hint: read again."""
+        """Returns when something about the watched subject may have changed, or after so long. A hint: read again."""
         ...
 
 
@@ -76,7 +76,12 @@ class Store(Protocol):
         passing fault. The Transaction is over with its work: verbs called later raise RuntimeError."""
         ...
 
-    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]: ...
+    def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
+        """Watches a turn by its id, or a thread by its id or its state key, whether it is there yet or not. A turn's id
+        rings with what the turn shows, its tools, a wish to stop it and its end. A thread's id rings with an append, a
+        move, a turn that is accepted, one that ends, a change, a deletion, a return and a purge; its state key, when a
+        thread comes to stand under it. What this process commits rings at once; what others commit, soon."""
+        ...
 
     async def tenants(self) -> list[str]:
         """Every tenant's id. For sweeps of the house; never reachable from a request."""

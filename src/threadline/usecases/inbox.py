@@ -36,7 +36,7 @@ from threadline.ports import Agent, Approver, Clock, Store, Transaction
 from threadline.usecases.commanding import Asker, Commanding, Say, understood
 from threadline.usecases.metrics import Metrics
 from threadline.usecases.outbox import Outbox
-from threadline.usecases.places import bound_place, stand
+from threadline.usecases.places import bound_place, home_key, stand
 from threadline.usecases.running import Runner
 from threadline.usecases.strangers import Strangers, claim
 from threadline.usecases.threads import first_title
@@ -199,7 +199,8 @@ class Inbox:
         agent_id: str,
         denial: Denial | None,
     ) -> Receipt:
-        """Step by step: a command, an answer to a question, a refusal, a repeat, or the first words in a place."""
+        """Step by step: a command, an answer to a question, a refusal, a repeat, or the first words where others read
+        along."""
 
         async def work(tx: Transaction) -> Receipt:
             arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
@@ -314,6 +315,7 @@ def _new_arrival(
         agent_id=agent_id,
         turn_key=sealed.request.key,
         request_hash=sealed.digest,
+        home_key=None if arrival.shared else home_key(agent_id),
     )
 
 

@@ -14,6 +14,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import Desk
 from threadline.settings import Settings
+from threadline.stores.postgres import following, notices
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
@@ -45,6 +46,10 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return connection
 
     monkeypatch.setattr(Address, "connect", counting)
+    # Nothing else is done beside the turns, however long they take: no words are taken for search, and no other process
+    # is told. Whoever found the connection in use would open another, and that asks the server for its types.
+    monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
+    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
     return sent
 
 
@@ -61,7 +66,7 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     assert (await thread.ask("Is it far?")).text == "Not far."
     await asyncio.sleep(0)
     # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
-    assert len(statements) == 7
+    assert len(statements) == 7, statements
     assert "accept_at_once" in statements[0]
     assert "finish_at_once" in statements[5]
     await opened.close()

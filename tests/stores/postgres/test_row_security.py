@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from threadline.core.threads import Scope
+from threadline.stores.postgres import following
 from threadline.stores.postgres.reach import entering
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
@@ -70,8 +71,10 @@ async def unprotected(connection: asyncpg.Connection) -> list[str]:
 
 
 @pytest.fixture
-async def furnished(own_store: PostgresStore, clock: ManualClock) -> PostgresStore:
+async def furnished(own_store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """Alice has a row in every table, and so has search."""
+    # However slow the machine is, nobody takes in meanwhile what search is to have left.
+    monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
     await furnish(own_store, ALICE, clock)
     alice = own_store.scoped(ALICE)
     await own_store.index_pending()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.stores.sqlite.conftest import OpenSqlite
@@ -34,6 +37,18 @@ async def test_another_processs_commit_wakes_a_watch(open_sqlite: OpenSqlite, cl
             await theirs.scoped(Scope()).put_chunks("turn-1", fence, [Chunk(n, b"{}")])
             await waiting
             assert len(await ours.scoped(Scope()).chunks("turn-1")) == n
+
+
+async def test_another_processs_commit_right_after_the_watch_began_wakes_it(
+    open_sqlite: OpenSqlite, path: Path
+) -> None:
+    """Before the loop has taken a single step."""
+    store = await open_sqlite()
+    await store.scoped(Scope()).create_thread(NewThread())
+    with closing(apsw.Connection(str(path))) as theirs:
+        async with asyncio.timeout(PATIENCE), store.watch(Scope(), "key") as watch:
+            theirs.execute("UPDATE threads SET title = 'Lisbon'")
+            await watch.wait(2 * PATIENCE)
 
 
 async def test_what_happened_between_two_waits_is_not_missed(open_sqlite: OpenSqlite, clock: ManualClock) -> None:

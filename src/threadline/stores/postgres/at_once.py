@@ -17,12 +17,12 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.stores import rows
+from threadline.stores.postgres.errors import stands_in_the_way
 from threadline.stores.postgres.reach import Reach
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/at_once.sql")
 _NO_THREAD = NewThread()
-_ID_WAS_HERE = "TL001"
 
 
 class AtOnceVerbs:
@@ -61,13 +61,15 @@ class AtOnceVerbs:
         try:
             found = await reach.call_in_line(_SQL["accept"], *values)
         except StoreFailed as error:
-            if getattr(error.__cause__, "sqlstate", None) != _ID_WAS_HERE:
+            if not stands_in_the_way(error):
                 raise
             found = []
         if not found:
             return None
         reach.note_append()
         thread = rows.thread(found[0])
+        # Its first message may have come with the thread itself.
+        reach.touch(thread.id, *((thread.state_key,) if thread.message_count == 1 else ()))
         return _leased(new, lease, thread, now_us), thread
 
     async def finish_at_once(
@@ -99,6 +101,7 @@ class AtOnceVerbs:
             return None
         if reply is not None:
             reach.note_append()
+        reach.touch(turn.thread_id)
         return msgspec.structs.replace(
             turn,
             status=end.status,

@@ -40,6 +40,7 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
     "XX001": StoreCorrupt,
     "XX002": StoreCorrupt,
 }
+_GIVEN_UP = "TL001"
 _REMEDY: dict[type[StoreFailed], str] = {
     StoreFull: "the server's disk is full: make room, then repeat with the same key",
     StoreReadOnly: "the server takes no writes (a standby, or read-only by setting): connect to the primary",
@@ -67,6 +68,11 @@ def _is_passing(error: BaseException) -> bool:
     # A key or a row that somebody else wrote or removed at the same moment is there to be seen the next time.
     clashes = (asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError, asyncpg.ForeignKeyViolationError)
     return isinstance(error, clashes)
+
+
+def stands_in_the_way(error: StoreFailed) -> bool:
+    """Whether a function of the schema gave up after it had written something, and so undid it."""
+    return getattr(error.__cause__, "sqlstate", None) == _GIVEN_UP
 
 
 def is_lost(error: BaseException) -> bool:

@@ -74,6 +74,7 @@ class MessageVerbs:
             return await self._append_carefully(thread_id, messages, key, expected_count, given)
         timeline_id, _, first_seq = placed.rpartition(" ")
         reach.note_append()
+        reach.touch(thread_id)
         return Appended(thread_id, timeline_id, int(first_seq), tuple(given.ids), int(first_seq) + len(given.ids))
 
     async def _append_carefully(
@@ -91,6 +92,7 @@ class MessageVerbs:
         match problem:
             case None:
                 self.reach.note_append()
+                self.reach.touch(thread_id)
                 return Appended(thread_id, timeline_id, first_seq, ids, first_seq + len(ids))
             case "repeat" | "standing":
                 if problem == "standing":

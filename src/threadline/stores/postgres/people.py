@@ -40,7 +40,7 @@ class PeopleVerbs:
         return rows.agent(row)
 
     async def agent(self, agent_id: str) -> Agent | None:
-        found = await self.reach.call(_SQL["find_agent"], agent_id, reads=True)
+        found = await self.reach.read_for_all(_SQL["find_agent"], agent_id)
         return rows.agent(found[0]) if found else None
 
     @within

@@ -148,6 +148,11 @@ class Pool:
         if self._lent == 0:
             self._all_back.set()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the next borrower has to wait."""
+        return self._lent >= self._max_size
+
     def load(self) -> Load:
         in_use = min(self._lent, self._max_size)
         return Load(open=in_use + len(self._idle), in_use=in_use, waiting=self._lent - in_use)

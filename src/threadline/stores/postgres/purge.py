@@ -17,7 +17,10 @@ class PurgeVerbs:
 
     @within
     async def purge_thread(self, thread_id: str) -> bool:
-        return await self._count("purge_thread", thread_id) > 0
+        if not await self._count("purge_thread", thread_id):
+            return False
+        self.reach.touch(thread_id)
+        return True
 
     @within
     async def purge_user(self, user_id: str) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import datetime as dt
 
 from threadline.core.channels import ABANDONED, InboxRow, NewArrival, OutboxRow, OutboxStatus
-from threadline.core.errors import Conflict, DuplicateId, NotFound
+from threadline.core.errors import Conflict, DuplicateId, NotFound, StoreFailed
 from threadline.core.ids import check_id, new_id
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.turns import Surface, Turn
 from threadline.stores import rows
+from threadline.stores.postgres.errors import stands_in_the_way
 from threadline.stores.postgres.reach import Reach, within
 from threadline.stores.sql import load_queries
 
@@ -24,13 +25,22 @@ class QueueVerbs:
 
     async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
         reach = self.reach
+        if reach.scope.role == "system":
+            return None
         said = (message.id, reach.house.bodies.pack(message.parts_json), message.metadata_json)
-        values = (*said, title, reach.house.limits.messages_per_thread)
-        found = await reach.call(_SQL["take_arrival"], reach.now_us(), *arrived, *values)
+        values = (*said, title, reach.house.limits.messages_per_thread, new_id(), new_id())
+        try:
+            found = await reach.call(_SQL["take_arrival"], reach.now_us(), *arrived, *values)
+        except StoreFailed as error:
+            if not stands_in_the_way(error):
+                raise
+            found = []
         if not found:
             return None
+        turn = rows.turn(found[0])
         reach.note_append()
-        return rows.turn(found[0])
+        reach.touch(turn.thread_id)
+        return turn
 
     async def claim_inbox(
         self,

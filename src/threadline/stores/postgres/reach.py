@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -46,10 +46,14 @@ class House(NamedTuple):
     appended: Callable[[Scope], None]
     line: Callable[[Scope], AbstractAsyncContextManager[None]]
     """Where one user's works wait for each other."""
+    tell: Callable[[str, Iterable[str]], None]
+    """Wakes whoever watches one of these subjects of the tenant."""
 
 
 class Reach:
-    __slots__ = ("_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id")
+    __slots__ = (
+        "_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id", "touched",
+    )  # fmt: skip
 
     def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
         self.house = house
@@ -58,6 +62,7 @@ class Reach:
         self.owner_id = scope.user_id
         self.role = WORKER if scope.role == "system" else APP
         self.has_appended = False
+        self.touched: set[str] = set()
         self._connection = connection
         self._is_over = False
 
@@ -93,6 +98,13 @@ class Reach:
             return await self.house.alone(function, given, reads)
         with translated():
             return await self._connection.fetch(function, *given)
+
+    async def read_for_all(self, function: str, *values: Any) -> list[asyncpg.Record]:
+        """A read of what all of the tenant's owners see alike: it names none of them, so that they may share it."""
+        self._refuse_if_over()
+        if self._connection is None:
+            return await self.house.alone(function, (self.tenant_id, "", self.role, *values), True)
+        return await self.call(function, *values)
 
     async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
         """The same for one that stands in line with the user's other works, as it does by itself in the database: those
@@ -138,6 +150,13 @@ class Reach:
         self.has_appended = True
         if self._connection is None:
             self.house.appended(self.scope)
+
+    def touch(self, *subjects: str) -> None:
+        """Something about them changed: alone whoever watches one wakes now, in a transaction after its commit."""
+        if self._connection is None:
+            self.house.tell(self.tenant_id, subjects)
+        else:
+            self.touched.update(subjects)
 
     async def introduce(self, owner_id: str) -> None:
         """Makes the tenant and the owner known, so that rows can refer to them."""

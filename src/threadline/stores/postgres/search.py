@@ -54,7 +54,7 @@ class SearchVerbs:
         ]  # fmt: skip
 
     async def _find(self, words: Sequence[str], limit: int, offset: int, *, caught_up: bool) -> list[asyncpg.Record]:
-        return await self.reach.call(_SQL["search_messages"], words, limit, offset, caught_up, reads=True)
+        return await self.reach.call(_SQL["search_messages"], tuple(words), limit, offset, caught_up, reads=True)
 
     @within
     async def index_some(self) -> int:

@@ -34,8 +34,10 @@ from threadline.stores.postgres.errors import (
 from threadline.stores.postgres.following import Follower
 from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
+from threadline.stores.postgres.notices import Notices
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.reach import House, Reach, entering
+from threadline.stores.postgres.sharing import Sharing
 from threadline.stores.postgres.transaction import PostgresTransaction
 from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
@@ -60,7 +62,9 @@ class PostgresStore:
         self._listeners = listeners
         self._follower = Follower(self._index_some)
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._sharing = Sharing(pool, self._on)
         self._gathering = Gathering(self._alone, self._once)
+        self._notices = Notices(listeners, self._once)
         self._house = House(
             clock,
             limits,
@@ -70,6 +74,7 @@ class PostgresStore:
             self._gathering.append,
             self._follower.note,
             self._line,
+            self._notices.tell,
         )
 
     @classmethod
@@ -139,6 +144,8 @@ class PostgresStore:
                 await _commit(connection)
         if reach.has_appended:
             self._follower.note(scope)
+        if reach.touched:
+            self._notices.tell(reach.tenant_id, reach.touched)
         return result
 
     async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
@@ -153,7 +160,13 @@ class PostgresStore:
 
     async def _once(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
         """One statement is one transaction and one round trip."""
-        connection = await self._pool.take()
+        if reads and self._pool.is_busy:
+            return await self._sharing.ask(function, values)
+        return await self._on(await self._pool.take(), function, values, reads)
+
+    async def _on(
+        self, connection: asyncpg.Connection, function: str, values: tuple[Any, ...], reads: bool = True
+    ) -> list[asyncpg.Record]:
         try:
             return await _fetch(connection, function, values, reads)
         except DRIVER_ERRORS as error:
@@ -161,8 +174,8 @@ class PostgresStore:
         finally:
             self._pool.give_back(connection)
 
-    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
-        return self._listeners.watch(scope.tenant_id, turn_id)
+    def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
+        return self._listeners.watch(scope.tenant_id, subject)
 
     async def tenants(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
@@ -208,6 +221,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self._gathering.close()
         await self._follower.close()
+        await self._notices.close()
         await self._listeners.close()
         await self._pool.close()
 

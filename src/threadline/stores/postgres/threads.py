@@ -8,7 +8,6 @@ import msgspec
 
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import new_id, new_state_key
-from threadline.core.messages import to_us
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
@@ -54,10 +53,10 @@ class ThreadVerbs:
             deleted,
             reads=True,
         )
-        items = tuple(rows.thread(row) for row in found[:limit])
+        items = rows.threads(found[:limit])
         if len(found) <= limit or not items:
             return Page(items)
-        return Page(items, encode_cursor(listing, Position(to_us(items[-1].updated_at), items[-1].id)))
+        return Page(items, encode_cursor(listing, Position(found[limit - 1]["updated_us"], items[-1].id)))
 
     @within
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
@@ -71,11 +70,15 @@ class ThreadVerbs:
         row = await self.reach.row(_SQL["update_thread"], thread_id, changed, *values, self.reach.now())
         if row is None:
             raise NotFound("thread", thread_id)
+        self.reach.touch(thread_id)
         return rows.thread(row)
 
     @within
     async def delete_thread(self, thread_id: str) -> bool:
-        return await self.reach.run(_SQL["delete_thread"], thread_id, self.reach.now()) > 0
+        if not await self.reach.run(_SQL["delete_thread"], thread_id, self.reach.now()):
+            return False
+        self.reach.touch(thread_id)
+        return True
 
     @within
     async def restore_thread(self, thread_id: str) -> Thread:
@@ -86,6 +89,7 @@ class ThreadVerbs:
             raise DuplicateId("state key", found["state_key"])
         restored = await self.reach.row(_SQL["restore_thread"], thread_id)
         assert restored is not None
+        self.reach.touch(thread_id, found["state_key"])
         return rows.thread(restored)
 
     @within
@@ -115,6 +119,7 @@ async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = Non
     problem, *row = done
     match problem:
         case None:
+            reach.touch(state_key)
             return rows.thread(row)
         case "source":
             raise NotFound("thread", source)

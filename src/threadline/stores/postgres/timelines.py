@@ -36,6 +36,7 @@ class TimelineVerbs:
     async def _go(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
         ((problem, *row),) = await self.reach.call(_SQL[function], self.reach.now_us(), thread_id, *values)
         _refuse(problem, thread_id, **named)
+        self.reach.touch(thread_id)
         return rows.thread(row)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:

@@ -44,6 +44,7 @@ class TurnVerbs:
             None if new.status in ACTIVE else now,
         )
         if row is not None:
+            self.reach.touch(new.thread_id)
             return rows.turn(row)
         known = None if key is None else await self.reach.row(_SQL["find_turn_by_key"], owner, key)
         if key is not None and known is not None and known["id"] != new.id:
@@ -75,9 +76,9 @@ class TurnVerbs:
         found = await self.reach.call(_SQL["lease_turn"], turn_id, worker, until, self.reach.now())
         return rows.turn(found[0]) if found else None
 
-    @within
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        return await self.reach.run(_SQL["renew_lease"], turn_id, fence, until) > 0
+        ((renewed,),) = await self.reach.call(_SQL["renew_lease"], turn_id, fence, until)
+        return bool(renewed)
 
     @within
     async def release_lease(self, turn_id: str, fence: int) -> bool:
@@ -95,11 +96,17 @@ class TurnVerbs:
         values = (end.status, end.error, usage, seen, end.reply_seq, self.reach.now())
         row = await self.reach.row(_SQL["finish_turn"], turn_id, *values)
         assert row is not None
-        return rows.turn(row[:-1])
+        ended = rows.turn(row[:-1])
+        self.reach.touch(ended.thread_id)
+        return ended
 
     @within
     async def ask_to_stop(self, turn_id: str) -> bool:
-        return await self.reach.row(_SQL["ask_to_stop"], turn_id, self.reach.now()) is not None
+        asked = await self.reach.row(_SQL["ask_to_stop"], turn_id, self.reach.now())
+        if asked is None:
+            return False
+        self.reach.touch(asked["thread_id"])
+        return True
 
     async def stop_asked(self, turn_id: str) -> bool:
         ((asked,),) = await self.reach.call(_SQL["stop_asked"], turn_id, reads=True)

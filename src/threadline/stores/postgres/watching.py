@@ -1,4 +1,4 @@
-"""Watching turns: one connection listens for all watches of a store, and whoever waits looks again now and then.
+"""Watching: one connection listens for all watches of a store, and whoever waits looks again now and then.
 
 NOTIFY does not reach everywhere (a pgbouncer in transaction mode, a Citus worker), and a listening connection may be
 lost, so a watch never relies on it: without a listener it wakes every `POLL_SECONDS`. A watch is a hint anyway.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -21,7 +22,7 @@ POLL_SECONDS = 0.25
 _log = logging.getLogger(__name__)
 
 
-class TurnWatch:
+class SubjectWatch:
     """Remembers what happened while nobody waited."""
 
     def __init__(self, listeners: Listeners) -> None:
@@ -42,21 +43,23 @@ class Listeners:
         self._address = address
         self._connection: asyncpg.Connection | None = None
         self._connecting = asyncio.Lock()
-        self._watches: dict[str, set[TurnWatch]] = {}
+        self._watches: dict[str, set[SubjectWatch]] = {}
         self._missed = False
+        self.name = secrets.token_hex(4)
+        """Under which this process tells others what has rung here already."""
 
     @asynccontextmanager
-    async def watch(self, tenant_id: str, turn_id: str) -> AsyncIterator[TurnWatch]:
-        watch, name = TurnWatch(self), f"{tenant_id} {turn_id}"
-        self._watches.setdefault(name, set()).add(watch)
+    async def watch(self, tenant_id: str, subject: str) -> AsyncIterator[SubjectWatch]:
+        watch, watched = SubjectWatch(self), f"{tenant_id} {subject}"
+        self._watches.setdefault(watched, set()).add(watch)
         try:
             await self.listening()
             yield watch
         finally:
-            watching = self._watches[name]
+            watching = self._watches[watched]
             watching.discard(watch)
             if not watching:
-                del self._watches[name]
+                del self._watches[watched]
 
     async def listening(self) -> bool:
         """Whether notifications arrive; connects again if the connection was lost."""
@@ -73,7 +76,7 @@ class Listeners:
         try:
             self._connection = await self._subscribed(await address.connect())
         except DRIVER_ERRORS:
-            _log.warning("cannot listen for changes of turns; watches look every %s s", POLL_SECONDS)
+            _log.warning("cannot listen for changes; watches look every %s s", POLL_SECONDS)
             return False
         if self._missed:
             # What was told between the connections nobody heard, so everybody looks once.
@@ -93,7 +96,12 @@ class Listeners:
         return connection
 
     def _notified(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for watch in self._watches.get(str(payload), ()):
+        watched, _, teller = str(payload).partition("@")
+        if teller != self.name:
+            self.ring(watched)
+
+    def ring(self, watched: str) -> None:
+        for watch in self._watches.get(watched, ()):
             watch.changed.set()
 
     def _lost(self, _connection: object) -> None:

@@ -9,12 +9,14 @@ from threadline.core.channels import NewArrival
 from threadline.core.errors import Conflict, LimitExceeded, NotFound
 from threadline.core.pending import METADATA_KEY
 from threadline.core.sealing import CleanText, Sealed
+from threadline.core.threads import NewThread
 from threadline.core.turns import NewTurn, Turn
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.messages import append
-from threadline.stores.sqlite.places import find_binding
+from threadline.stores.sqlite.places import bind, find_binding, is_bound
 from threadline.stores.sqlite.queues import add_inbox, is_claimed, settle_inbox
 from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.threads import create_thread, thread_by_key
 from threadline.stores.sqlite.turns import create_turn, find_turn_by_key
 
 
@@ -24,19 +26,25 @@ class ArrivalVerbs(Verbs):
 
 
 def take_arrival(reach: Reach, arrived: NewArrival, message: Sealed, title: CleanText | None) -> Turn | None:
-    binding = find_binding(reach, arrived.platform, arrived.place)
-    if binding is None or binding.owner_id != reach.user_id or METADATA_KEY in binding.metadata:
-        return None
-    if is_claimed(reach, arrived.platform, arrived.key):
+    if reach.sees_all or is_claimed(reach, arrived.platform, arrived.key):
         return None
     if find_turn_by_key(reach, arrived.turn_key) is not None:
         return None
+    binding = find_binding(reach, arrived.platform, arrived.place)
+    if binding is None:
+        thread_id = _home(reach, arrived)
+    else:
+        thread_id = None if METADATA_KEY in binding.metadata else binding.thread_id
+    if thread_id is None:
+        return None
     try:
-        appended = append(reach, binding.thread_id, [message], None, None, arrived.turn_id, 0, title)
+        appended = append(reach, thread_id, [message], None, None, arrived.turn_id, 0, title)
     except (NotFound, Conflict, LimitExceeded):
         return None
     if appended.replayed:
         return None
+    if binding is None:
+        bind(reach, arrived.platform, arrived.place, thread_id, None, None)
     what = (arrived.fingerprint, arrived.correlation_id, arrived.reply_to)
     add_inbox(reach, arrived.platform, arrived.key, what, reach.user_id)
     settle_inbox(reach, arrived.platform, arrived.key, "accepted", "accepted", arrived.turn_id)
@@ -44,7 +52,7 @@ def take_arrival(reach: Reach, arrived: NewArrival, message: Sealed, title: Clea
         reach,
         NewTurn(
             id=arrived.turn_id,
-            thread_id=binding.thread_id,
+            thread_id=thread_id,
             surface=arrived.platform,
             agent_id=arrived.agent_id,
             idempotency_key=arrived.turn_key,
@@ -52,3 +60,13 @@ def take_arrival(reach: Reach, arrived: NewArrival, message: Sealed, title: Clea
             request_seq=appended.first_seq,
         ),
     )
+
+
+def _home(reach: Reach, arrived: NewArrival) -> str | None:
+    """The thread for a place that has none. One that is made here is empty: nothing more can stand in the way."""
+    if arrived.home_key is None or is_bound(reach, arrived.platform, arrived.place):
+        return None
+    home = thread_by_key(reach, arrived.home_key)
+    if home is None:
+        home = create_thread(reach, NewThread(state_key=arrived.home_key, agent_id=arrived.agent_id))
+    return home.id

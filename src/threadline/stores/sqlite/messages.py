@@ -95,6 +95,7 @@ def append(
         reach.run(_SQL["title_thread"], (title, head.thread_no))
     if key is not None:
         reach.run(_SQL["add_append_key"], (head.thread_no, key, head.timeline_no, head.message_count, len(ids), digest))
+    reach.touch(thread_id)
     return Appended(thread_id, head.timeline_id, head.message_count, ids, count)
 
 

@@ -79,6 +79,11 @@ def find_binding(reach: Reach, surface: Surface, place: str) -> Binding | None:
     return None if row is None else rows.binding(row)
 
 
+def is_bound(reach: Reach, surface: Surface, place: str) -> bool:
+    """Whoever has bound it."""
+    return reach.row(_SQL["find_place"], (reach.tenant_id, surface, place)) is not None
+
+
 def list_bindings(reach: Reach, surface: Surface | None, thread_id: str | None) -> list[Binding]:
     wanted = (reach.tenant_id, reach.user_id, reach.sees_all, surface, thread_id)
     return [rows.binding(row) for row in reach.rows(_SQL["list_bindings"], wanted)]

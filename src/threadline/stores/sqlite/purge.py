@@ -54,6 +54,7 @@ def purge_thread(reach: Reach, thread_id: str) -> bool:
     if row is None:
         return False
     remove_threads(reach, [row[0]])
+    reach.touch(thread_id)
     return True
 
 

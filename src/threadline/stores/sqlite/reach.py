@@ -35,7 +35,7 @@ class Database:
         self.location = location
         self.lock_seconds = lock_seconds
         self.touched: set[tuple[str, str]] = set()
-        """Turns that changed, as (tenant, turn): whoever watches them wakes."""
+        """What changed, as (tenant, subject): whoever watches it wakes."""
         self.scrub = False
         """Whether text was purged: then the write-ahead log must not keep it."""
         self.compact = False
@@ -67,6 +67,10 @@ class Reach:
     def on(self, database: Database) -> Reach:
         """The same scope on another connection."""
         return Reach(database, self.scope, self._clock, self.limits)
+
+    def touch(self, *subjects: str) -> None:
+        """Whoever watches one of them wakes after the commit."""
+        self.database.touched.update([(self.tenant_id, subject) for subject in subjects])
 
     def now_us(self) -> int:
         return to_us(self._clock.now())

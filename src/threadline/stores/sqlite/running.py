@@ -21,7 +21,7 @@ from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import Head, find_head
 from threadline.stores.sqlite.lineage import bound, holder, segments
 from threadline.stores.sqlite.reach import Reach
-from threadline.stores.sqlite.turns import held, touch
+from threadline.stores.sqlite.turns import held
 
 _SQL = load_queries(__package__, "queries/running.sql")
 
@@ -59,7 +59,7 @@ def put_chunks(reach: Reach, turn_id: str, fence: int, chunks: Sequence[Chunk]) 
     if hold is None:
         return False
     reach.run_many(_SQL["add_chunk"], [(hold.no, chunk.n, chunk.json) for chunk in chunks])
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     return True
 
 
@@ -82,7 +82,7 @@ def start_tool_run(
     if known is not None:
         return rows.tool_run(known)
     reach.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     made = reach.row(_SQL["find_tool_run"], (hold.no, call_id))
     assert made is not None
     return msgspec.structs.replace(rows.tool_run(made), is_new=True)
@@ -92,7 +92,7 @@ def finish_tool_run(reach: Reach, turn_id: str, fence: int, call_id: str, output
     hold = held(reach, turn_id, fence)
     if hold is None:
         return False
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     return reach.run(_SQL["finish_tool_run"], (output_json, reach.now_us(), hold.no, call_id)) > 0
 
 

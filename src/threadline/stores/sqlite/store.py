@@ -100,9 +100,9 @@ class SqliteStore:
             raise StoreReadOnly(f"{self._location.shown} was opened read-only")
         return self._writer, self._writer_database
 
-    def watch(self, scope: Scope, turn_id: str) -> AbstractAsyncContextManager[Watch]:
+    def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
         self._gate.check()
-        return self._watchers.watch(scope.tenant_id, turn_id)
+        return self._watchers.watch(scope.tenant_id, subject)
 
     async def tenants(self) -> list[str]:
         self._gate.check()

@@ -88,6 +88,7 @@ def add_thread(reach: Reach, new: NewThread, timeline: NewTimeline, message_coun
         assert refusal is not None
         raise refusal
     add_timeline(reach, Whose(reach.last_number()), timeline, now)
+    reach.touch(state_key)
     return rows.thread((*values, None, None))
 
 
@@ -131,7 +132,7 @@ def list_threads(
     listing = repr(("threads", reach.tenant_id, reach.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
     found = _page(reach, after, limit + 1, offset, archived, deleted)
-    items = tuple(rows.thread(row) for row in found[:limit])
+    items = rows.threads(found[:limit])
     if len(found) <= limit:
         return Page(items)
     last = found[limit - 1]
@@ -174,14 +175,16 @@ def update_thread(reach: Reach, thread_id: str, changes: ThreadChanges) -> Threa
             thread_id,
         ),
     )
+    reach.touch(thread_id)
     return existing_thread(reach, thread_id)
 
 
 def delete_thread(reach: Reach, thread_id: str) -> bool:
-    return (
-        reach.run(_SQL["delete_thread"], (reach.now_us(), reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
-        > 0
-    )
+    which = (reach.tenant_id, thread_id, reach.user_id, reach.sees_all)
+    if not reach.run(_SQL["delete_thread"], (reach.now_us(), *which)):
+        return False
+    reach.touch(thread_id)
+    return True
 
 
 def restore_thread(reach: Reach, thread_id: str) -> Thread:
@@ -191,6 +194,7 @@ def restore_thread(reach: Reach, thread_id: str) -> Thread:
     if reach.row(_SQL["find_key"], (reach.tenant_id, found.owner_id, found.state_key)):
         raise DuplicateId("state key", found.state_key)
     reach.run(_SQL["restore_thread"], (reach.tenant_id, thread_id))
+    reach.touch(thread_id, found.state_key)
     return existing_thread(reach, thread_id)
 
 

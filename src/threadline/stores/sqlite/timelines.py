@@ -107,6 +107,7 @@ def _go_on_from(reach: Reach, thread: Thread, origin: Head, seq: int, *, is_own:
 def _stand(reach: Reach, thread: Thread, head: Head, now_us: int) -> Thread:
     place = (head.timeline_no, head.timeline_id, head.message_count)
     reach.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
+    reach.touch(thread.id)
     return msgspec.structs.replace(
         thread, timeline_id=head.timeline_id, message_count=head.message_count, updated_at=from_us(now_us)
     )

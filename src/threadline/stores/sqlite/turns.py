@@ -1,7 +1,7 @@
 """Turns: accepted in order, leased by one worker at a time behind a fence, ended once.
 
-Whoever holds an old fence changes nothing. Each change is noted, so that those who watch the turn wake after the
-commit.
+Whoever holds an old fence changes nothing. Each change is noted, so that those who watch the turn or its thread wake
+after the commit.
 """
 
 from __future__ import annotations
@@ -88,10 +88,6 @@ def held(reach: Reach, turn_id: str, fence: int) -> Hold | None:
     return hold if hold is not None and hold.fence == fence else None
 
 
-def touch(reach: Reach, turn_id: str) -> None:
-    reach.database.touched.add((reach.tenant_id, turn_id))
-
-
 def create_turn(reach: Reach, new: NewTurn) -> Turn:
     check_id("turn", new.id)
     head = find_head(reach, new.thread_id)
@@ -104,6 +100,7 @@ def create_turn(reach: Reach, new: NewTurn) -> Turn:
     whose = (reach.tenant_id, new.id, head.owner_id, head.thread_no)
     what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq)
     reach.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
+    reach.touch(new.thread_id)
     return _known_turn(reach, new.id)
 
 
@@ -153,7 +150,7 @@ def lease_turn(reach: Reach, turn_id: str, worker: str, until: dt.datetime) -> T
     if reach.row(_SQL["find_earlier_turn"], (reach.tenant_id, hold.thread_no, hold.no)):
         return None
     reach.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     return _known_turn(reach, turn_id)
 
 
@@ -176,7 +173,7 @@ def release_lease(reach: Reach, turn_id: str, fence: int) -> bool:
     if hold is None or hold.status not in ACTIVE:
         return False
     reach.run(_SQL["release_lease"], (reach.now_us(), hold.no))
-    touch(reach, turn_id)
+    reach.touch(turn_id)
     return True
 
 
@@ -188,8 +185,9 @@ def finish_turn(reach: Reach, turn_id: str, fence: int, end: TurnEnd) -> Turn | 
         raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
     usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
     reach.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, reach.now_us(), hold.no))
-    touch(reach, turn_id)
-    return _known_turn(reach, turn_id)
+    ended = _known_turn(reach, turn_id)
+    reach.touch(turn_id, ended.thread_id)
+    return ended
 
 
 def ask_to_stop(reach: Reach, turn_id: str) -> bool:
@@ -197,7 +195,7 @@ def ask_to_stop(reach: Reach, turn_id: str) -> bool:
     if hold is None or hold.status not in ACTIVE:
         return False
     reach.run(_SQL["stop_turn"], (reach.now_us(), hold.no))
-    touch(reach, turn_id)
+    reach.touch(turn_id, _known_turn(reach, turn_id).thread_id)
     return True
 
 

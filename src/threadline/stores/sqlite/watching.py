@@ -1,8 +1,8 @@
-"""Watches on turns: an event for what this process commits, and a look at the file for what others do.
+"""Watches on turns and threads: an event for what this process commits, and a look at the file for what others do.
 
 SQLite keeps a number that changes whenever another connection commits. While anybody watches, it is read every 50 ms
 and a change wakes everyone; a commit of our own writer wakes those it concerns at once, and nobody else: with a
-thousand turns that run, to wake them all for each message would be most of the work there is.
+thousand turns that run, or as many pages open, to wake them all for each message would be most of the work there is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 POLL_SECONDS = 0.05
 
 
-class TurnWatch:
+class SubjectWatch:
     """One watcher's bell. It may ring between two waits; the next one then returns at once."""
 
     def __init__(self) -> None:
@@ -39,24 +39,27 @@ class TurnWatch:
 class Watchers:
     def __init__(self, others_version: Callable[[], int]) -> None:
         self.others_version = others_version
-        self._watches: dict[tuple[str, str], set[TurnWatch]] = {}
+        self._watches: dict[tuple[str, str], set[SubjectWatch]] = {}
         self._lock = threading.Lock()
         self._polling: asyncio.Task[None] | None = None
 
-    def touched(self, turns: set[tuple[str, str]]) -> None:
+    def touched(self, subjects: set[tuple[str, str]]) -> None:
         """Called by the writer's thread after a commit."""
+        if not self._watches:
+            return
         with self._lock:
-            bells = [watch for turn in turns for watch in self._watches.get(turn, ())]
+            bells = [watch for subject in subjects for watch in self._watches.get(subject, ())]
         for watch in bells:
             watch.ring()
 
     @asynccontextmanager
-    async def watch(self, tenant_id: str, turn_id: str) -> AsyncIterator[TurnWatch]:
-        watch, key = TurnWatch(), (tenant_id, turn_id)
+    async def watch(self, tenant_id: str, subject: str) -> AsyncIterator[SubjectWatch]:
+        watch, key = SubjectWatch(), (tenant_id, subject)
         with self._lock:
             self._watches.setdefault(key, set()).add(watch)
         if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(), name="threadline-watch")
+            # Looked at before anybody reads what they watch: a commit that follows their reading is one they must hear.
+            self._polling = asyncio.create_task(self._poll(self.others_version()), name="threadline-watch")
         try:
             yield watch
         finally:
@@ -67,8 +70,7 @@ class Watchers:
             if not self._watches:
                 await self.close()
 
-    async def _poll(self) -> None:
-        seen = self.others_version()
+    async def _poll(self, seen: int) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             version = self.others_version()

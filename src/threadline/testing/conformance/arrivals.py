@@ -50,7 +50,7 @@ class TestTakingIn:
     ) -> None:
         """The common case of an arrival: `claim_inbox`, `append`, `create_turn` and `settle_inbox` as accepted, in one
         step, in line with the user's other works (see `Store.transact`). It goes to the thread that its place is bound
-        to."""
+        to"""
         thread = await bound(alice)
         at = clock.advance()
         turn = await take(alice, arrival())
@@ -93,8 +93,8 @@ class TestTakingIn:
         self, alice: Transaction, bob: Transaction, house: Transaction, obstacle: str
     ) -> None:
         """None, and nothing is stored, if anything stands in the way: it was claimed before, its turn key or the
-        message's id was here, nothing is bound there, a question waits there, the thread is gone or full. Step by step
-        it is then found out what."""
+        message's id was here, nothing is bound there and there is no key, a question waits there, the thread is gone or
+        full. Step by step it is then found out what."""
         thread = await bound(alice)
         match obstacle:
             case "claimed":
@@ -127,10 +127,75 @@ class TestTakingIn:
         await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({"loaded": "a name"}))
         assert await take(alice, arrival()) is not None
 
+    @pytest.mark.req("S3-23")
+    async def test_the_first_words_in_a_place_begin_the_home_thread(self, alice: Transaction) -> None:
+        """a place that is bound to none is bound, where there is a `home_key`, to the user's living thread under that
+        key, which is made for the agent if there is none."""
+        turn = await take(alice, arrival(home_key="home-helper"))
+        home = await alice.thread_by_key("home-helper")
+        assert turn is not None
+        assert home is not None
+        assert (turn.thread_id, turn.request_seq) == (home.id, 0)
+        assert (home.agent_id, home.title, home.title_by_person, home.owner_id) == ("helper", "Hello", False, "alice")
+        assert await history(alice, home.id) == ["Hello"]
+        binding = await alice.binding("slack", "D1 alice")
+        assert binding is not None
+        assert (binding.thread_id, binding.owner_id, binding.label, binding.metadata) == (home.id, "alice", None, {})
+
+    async def test_every_private_place_goes_on_in_the_home_thread(self, alice: Transaction) -> None:
+        home = await alice.create_thread(NewThread(state_key="home-helper"))
+        for number in range(3):
+            new = arrival(f"Ev{number}", place=f"D{number} alice", home_key="home-helper")
+            turn = await take(alice, new, f"text {number}")
+            assert turn is not None
+            assert turn.thread_id == home.id
+        assert await history(alice, home.id) == ["text 0", "text 1", "text 2"]
+        assert {binding.thread_id for binding in await alice.bindings()} == {home.id}
+
+    async def test_a_place_that_is_bound_stays_where_it_is(self, alice: Transaction) -> None:
+        thread = await bound(alice)
+        turn = await take(alice, arrival(home_key="home-helper"))
+        assert turn is not None
+        assert turn.thread_id == thread.id
+        assert await alice.thread_by_key("home-helper") is None
+
+    async def test_of_many_first_words_at_once_all_go_to_one_thread(self, alice: Transaction) -> None:
+        words = [take(alice, arrival(f"Ev{number}", home_key="home-helper"), f"text {number}") for number in range(20)]
+        assert all(turn is not None for turn in await asyncio.gather(*words))
+        home = await alice.thread_by_key("home-helper")
+        assert home is not None
+        assert sorted(await history(alice, home.id)) == sorted(f"text {number}" for number in range(20))
+        assert (await alice.threads()).items == (home,)
+
+    @pytest.mark.parametrize("obstacle", ["claimed", "key", "another's place", "message"])
+    async def test_where_first_words_cannot_be_taken_no_thread_begins(
+        self, alice: Transaction, bob: Transaction, house: Transaction, obstacle: str
+    ) -> None:
+        """None, and nothing is stored, if anything stands in the way"""
+        other = await alice.create_thread(NewThread())
+        match obstacle:
+            case "claimed":
+                await house.claim_inbox("slack", "Ev1", owner_id="bob")
+            case "key":
+                await alice.create_turn(NewTurn("earlier", other.id, "slack", idempotency_key="key-Ev1"))
+            case "another's place":
+                await bob.bind("slack", "D1 alice", (await bob.create_thread(NewThread())).id)
+            case "message":
+                home = await alice.create_thread(NewThread(state_key="home-helper"))
+                await alice.append(home.id, [asked("Before", id="m1")])
+        before, threads = await house.inbox_row("slack", "Ev1"), (await alice.threads()).items
+        assert await alice.take_arrival(arrival(home_key="home-helper"), asked("Hello", id="m1"), title=None) is None
+        assert await house.inbox_row("slack", "Ev1") == before
+        assert await house.turn("turn-Ev1") is None
+        assert (await alice.threads()).items == threads
+        assert await alice.binding("slack", "D1 alice") is None
+
     async def test_the_house_takes_nothing_in_for_a_user(self, alice: Transaction, house: Transaction) -> None:
         """For a user's own scope."""
         thread = await bound(alice)
         assert await take(house, arrival()) is None
+        assert await take(house, arrival(place="D2", home_key="home-helper")) is None
+        assert await house.thread_by_key("home-helper") is None
         assert await history(alice, thread.id) == []
         assert await house.inbox_row("slack", "Ev1") is None
 

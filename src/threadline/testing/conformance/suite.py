@@ -48,6 +48,7 @@ from threadline.testing.conformance.timelines import (
 )
 from threadline.testing.conformance.transactions import TestScopedVerbs, TestTheStore, TestTransacting
 from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
+from threadline.testing.conformance.watching import TestWatching
 
 __all__ = [
     "LIMITS",
@@ -104,6 +105,7 @@ __all__ = [
     "TestTransacting",
     "TestUndoing",
     "TestUsers",
+    "TestWatching",
     "abroad",
     "alice",
     "bob",

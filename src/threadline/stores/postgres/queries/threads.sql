@@ -18,8 +18,10 @@ SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, m
 FROM threadline.find_thread($1, $2, $3, $4, $5, $6)
 
 -- name: list_threads
+-- Times as numbers: the driver takes a quarter of the whole for making times of them.
 SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,
-    metadata, message_count, token_count, created_at, updated_at, archived_at, deleted_at
+    metadata, message_count, token_count, (extract(epoch FROM created_at) * 1000000)::bigint AS created_us,
+    (extract(epoch FROM updated_at) * 1000000)::bigint AS updated_us, archived_at, deleted_at
 FROM threadline.list_threads($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: update_thread

@@ -50,7 +50,7 @@ SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, requ
 FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
 -- name: renew_lease
-UPDATE threadline.turns SET lease_until = $4 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status = 'running'
+SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6)
 
 -- name: release_lease
 UPDATE threadline.turns SET lease_owner = NULL, lease_until = $4
@@ -72,7 +72,7 @@ UPDATE threadline.turns SET stop_asked = true,
     finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
     status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
 WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
-RETURNING threadline.touch($1, id)
+RETURNING thread_id, threadline.touch($1, id)
 
 -- name: stop_asked
 SELECT threadline.stop_asked($1, $2, $3, $4)

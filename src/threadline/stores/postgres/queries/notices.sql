@@ -1,0 +1,2 @@
+-- name: tell
+SELECT pg_notify('threadline', payload) FROM unnest($1::text[]) AS payload
