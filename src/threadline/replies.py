@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
 
 from threadline.core import events
-from threadline.core.errors import AgentFailed
+from threadline.core.errors import AgentFailed, TurnRunning
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.turns import Turn
@@ -51,6 +51,19 @@ class Answering:
     async def accept(self, request: TurnRequest) -> Accepted:
         return await self.turns.accept(self.scope, request, self.runner.lease())
 
+    async def once_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
+        """A turn whose process has died may stand in the way. It is ended first: beside a library nobody sweeps."""
+        while True:
+            try:
+                return await accept()
+            except TurnRunning as exc:
+                if await self._still_runs(exc.turn_id):
+                    raise
+
+    async def _still_runs(self, turn_id: str) -> bool:
+        await self.runner.look_after(self.scope, await self.turns.find(self.scope, turn_id))
+        return (await self.turns.find(self.scope, turn_id)).is_active
+
 
 class Reply:
     """`await reply` for the stored message; `async for event in reply` for every event; `reply.text()` for words."""
@@ -78,7 +91,7 @@ class Reply:
     async def accept(self) -> Accepted:
         """Stores the request and starts the turn, once; returns as soon as the request is safe."""
         if self._accepted is None:
-            self._accepted = await self._accept()
+            self._accepted = await self._answering.once_free(self._accept)
             self._running = self._answering.runner.begin(self._answering.scope, self._accepted, self._approver)
         return self._accepted
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,10 @@ class Person:
         self.terminal.expect(pexpect.EOF)
         self.terminal.close()
         assert self.terminal.exitstatus == 0
+
+    def is_killed(self) -> None:
+        self.terminal.kill(signal.SIGKILL)
+        self.terminal.expect(pexpect.EOF)
 
     def is_pulled_away(self) -> None:
         if self._child is not None:
@@ -190,6 +195,20 @@ def test_who_waits_for_another_terminal_is_told_and_may_give_up_or_go_on(
         friend.sees("Stopped. What was said is kept.")
         person.sees("6*7 is 42.")
         person.leaves()
+
+
+@pytest.mark.req("S1-15")
+def test_who_comes_after_a_terminal_that_was_killed_goes_on(person: Person, friend: Person, tmp_path: Path) -> None:
+    (tmp_path / "threadline.toml").write_text("[service]\nlease_seconds = 3\n")
+    friend.starts()
+    friend.says("slow 300")
+    friend.sees("I am")
+    friend.is_killed()
+    person.starts("--continue")
+    person.sees("Going on with slow 300")
+    person.says("calculate 6*7")
+    person.sees("6*7 is 42.")
+    person.leaves()
 
 
 def test_a_list_to_choose_from(person: Person) -> None:

@@ -14,6 +14,7 @@ from threadline.agents.loop import LoopAgent
 from threadline.agents.models import RoundSettings
 from threadline.agents.tools import tool
 from threadline.bootstrap import Threadline
+from threadline.core.errors import TurnRunning
 from threadline.core.events import Again, Event, StepStart, TextDelta, ToolCall, ToolResult, from_json, to_json
 from threadline.core.messages import assistant, user
 from threadline.core.parts import ToolPart
@@ -66,6 +67,39 @@ async def test_a_web_turn_of_a_dead_process_is_interrupted_with_what_was_shown(
     assert ended is not None
     assert ended.status == "interrupted"
     assert await threadline.recovery.recover(me.scope) == 0
+
+
+@pytest.mark.req("S1-15")
+async def test_who_asks_after_a_dead_process_is_answered_though_nobody_sweeps(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    """As in a library, which has no process beside it that looks after its turns."""
+    thread = await me.create_thread()
+    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "api"), clock)
+    with pytest.raises(TurnRunning):
+        await thread.ask("Are you still there?")
+    clock.advance(_LEASE_SECONDS)
+    assert (await thread.ask("And now?")).text == "Hello, you."
+    assert (await threadline.turns.find(me.scope, dead.id)).status == "interrupted"
+    assert [message.text for message in await thread.messages()] == ["Are you there?", "And now?", "Hello, you."]
+
+
+@pytest.mark.req("S1-15")
+async def test_who_waits_behind_the_dead_and_their_queue_is_answered_though_nobody_sweeps(
+    threadline: Threadline, me: UserView, clock: ManualClock
+) -> None:
+    thread = await me.create_thread()
+    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "cli"), clock)
+    behind = TurnRequest(user("Me too"), "cli", thread_id=thread.id)
+    queued = (await threadline.turns.accept(me.scope, behind)).turn
+    waiting = thread.ask("And now?", surface="cli")
+    await waiting.accept()
+    clock.advance(_LEASE_SECONDS)
+    async with asyncio.timeout(30):
+        assert (await outcome(threadline, me, dead)).status == "interrupted"
+        clock.advance(_LEASE_SECONDS)
+        assert (await outcome(threadline, me, queued)).status == "interrupted"
+        assert (await waiting.ended()).status == "executed"
 
 
 @pytest.mark.req("S3-23")

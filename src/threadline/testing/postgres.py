@@ -65,8 +65,9 @@ def installations() -> dict[str, Path]:
 def shared_server(label: str = "embedded") -> PostgresServer:
     """The server of this test run; the first caller on the machine starts it, the last one to exit stops it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"pid{os.getpid()}")
-    lease = _Lease(f"{run[:12]}-{label}")
-    with lease.everyone_waits():
+    with _everyone_waits():
+        # Opened while everyone waits: a file that is there and that nobody holds is swept away, server and all.
+        lease = _Lease(f"{run[:12]}-{label}")
         lease.hold()
         _sweep()
         server = PostgresServer(installations()[label], lease.directory)
@@ -203,16 +204,16 @@ class _Lease:
     def close(self) -> None:
         self._file.close()
 
-    @staticmethod
-    @contextmanager
-    def everyone_waits() -> Iterator[None]:
-        with (_home() / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+
+@contextmanager
+def _everyone_waits() -> Iterator[None]:
+    with (_home() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _release(lease: _Lease) -> None:
-    with lease.everyone_waits():
+    with _everyone_waits():
         _remove_if_unused(lease)
 
 

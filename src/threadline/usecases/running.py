@@ -171,7 +171,8 @@ class Runner:
     async def look_after(self, scope: Scope, turn: Turn) -> None:
         """Sees to it that a turn which nobody runs goes on or ends. A sweep would, in a while, but perhaps nobody is
         there who sweeps. It runs as its owner's, whatever the one who came across it may do."""
-        if self.take_up is not None and self._is_left(turn):
+        waits = turn.status == "accepted" and turn.surface not in CHANNELS
+        if self.take_up is not None and (waits or self._is_left(turn)):
             await self.take_up(Scope(scope.tenant_id, turn.owner_id), turn)
 
     def _cancel(self, turn_id: str) -> None:

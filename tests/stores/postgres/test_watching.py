@@ -16,6 +16,7 @@ from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 
 ALICE = Scope("a", "alice")
+LISTENING = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ async def test_a_lost_listener_wakes_everyone_and_comes_back(
     async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))
         await asyncio.sleep(0)
-        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        await admin.execute(f"SELECT pg_terminate_backend(pid) {LISTENING}")
         await waiting
         # It wakes once more when it listens again, because of what it may have missed.
         await watch.wait(60)
@@ -108,7 +109,7 @@ async def test_many_watches_share_one_connection(
 ) -> None:
     watches = [own_store.watch(ALICE, "turn") for _ in range(20)]
     opened = await asyncio.gather(*(watch.__aenter__() for watch in watches))
-    assert await admin.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'") == 1
+    assert await admin.fetchval(f"SELECT count(*) {LISTENING}") == 1
     async with asyncio.timeout(30):
         waiting = [asyncio.create_task(watch.wait(60)) for watch in opened]
         await own_store.scoped(ALICE).ask_to_stop("turn")

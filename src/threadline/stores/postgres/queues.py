@@ -39,7 +39,9 @@ class QueueVerbs:
             return None
         turn = rows.turn(found[0])
         reach.note_append()
-        reach.touch(turn.thread_id)
+        # Its first message may have come with the thread itself.
+        began = arrived.home_key if turn.request_seq == 0 else None
+        reach.touch(turn.thread_id, *(() if began is None else (began,)))
         return turn
 
     async def claim_inbox(

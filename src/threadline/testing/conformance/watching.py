@@ -123,6 +123,7 @@ class TestWatching:
         await rings(store, alice, "one", lambda: alice.create_thread(one))
         await rings(store, alice, "two", lambda: alice.branch(origin.id, two))
         await rings(store, alice, "three", lambda: accept(alice, clock, "thread-3", otherwise=three))
+        await rings(store, alice, "four", lambda: take(alice, arrival(home_key="four")))
 
     async def test_a_thread_that_comes_back_rings_under_both_names(self, store: Store, alice: Transaction) -> None:
         for subject in ("id", "key"):
