@@ -13,6 +13,8 @@ import nio
 from tests.matrix.synapse import Synapse
 
 PATIENCE = 30.0
+WHOLE = {"room": {"timeline": {"limit": 100}}}
+"""Of more than ten events at once, which a busy machine gathers, a client is otherwise told the last ten."""
 
 
 class Shown:
@@ -61,7 +63,7 @@ class MatrixUser:
 
     async def _sync(self) -> None:
         while True:
-            answer = await self.client.sync(timeout=10_000, full_state=None)
+            answer = await self.client.sync(timeout=10_000, sync_filter=WHOLE, full_state=None)
             if not isinstance(answer, nio.SyncResponse):
                 await asyncio.sleep(0.2)
                 continue
@@ -110,7 +112,7 @@ class MatrixUser:
             try:
                 await asyncio.wait_for(self._changed.wait_for(seen), PATIENCE)
             except TimeoutError:
-                sees = str(self.rooms)[-1500:]
+                sees = str(self.rooms)[-3000:]
                 raise AssertionError(f"{what or 'that'} did not happen; {self.id} sees …{sees}") from None
             return seen()
 
