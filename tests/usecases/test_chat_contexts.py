@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.usecases.conftest import Actor
 from threadline.bootstrap import Threadline
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound, RoleRefused
 from threadline.core.events import TextDelta
+from threadline.core.messages import user
 from threadline.core.threads import Scope, ThreadChanges
+from threadline.core.turns import Lease
 from threadline.ports import Platform
+from threadline.testing.clock import ManualClock
+from threadline.usecases.turns import TurnRequest
 
 
 @pytest.fixture
@@ -67,6 +73,24 @@ async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is
     turn = await platform.send_message(first.id, "one", key="k1")
     again = await platform.send_message(second.id, "one", key="k1")
     assert (again.id, again.thread_id) == (turn.id, first.id)
+
+
+@pytest.mark.req("S2-15")
+async def test_a_message_that_is_heard_again_is_told_once_whoever_has_its_turn_has_ended_it(
+    threadline: Threadline, platform: Platform, tenant_id: str, clock: ManualClock
+) -> None:
+    alice = Scope(tenant_id, "alice")
+    chat = await platform.create_chat_context()
+    request = TurnRequest(message=user("one"), surface="matrix", thread_id=chat.id, key="k1")
+    # An earlier life of the bot, which was killed a moment ago.
+    await threadline.turns.accept(alice, request, Lease("earlier life", clock.after(30)))
+    async with asyncio.timeout(30):
+        hearing = asyncio.create_task(told(platform, chat.id, "one", "k1"))
+        while not threadline.streams.readers or threadline.runner.running:  # noqa: ASYNC110 - gauges tell nobody
+            await asyncio.sleep(0)
+        clock.advance(31)
+        assert await threadline.recovery.recover(alice) == 1
+        assert await hearing == "Hello, you."
 
 
 async def test_what_is_not_this_users_does_not_exist(

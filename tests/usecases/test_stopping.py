@@ -9,6 +9,7 @@ import pytest
 
 from tests.usecases.conftest import Actor
 from threadline.bootstrap import Threadline
+from threadline.core import events
 from threadline.core.messages import user
 from threadline.core.threads import Scope
 from threadline.core.turns import Turn
@@ -71,6 +72,7 @@ async def test_whoever_reads_a_turn_that_was_stopped_before_its_first_step_is_no
     assert await threadline.store.scoped(me.scope).ask_to_stop(waiting.id)
     threadline.runner.start(me.scope, waiting, DenyAll()).cancel()
     async with asyncio.timeout(30):
-        assert [chunk async for chunk in threadline.streams.read(me.scope, waiting.id)] == []
+        shown = [events.from_json(chunk.json) async for chunk in threadline.streams.read(me.scope, waiting.id)]
+    assert shown == [events.Failure("stopped")]
     actor.gate.set()
     assert (await running).text == "Hello, you."

@@ -25,7 +25,6 @@ from threadline.core.messages import NewMessage, user
 from threadline.core.parts import encode, plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
-from threadline.core.turns import Turn
 from threadline.ports import Agent
 from threadline.replies import Defer, DenyAll
 from threadline.service.agents import known_agent
@@ -182,13 +181,9 @@ class DispatchRoutes:
 
     async def _turn_answer(self, scope: Scope, accepted: Accepted) -> Response:
         tx = self._threadline.store.scoped(scope)
-        standing: Turn | None = accepted.turn
-        while standing is not None and standing.is_active:
-            # The stream of a turn that is handed over ends here before the turn does.
-            async for _ in self._threadline.streams.read(scope, standing.id):
-                pass
-            standing = await tx.turn(standing.id)
-        turn = standing or accepted.turn
+        async for _ in self._threadline.streams.read(scope, accepted.turn.id):
+            pass
+        turn = await tx.turn(accepted.turn.id) or accepted.turn
         reply = await tx.message(turn.thread_id, reply_id(turn.id))
         if turn.status == "dispatch_failed" or reply is None:
             raise AgentFailed(turn.error or f"the turn ended {turn.status}")

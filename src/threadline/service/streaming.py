@@ -125,24 +125,13 @@ class TurnStreams:
     ) -> AsyncGenerator[bytes, None]:
         if head:
             yield head
-        after = 0
-        standing: Turn | None = turn
-        while True:
-            async with aclosing(
-                self._streams.batches(scope, turn.id, after=after, quiet_seconds=self._heartbeat)
-            ) as batches:
-                async for batch in batches:
-                    if not batch:
-                        yield KEEP_ALIVE
-                        continue
-                    after = batch[-1].n
-                    if written := frames.written(batch, seen):
-                        yield written
-            standing = await self._standing(scope, turn, running)
-            # A turn that another process took over goes on there, and its stream is read from the store.
-            if standing is None or not standing.is_active:
-                break
-        yield await self._end(scope, frames, standing or turn)
+        async with aclosing(self._streams.batches(scope, turn.id, quiet_seconds=self._heartbeat)) as batches:
+            async for batch in batches:
+                if not batch:
+                    yield KEEP_ALIVE
+                elif written := frames.written(batch, seen):
+                    yield written
+        yield await self._end(scope, frames, await self._standing(scope, turn, running) or turn)
 
     async def _standing(self, scope: Scope, turn: Turn, running: asyncio.Task[Turn | None] | None) -> Turn | None:
         """The turn after its stream: its run is over, or about to be."""

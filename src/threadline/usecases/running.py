@@ -145,7 +145,8 @@ class Runner:
             del self._tasks[turn_id]
             self._stopping.discard(turn_id)
             self._ending.discard(turn_id)
-            self._streams.forget(tenant_id, turn_id)
+            is_over = not task.cancelled() and task.exception() is None
+            self._streams.forget(tenant_id, turn_id, ended=is_over and task.result() is not None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
 
@@ -205,7 +206,8 @@ class Runner:
     ) -> Turn | None:
         leased = turn if thread is not None else await self._leased(scope, turn, before)
         if leased is None:
-            return await self._store.scoped(scope).turn(turn.id)
+            standing = await self._store.scoped(scope).turn(turn.id)
+            return None if standing is None or standing.is_active else standing
         is_owed = turn.surface in CHANNELS or turn.is_handed_over
         return await self._answer(scope, leased, approver, thread, is_owed=is_owed)
 

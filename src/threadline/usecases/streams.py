@@ -70,6 +70,8 @@ class LiveStream:
         self._stored = 0
         self._has_unstored = asyncio.Event()
         self.closed = False
+        self.is_whole = False
+        """Whether the turn has ended: nothing more will come, here or elsewhere."""
 
     def take_up(self, stored: list[Chunk]) -> None:
         """Goes on after what an earlier run of the turn has stored."""
@@ -82,8 +84,8 @@ class LiveStream:
         self._has_unstored.set()
         self._wake()
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self, *, whole: bool) -> None:
+        self.closed, self.is_whole = True, whole
         self._wake()
 
     def unstored(self) -> list[Chunk]:
@@ -138,11 +140,12 @@ class Streams:
             live = self._live[place] = LiveStream(turn.owner_id)
         return live
 
-    def forget(self, tenant_id: str, turn_id: str) -> None:
-        """Once everything of it is stored: readers that come now read the store."""
+    def forget(self, tenant_id: str, turn_id: str, *, ended: bool) -> None:
+        """Once everything of it is stored: readers that come now read the store, and so do, unless the turn has ended,
+        those that are here."""
         stream = self._live.pop((tenant_id, turn_id), None)
         if stream is not None:
-            stream.close()
+            stream.close(whole=ended)
 
     async def read(self, scope: Scope, turn_id: str, *, after: int = 0) -> AsyncIterator[Chunk]:
         """The turn's chunks after number `after`, then what comes, until the turn has ended. NotFound for a turn
@@ -161,15 +164,18 @@ class Streams:
             if await self._store.scoped(scope).turn(turn_id) is None:
                 raise NotFound("turn", turn_id)
             live = self._live.get((scope.tenant_id, turn_id))
-        if live is None:
-            source = self._read_stored(scope, turn_id, after, quiet_seconds)
-        else:
-            source = live.read(after, quiet_seconds)
         self.readers += 1
         try:
-            async with aclosing(source):
-                async for batch in source:
-                    yield batch
+            if live is not None:
+                async with aclosing(live.read(after, quiet_seconds)) as batches:
+                    async for batch in batches:
+                        after = batch[-1].n if batch else after
+                        yield batch
+            if live is None or not live.is_whole:
+                # It runs, or will run, in another process.
+                async with aclosing(self._read_stored(scope, turn_id, after, quiet_seconds)) as batches:
+                    async for batch in batches:
+                        yield batch
         finally:
             self.readers -= 1
 
