@@ -10,6 +10,7 @@ import pytest
 from tests.usecases.conftest import Actor
 from threadline.bootstrap import Threadline
 from threadline.core import events
+from threadline.core.errors import StoreFull
 from threadline.core.messages import user
 from threadline.core.threads import Scope
 from threadline.core.turns import Turn
@@ -57,6 +58,23 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
     ended = await asyncio.wait_for(reply.ended(), 30)
     assert ended.status == "stopped"
     assert [message.text for message in await thread.messages()] == ["Hi", "Hello, "]
+
+
+async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told(
+    threadline: Threadline, me: UserView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
+        raise StoreFull("the disk is full")
+
+    monkeypatch.setattr(threadline.turns, "finish", fail)
+    reply = (await me.create_thread()).ask("Hi", surface="cli")
+    words = reply.text()
+    async with asyncio.timeout(30):
+        assert [await anext(words), await anext(words)] == ["Hello, ", "you."]
+        with pytest.raises(StoreFull):
+            await anext(words)
+        with pytest.raises(StoreFull):
+            await reply
 
 
 @pytest.mark.req("S1-28")

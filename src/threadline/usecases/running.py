@@ -141,14 +141,15 @@ class Runner:
 
     def _ended(self, tenant_id: str, turn_id: str, task: asyncio.Task[Turn | None]) -> None:
         """Whatever the task has done: one that was cancelled before its first step has not even begun."""
+        failure = None if task.cancelled() else task.exception()
         if self._tasks.get(turn_id) is task:
             del self._tasks[turn_id]
             self._stopping.discard(turn_id)
             self._ending.discard(turn_id)
-            is_over = not task.cancelled() and task.exception() is None
-            self._streams.forget(tenant_id, turn_id, ended=is_over and task.result() is not None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("turn not finished: %s", type(error).__name__, extra={"turn_id": turn_id})
+            ended = failure is None and not task.cancelled() and task.result() is not None
+            self._streams.forget(tenant_id, turn_id, ended=ended, failure=failure)
+        if failure is not None:
+            log.error("turn not finished: %s", type(failure).__name__, extra={"turn_id": turn_id})
 
     @property
     def running(self) -> int:

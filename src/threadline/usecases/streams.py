@@ -72,6 +72,7 @@ class LiveStream:
         self.closed = False
         self.is_whole = False
         """Whether the turn has ended: nothing more will come, here or elsewhere."""
+        self._failure: BaseException | None = None
 
     def take_up(self, stored: list[Chunk]) -> None:
         """Goes on after what an earlier run of the turn has stored."""
@@ -84,8 +85,8 @@ class LiveStream:
         self._has_unstored.set()
         self._wake()
 
-    def close(self, *, whole: bool) -> None:
-        self.closed, self.is_whole = True, whole
+    def close(self, *, whole: bool, failure: BaseException | None) -> None:
+        self.closed, self.is_whole, self._failure = True, whole, failure
         self._wake()
 
     def unstored(self) -> list[Chunk]:
@@ -110,6 +111,8 @@ class LiveStream:
                     position += len(batch)
                     yield batch
                     reader.given()
+                if self._failure is not None:
+                    raise self._failure
                 if self.closed:
                     return
                 # From looking to waiting nobody else has a turn, so no chunk is slept through.
@@ -140,16 +143,16 @@ class Streams:
             live = self._live[place] = LiveStream(turn.owner_id)
         return live
 
-    def forget(self, tenant_id: str, turn_id: str, *, ended: bool) -> None:
-        """Once everything of it is stored: readers that come now read the store, and so do, unless the turn has ended,
-        those that are here."""
+    def forget(self, tenant_id: str, turn_id: str, *, ended: bool, failure: BaseException | None = None) -> None:
+        """Once this process is done with it: readers that come now read the store, and so do those that are here, if
+        the turn has not ended. They are told of a failure to store its end."""
         stream = self._live.pop((tenant_id, turn_id), None)
         if stream is not None:
-            stream.close(whole=ended)
+            stream.close(whole=ended, failure=failure)
 
     async def read(self, scope: Scope, turn_id: str, *, after: int = 0) -> AsyncIterator[Chunk]:
-        """The turn's chunks after number `after`, then what comes, until the turn has ended. NotFound for a turn
-        that is not this scope's."""
+        """The turn's chunks after number `after`, then what comes, until the turn has ended, wherever it does. NotFound
+        for a turn that is not this scope's; StoreFailed if its end could not be stored."""
         async for batch in self.batches(scope, turn_id, after=after):
             for chunk in batch:
                 yield chunk
