@@ -16,6 +16,7 @@ from threadline.core.threads import Scope
 from threadline.core.turns import Turn
 from threadline.library import UserView
 from threadline.replies import DenyAll
+from threadline.testing.clock import ManualClock
 from threadline.usecases.turns import Ending, TurnRequest
 
 
@@ -60,14 +61,25 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
     assert [message.text for message in await thread.messages()] == ["Hi", "Hello, "]
 
 
-async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told(
-    threadline: Threadline, me: UserView, monkeypatch: pytest.MonkeyPatch
+async def stayed(threadline: Threadline, scope: Scope, turn_id: str) -> str:
+    """What a page is shown, which waits for whoever ends the turn."""
+    shown = [
+        events.from_json(chunk.json) async for batch in threadline.streams.batches(scope, turn_id) for chunk in batch
+    ]
+    return "".join(event.text for event in shown if isinstance(event, events.TextDelta))
+
+
+async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told_or_stays(
+    threadline: Threadline, me: UserView, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
         raise StoreFull("the disk is full")
 
+    finish = threadline.turns.finish
     monkeypatch.setattr(threadline.turns, "finish", fail)
     reply = (await me.create_thread()).ask("Hi", surface="cli")
+    turn = (await reply.accept()).turn
+    staying = asyncio.create_task(stayed(threadline, me.scope, turn.id))
     words = reply.text()
     async with asyncio.timeout(30):
         assert [await anext(words), await anext(words)] == ["Hello, ", "you."]
@@ -75,6 +87,11 @@ async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told(
             await anext(words)
         with pytest.raises(StoreFull):
             await reply
+        assert not staying.done()
+        monkeypatch.setattr(threadline.turns, "finish", finish)
+        clock.advance(31)
+        assert await threadline.recovery.recover(me.scope) == 1
+        assert await staying == "Hello, you."
 
 
 @pytest.mark.req("S1-28")

@@ -180,9 +180,9 @@ class DispatchRoutes:
         return accepted
 
     async def _turn_answer(self, scope: Scope, accepted: Accepted) -> Response:
-        tx = self._threadline.store.scoped(scope)
         async for _ in self._threadline.streams.read(scope, accepted.turn.id):
             pass
+        tx = self._threadline.store.scoped(scope)
         turn = await tx.turn(accepted.turn.id) or accepted.turn
         reply = await tx.message(turn.thread_id, reply_id(turn.id))
         if turn.status == "dispatch_failed" or reply is None:

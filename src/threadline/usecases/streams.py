@@ -72,7 +72,8 @@ class LiveStream:
         self.closed = False
         self.is_whole = False
         """Whether the turn has ended: nothing more will come, here or elsewhere."""
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """Why this process could not store the turn's end."""
 
     def take_up(self, stored: list[Chunk]) -> None:
         """Goes on after what an earlier run of the turn has stored."""
@@ -86,7 +87,7 @@ class LiveStream:
         self._wake()
 
     def close(self, *, whole: bool, failure: BaseException | None) -> None:
-        self.closed, self.is_whole, self._failure = True, whole, failure
+        self.closed, self.is_whole, self.failure = True, whole, failure
         self._wake()
 
     def unstored(self) -> list[Chunk]:
@@ -111,8 +112,6 @@ class LiveStream:
                     position += len(batch)
                     yield batch
                     reader.given()
-                if self._failure is not None:
-                    raise self._failure
                 if self.closed:
                     return
                 # From looking to waiting nobody else has a turn, so no chunk is slept through.
@@ -145,7 +144,7 @@ class Streams:
 
     def forget(self, tenant_id: str, turn_id: str, *, ended: bool, failure: BaseException | None = None) -> None:
         """Once this process is done with it: readers that come now read the store, and so do those that are here, if
-        the turn has not ended. They are told of a failure to store its end."""
+        the turn has not ended. Those that do not stay are told of a failure to store its end."""
         stream = self._live.pop((tenant_id, turn_id), None)
         if stream is not None:
             stream.close(whole=ended, failure=failure)
@@ -153,14 +152,15 @@ class Streams:
     async def read(self, scope: Scope, turn_id: str, *, after: int = 0) -> AsyncIterator[Chunk]:
         """The turn's chunks after number `after`, then what comes, until the turn has ended, wherever it does. NotFound
         for a turn that is not this scope's; StoreFailed if its end could not be stored."""
-        async for batch in self.batches(scope, turn_id, after=after):
+        async for batch in self.batches(scope, turn_id, after=after, stays=False):
             for chunk in batch:
                 yield chunk
 
     async def batches(
-        self, scope: Scope, turn_id: str, *, after: int = 0, quiet_seconds: float | None = None
+        self, scope: Scope, turn_id: str, *, after: int = 0, quiet_seconds: float | None = None, stays: bool = True
     ) -> AsyncGenerator[list[Chunk], None]:
-        """The same, as many at a time as are there; an empty list whenever nothing came for so long."""
+        """The same, as many at a time as are there; an empty list whenever nothing came for so long. Who stays waits
+        for whoever ends the turn instead, where its end could not be stored."""
         live = self._live.get((scope.tenant_id, turn_id))
         if live is None or live.owner_id != scope.user_id:
             # Whose it is, and whether it is at all, the store knows.
@@ -174,6 +174,8 @@ class Streams:
                     async for batch in batches:
                         after = batch[-1].n if batch else after
                         yield batch
+                if live.failure is not None and not stays:
+                    raise live.failure
             if live is None or not live.is_whole:
                 # It runs, or will run, in another process.
                 async with aclosing(self._read_stored(scope, turn_id, after, quiet_seconds)) as batches:
