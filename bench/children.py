@@ -21,7 +21,7 @@ from bench.crowds import Crowd, run_crowd
 from bench.places import ROOT
 from threadline.clock import SystemClock
 from threadline.core.sealing import Sealer
-from threadline.usecases.threads import Threads
+from threadline.threads.user_threads import Threads
 
 READY = b"ready\n"
 T = TypeVar("T")

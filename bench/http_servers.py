@@ -23,10 +23,10 @@ from bench.contenders.bare_http import PostgresTables, SqliteTables, Tables, bar
 from bench.places import ROOT
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
-from threadline.ports import Desk
+from threadline.ports import AgentServices
 from threadline.service.app import build_app
 from threadline.service.logs import configure
-from threadline.service.serving import Server, address_of, calm_collector, listen
+from threadline.service.server import Server, address_of, calm_collector, listen
 from threadline.settings import Settings
 
 _START_SECONDS = 60.0
@@ -44,7 +44,7 @@ class Waiting:
     def __init__(self) -> None:
         self.told: asyncio.Queue[int] = asyncio.Queue()
 
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         yield TextDelta("ready ")
         while (words := await self.told.get()) > 0:
             for _ in range(words):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench import results
-from bench.budgets import OURS, PEERS_APPEND, PEERS_READ, WORKS, Budget, Work
+from bench.budgets import OURS, PEERS_APPEND, PEERS_READ, WORKS, Budget, TransactionBody
 from bench.places import BACKENDS, ROOT, Backend
 from bench.results import Result, Row, verdict
 
@@ -98,7 +98,7 @@ def _budget_table(result: Result) -> list[str]:
     return lines
 
 
-def _cells(result: Result, work: Work, backend: Backend) -> tuple[str, str]:
+def _cells(result: Result, work: TransactionBody, backend: Backend) -> tuple[str, str]:
     row = worst(result.rows(work, backend), work.budget(backend))
     if row is None:
         return "", ""

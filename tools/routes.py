@@ -12,7 +12,7 @@ from typing import Any
 
 import threadline
 from threadline.service.app import build_app
-from threadline.service.openapi import TAGS, document
+from threadline.service.openapi.document import TAGS, document
 from threadline.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"

@@ -18,7 +18,7 @@ from bench.budgets import (
     OURS,
     PROCESSES,
     PROCESSES_ERRORS,
-    Work,
+    TransactionBody,
 )
 from bench.cases.rivals import Rival, open_rivals
 from bench.children import Child, CrowdOrder
@@ -123,7 +123,7 @@ def _elapsed(crowds: Mapping[str, Sequence[Crowd]]) -> dict[str, Samples]:
     return {name: Samples([[crowd.seconds] for crowd in found[1:]]) for name, found in crowds.items()}
 
 
-def _errors(work: Work, crowds: Mapping[str, Sequence[Crowd]]) -> list[Row]:
+def _errors(work: TransactionBody, crowds: Mapping[str, Sequence[Crowd]]) -> list[Row]:
     return [
         Row(work.name, name, "errors", float(sum(len(crowd.errors) for crowd in found)))
         for name, found in crowds.items()

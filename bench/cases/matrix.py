@@ -24,9 +24,9 @@ from threadline.clock import SystemClock
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.matrix.bot import Bot
+from threadline.matrix.build import build_bot
 from threadline.matrix.events import ROOM_STATE
-from threadline.matrix.running import build_bot
-from threadline.ports import Desk
+from threadline.ports import AgentServices
 from threadline.settings import MatrixSettings, Settings
 
 _PEOPLE = "two people, there and back"
@@ -72,7 +72,7 @@ class Ground:
 class _Echo:
     """An agent that costs nothing."""
 
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         yield TextDelta("answered")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 from bench.arena import Arena
-from bench.budgets import BRANCH, COPIED, LOAD, OURS, SAVE, UNDO, Work
+from bench.budgets import BRANCH, COPIED, LOAD, OURS, SAVE, UNDO, TransactionBody
 from bench.cases.references import BARE_ROW, open_bare
 from bench.contenders.ours import ThreadlineStore, place_for_ours
 from bench.measure import Operation, interleave
@@ -44,7 +44,7 @@ async def moves(arena: Arena) -> list[Row]:
     return [*rows, Row(COPIED.name, OURS, "messages", copied)]
 
 
-async def _operations(ours: ThreadlineStore, thread_id: str, *, times: int) -> dict[Work, Operation]:
+async def _operations(ours: ThreadlineStore, thread_id: str, *, times: int) -> dict[TransactionBody, Operation]:
     tx = ours.tx
     names = (f"point {number}" for number in itertools.count())
     await tx.save(thread_id, "here")

@@ -17,7 +17,7 @@ from bench.arena import Arena
 from bench.budgets import OURS, PAGE_FRAMES, PAGE_INTERACTIVE, PAGE_LONG, PAGE_PAINT, PAGE_SIZE
 from bench.measure import Samples
 from bench.results import Row, timing
-from tests.page.browsing import Service, browsing
+from tests.page.browser import Service, browsing
 from threadline.core.prompts import Prompt
 from tools import page as page_builder
 

@@ -23,8 +23,8 @@ from bench.workload import MESSAGES_PER_TURN, turns
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.core.turns import Surface
-from threadline.ports import Desk
-from threadline.usecases.turns import TurnRequest
+from threadline.ports import AgentServices
+from threadline.turns.acceptance import TurnRequest
 
 EVENTS = 1_000
 SUBSCRIBERS = (1, 10, 100)
@@ -36,14 +36,14 @@ class Instant:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         yield TextDelta(self._text)
 
 
 class Chatty:
     """An agent that says a word at a time, and lets others run between two words as any real one does."""
 
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         for number in range(EVENTS):
             yield TextDelta(f"word {number} ")
             await asyncio.sleep(0)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from threadline.version import __version__
 
 if TYPE_CHECKING:
-    from threadline.blocking import open_blocking
     from threadline.bootstrap import Threadline, open
     from threadline.core.errors import (
         AgentFailed,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
     from threadline.library import ThreadHandle, UserView
     from threadline.replies import Defer, Reply
+    from threadline.sync_api import open_sync
 
 __all__ = [
     "AgentFailed",
@@ -75,13 +75,13 @@ __all__ = [
     "assistant",
     "new_message",
     "open",
-    "open_blocking",
+    "open_sync",
     "tool",
     "user",
 ]
 
 _HOMES = {
-    "threadline.blocking": ("open_blocking",),
+    "threadline.sync_api": ("open_sync",),
     "threadline.bootstrap": (
         "Threadline",
         "open",

@@ -15,40 +15,40 @@ from typing import Any, Self
 import msgspec
 
 from threadline import settings as settings_
+from threadline.administration.administration import Administration
 from threadline.agents.function import as_agent
 from threadline.agents.registry import build_agent
+from threadline.channel_wiring import Messaging
 from threadline.clock import SystemClock
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import ExtraMissing, SettingsInvalid
-from threadline.core.guarding import PatternGuard
+from threadline.core.guard import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
 from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.messaging import Messaging
+from threadline.messaging.chat_contexts import ChatContexts
+from threadline.messaging.outbox_worker import Retrying
+from threadline.observability.metrics import Metrics
+from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
 from threadline.replies import Answering, Defer, DenyAll
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.usecases.administration import Administration
-from threadline.usecases.approvals import Approvals
-from threadline.usecases.chat_contexts import ChatContexts
-from threadline.usecases.compaction import Compaction
-from threadline.usecases.contexts import Contexts
-from threadline.usecases.delivering import Retrying
-from threadline.usecases.directory import Directory
-from threadline.usecases.dispatching import Dispatching
-from threadline.usecases.gauges import watch
-from threadline.usecases.metrics import Metrics
-from threadline.usecases.prompting import Prompting
-from threadline.usecases.recovery import Recovery
-from threadline.usecases.running import Runner, Timing
-from threadline.usecases.streams import Streams
-from threadline.usecases.threads import Threads
-from threadline.usecases.tracing import TracedAgent
-from threadline.usecases.turns import Turns
+from threadline.threads.compaction import Compaction
+from threadline.threads.contexts import Contexts
+from threadline.threads.user_threads import Threads
+from threadline.turns.acceptance import Turns
+from threadline.turns.agent_directory import Directory
+from threadline.turns.approvals import Approvals
+from threadline.turns.dispatch import Dispatching
+from threadline.turns.gauges import watch
+from threadline.turns.prompts import Prompting
+from threadline.turns.recovery import Recovery
+from threadline.turns.runner import Runner, Timing
+from threadline.turns.streams import Streams
 
 _GRACE_SECONDS = 5.0
 _COMPACTION_TOKENS = 24_000
@@ -253,7 +253,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     if not settings.tracing.enabled:
         return None
     try:
-        from threadline.telemetry import OtelTracer  # noqa: PLC0415 - an extra
+        from threadline.observability.otel import OtelTracer  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as exc:
         raise ExtraMissing("otel", "tracing") from exc
     return OtelTracer.open()

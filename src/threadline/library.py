@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
-from threadline.core.approvals import Answer, Pending
+from threadline.core.approvals import ApprovalDecision, Pending
 from threadline.core.messages import Message, NewMessage, user
 from threadline.core.threads import (
     Appended,
@@ -27,9 +27,9 @@ from threadline.core.threads import (
 from threadline.core.turns import Surface
 from threadline.ports import Approver
 from threadline.replies import Answering, DenyAll, Reply
-from threadline.usecases.approvals import AnswerRequest
-from threadline.usecases.contexts import Contexts
-from threadline.usecases.turns import Policy, TurnRequest
+from threadline.threads.contexts import Contexts
+from threadline.turns.acceptance import Policy, TurnRequest
+from threadline.turns.approvals import AnswerRequest
 
 
 class ThreadHandle:
@@ -86,14 +86,14 @@ class ThreadHandle:
 
     def respond(
         self,
-        answers: Mapping[str, Answer | bool],
+        answers: Mapping[str, ApprovalDecision | bool],
         *,
         surface: Surface = "api",
         approver: Approver | None = None,
     ) -> Reply:
         """Answers every pending approval, by its id, in a turn that goes on with the same reply. A repeat of the same
         answers gives the same reply; other ones are a Conflict. `approver` decides about what is asked from here on."""
-        given = {key: Answer(said) if isinstance(said, bool) else said for key, said in answers.items()}
+        given = {key: ApprovalDecision(said) if isinstance(said, bool) else said for key, said in answers.items()}
         request = AnswerRequest(self.id, given, surface)
         accept = partial(self._answering.approvals.accept, self._answering.scope, request)
         return Reply(self._answering, accept, approver or DenyAll())

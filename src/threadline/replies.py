@@ -16,11 +16,11 @@ from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.turns import Turn
 from threadline.ports import Approver, Verdict
-from threadline.usecases.approvals import Approvals
-from threadline.usecases.running import Runner
-from threadline.usecases.streams import Streams
-from threadline.usecases.threads import Threads
-from threadline.usecases.turns import Accepted, TurnRequest, Turns, reply_id
+from threadline.threads.user_threads import Threads
+from threadline.turns.acceptance import Accepted, TurnRequest, Turns, reply_id
+from threadline.turns.approvals import Approvals
+from threadline.turns.runner import Runner
+from threadline.turns.streams import Streams
 
 
 class DenyAll:
@@ -51,7 +51,7 @@ class Answering:
     async def accept(self, request: TurnRequest) -> Accepted:
         return await self.turns.accept(self.scope, request, self.runner.lease())
 
-    async def once_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
+    async def retry_when_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
         """A turn whose process has died may stand in the way. It is ended first: beside a library nobody sweeps."""
         while True:
             try:
@@ -61,7 +61,7 @@ class Answering:
                     raise
 
     async def _still_runs(self, turn_id: str) -> bool:
-        await self.runner.look_after(self.scope, await self.turns.find(self.scope, turn_id))
+        await self.runner.recover_if_abandoned(self.scope, await self.turns.find(self.scope, turn_id))
         return (await self.turns.find(self.scope, turn_id)).is_active
 
 
@@ -91,7 +91,7 @@ class Reply:
     async def accept(self) -> Accepted:
         """Stores the request and starts the turn, once; returns as soon as the request is safe."""
         if self._accepted is None:
-            self._accepted = await self._answering.once_free(self._accept)
+            self._accepted = await self._answering.retry_when_free(self._accept)
             self._running = self._answering.runner.begin(self._answering.scope, self._accepted, self._approver)
         return self._accepted
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from threadline.core.access import TokenRole
-from threadline.core.complaints import explained
+from threadline.core.config_errors import explained
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window

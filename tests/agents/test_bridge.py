@@ -17,11 +17,11 @@ from tests.agents.fault_server import FaultServer, answer, faulty, hanging, sse,
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.bridge import Bridge
 from threadline.agents.bridge_server import BODY_BYTES, serving
-from threadline.agents.patience import Patience, Persistence
 from threadline.agents.remote import RemoteAgent
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import Finish, TextDelta
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.net.retry import Retrier, RetryPolicy
+from threadline.testing.agents import memory_services, prompt_of
 
 REPLY = streamed(
     *sse(
@@ -55,7 +55,7 @@ def bridge_to(upstream: FaultServer, **options: Any) -> Bridge:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
+    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0)
     return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "persistence": patience, **options})
 
 
@@ -250,7 +250,7 @@ async def test_the_command_serves_until_it_is_stopped(upstream: FaultServer) -> 
 async def test_a_remote_agent_behind_the_bridge_answers_from_a_real_server(aimock: MockProvider) -> None:
     async with serving(Bridge(f"{aimock.url}/v1", model="gpt-5")) as address:
         prompt = prompt_of("first", "yes?", "hello", system="You are kind.")
-        events = [event async for event in RemoteAgent(address).answer(prompt, memory_desk())]
+        events = [event async for event in RemoteAgent(address).run(prompt, memory_services())]
     said = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert said == "Hello, how are you today?"
     assert events[-1] == Finish("stop")

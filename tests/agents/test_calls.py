@@ -7,12 +7,13 @@ from contextlib import aclosing
 
 import pytest
 
-from tests.agents.asking import DONE, call, events_of
-from threadline.agents.approval import Standing
+from tests.agents.agent_calls import DONE, call, events_of
+from threadline.agents.approval import CurrentThread
 from threadline.agents.calls import Cancel, Hooks, Ran
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
 from threadline.core.errors import StoreUnavailable
+from threadline.core.event_fold import Fold
 from threadline.core.events import (
     Event,
     Finish,
@@ -23,12 +24,11 @@ from threadline.core.events import (
     ToolError,
     ToolResult,
 )
-from threadline.core.folding import Fold
 from threadline.core.parts import TextPart, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.turns import ToolRun
 from threadline.ports import Verdict
-from threadline.testing.agents import MemoryJournal, ScriptedModel, memory_desk, prompt_of
+from threadline.testing.agents import MemoryJournal, ScriptedModel, memory_services, prompt_of
 
 
 async def refuse(call: ToolCall) -> Cancel | None:
@@ -74,10 +74,10 @@ async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
     hooks = Hooks(before=(pass_on, {"hook error": refuse, "hook cancel": cancel}.get(way, pass_on)))
     function = explode if way == "execution error" else book.function
     seat = Tool.from_function(function, name="book", needs_approval=way in ("approval error", "denied"))
-    approver = Broken() if way == "approval error" else Standing("deny", "too dear")
+    approver = Broken() if way == "approval error" else CurrentThread("deny", "too dear")
     journal = MemoryJournal()
     model = ScriptedModel([call("c1")], DONE)
-    events = await events_of(LoopAgent(model, [seat], hooks), desk=memory_desk(journal, approver))
+    events = await events_of(LoopAgent(model, [seat], hooks), services=memory_services(journal, approver))
     assert events == [StepStart(), call("c1"), expected, StepStart(), TextDelta("Done."), Finish()]
     assert journal.log == (["begin c1", "end c1"] if ran else [])
     answered = model.seen[1][-1].parts[1]
@@ -95,7 +95,7 @@ async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
 )
 async def test_a_call_that_cannot_be_run_is_told_to_the_model(sent: ToolCall, said: str, book: Tool) -> None:
     journal = MemoryJournal()
-    events = await events_of(LoopAgent(ScriptedModel([sent], DONE), [book]), desk=memory_desk(journal))
+    events = await events_of(LoopAgent(ScriptedModel([sent], DONE), [book]), services=memory_services(journal))
     assert events[2] == ToolError("c1", said)
     assert events[-1] == Finish()
     assert journal.log == []
@@ -113,7 +113,9 @@ async def test_a_hook_after_a_tool_sees_what_came_of_it_and_may_change_it(book: 
 
     journal = MemoryJournal()
     hooks = Hooks(after=(watch, blur))
-    events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book], hooks), desk=memory_desk(journal))
+    events = await events_of(
+        LoopAgent(ScriptedModel([call("c1")], DONE), [book], hooks), services=memory_services(journal)
+    )
     assert seen == [ToolResult("c1", {"booked": "a"})]
     assert events[2] == ToolResult("c1", "something")
 
@@ -134,7 +136,7 @@ async def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_i
         return "ok"
 
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [tool(book)])
-    async for event in agent.answer(prompt_of("go"), memory_desk(journal)):
+    async for event in agent.run(prompt_of("go"), memory_services(journal)):
         if isinstance(event, ToolResult):
             journal.log.append("told")
     assert journal.log == ["begin c1", "run", "end c1", "told"]
@@ -146,7 +148,7 @@ async def test_without_a_stored_intent_nothing_runs(book: Tool, booked: list[str
             raise StoreUnavailable("the disk is gone")
 
     with pytest.raises(StoreUnavailable):
-        await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), desk=memory_desk(Down()))
+        await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), services=memory_services(Down()))
     assert booked == []
 
 
@@ -154,7 +156,7 @@ async def test_without_a_stored_intent_nothing_runs(book: Tool, booked: list[str
 async def test_an_unrepeatable_tool_that_was_cut_off_is_not_run_again(book: Tool, booked: list[str]) -> None:
     journal = MemoryJournal()
     await journal.begin(call("c1"), repeatable=False)
-    events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), desk=memory_desk(journal))
+    events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), services=memory_services(journal))
     assert events[2] == ToolError(
         "c1",
         "book was started earlier in this turn and cut off; whether it took effect is not known. "
@@ -167,7 +169,7 @@ async def test_a_repeatable_tool_that_was_cut_off_is_run_again(book: Tool, booke
     journal = MemoryJournal()
     await journal.begin(call("c1"), repeatable=True)
     again = Tool.from_function(book.function, repeatable=True)
-    events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [again]), desk=memory_desk(journal))
+    events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [again]), services=memory_services(journal))
     assert events[2] == ToolResult("c1", {"booked": "a"})
     assert booked == ["a"]
 
@@ -179,7 +181,7 @@ async def test_a_tool_has_to_be_repeatable_both_when_it_began_and_now(
     journal = MemoryJournal()
     await journal.begin(call("c1"), repeatable=began)
     again = Tool.from_function(book.function, repeatable=now)
-    await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [again]), desk=memory_desk(journal))
+    await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [again]), services=memory_services(journal))
     assert booked == []
 
 
@@ -199,11 +201,11 @@ async def test_after_a_crash_between_two_results_the_first_is_reused_and_the_sec
 
     calls = [call("c1", seat="1"), call("c2", seat="2")]
     agent = LoopAgent(ScriptedModel(calls), [tool(book)])
-    async with aclosing(agent.answer(prompt_of("go"), memory_desk(journal))) as answer:
+    async with aclosing(agent.run(prompt_of("go"), memory_services(journal))) as answer:
         while not isinstance(await anext(answer), ToolResult):
             pass
     assert journal.log == ["begin c1", "begin c2", "end c1"]
-    again = await events_of(LoopAgent(ScriptedModel(calls, DONE), [tool(book)]), desk=memory_desk(journal))
+    again = await events_of(LoopAgent(ScriptedModel(calls, DONE), [tool(book)]), services=memory_services(journal))
     assert again[3] == ToolResult("c1", "first")
     assert isinstance(again[4], ToolError)
     assert again[4].call_id == "c2"
@@ -221,7 +223,7 @@ async def test_a_turn_taken_over_goes_on_with_what_was_said(book: Tool, booked: 
     )
     prompt = Prompt(messages=(say("user", "go"), PromptMessage("assistant", begun)))
     model = ScriptedModel(DONE)
-    events = await events_of(LoopAgent(model, [book]), prompt, memory_desk(journal))
+    events = await events_of(LoopAgent(model, [book]), prompt, memory_services(journal))
     assert events[:2] == [call("c1", seat="9"), ToolResult("c1", {"booked": "9"})]
     assert booked == []
     assert model.seen[0][-1].parts == (
@@ -233,8 +235,8 @@ async def test_a_turn_taken_over_goes_on_with_what_was_said(book: Tool, booked: 
 async def test_a_recorded_error_is_told_again_as_an_error(booked: list[str]) -> None:
     journal = MemoryJournal()
     agent = [Tool.from_function(explode, name="book")]
-    first = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), agent), desk=memory_desk(journal))
-    again = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), agent), desk=memory_desk(journal))
+    first = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), agent), services=memory_services(journal))
+    again = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), agent), services=memory_services(journal))
     assert first == again
     assert journal.log == ["begin c1", "end c1", "begin c1"]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from threadline.agents.block_deltas import BlockDeltas
 from threadline.agents.chat_deltas import ChatDeltas
-from threadline.agents.patience import Fault
 from threadline.core import events
+from threadline.net.retry import Fault
 
 GOLDEN = Path(__file__).parent / "golden"
 STREAMS = sorted(path for path in GOLDEN.glob("*.jsonl") if not path.name.endswith(".events.jsonl"))

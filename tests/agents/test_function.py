@@ -14,12 +14,12 @@ from threadline.agents.rehearsal import RehearsalAgent
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import Event, Failure, Finish, TextDelta, Usage
 from threadline.core.prompts import Prompt
-from threadline.ports import Desk
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.ports import AgentServices
+from threadline.testing.agents import memory_services, prompt_of
 
 
 async def said(function: Any, prompt: Prompt | None = None) -> list[Event]:
-    return [event async for event in as_agent(function).answer(prompt or prompt_of("hi"), memory_desk())]
+    return [event async for event in as_agent(function).run(prompt or prompt_of("hi"), memory_services())]
 
 
 async def test_an_async_generator_streams_text_and_events() -> None:
@@ -52,8 +52,8 @@ async def test_a_plain_function_answers_from_a_thread() -> None:
 
 
 async def test_a_second_parameter_gets_the_desk() -> None:
-    async def look(prompt: Prompt, desk: Desk, tone: str = "plain") -> str:
-        return type(desk.journal).__name__
+    async def look(prompt: Prompt, services: AgentServices, tone: str = "plain") -> str:
+        return type(services.journal).__name__
 
     assert await said(look) == [TextDelta("MemoryJournal"), Finish()]
 
@@ -92,7 +92,7 @@ async def test_its_answer_is_bounded() -> None:
 
     agent = FunctionAgent(endless, limits=Limits(reply_bytes=1_000))
     with pytest.raises(AgentFailed, match="grew past 1,000 bytes"):
-        [event async for event in agent.answer(prompt_of("hi"), memory_desk())]
+        [event async for event in agent.run(prompt_of("hi"), memory_services())]
 
 
 def test_what_cannot_be_an_agent_is_refused() -> None:

@@ -21,7 +21,7 @@ from threadline.agents.loop import LoopAgent
 from threadline.core.errors import AgentFailed, SettingsInvalid
 from threadline.core.events import Event, Finish, TextDelta
 from threadline.core.prompts import Prompt
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.testing.agents import memory_services, prompt_of
 
 LOADED = """
 import os, sys
@@ -57,7 +57,7 @@ def starts(model_file: Path) -> list[tuple[int, str]]:
 
 
 async def events_of(model: LocalModel, prompt: Prompt) -> list[Event]:
-    return [event async for event in LoopAgent(model).answer(prompt, memory_desk())]
+    return [event async for event in LoopAgent(model).run(prompt, memory_services())]
 
 
 async def test_the_process_starts_once_and_is_asked_with_its_key(model_file: Path, server: FaultServer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.asking import DONE, call, events_of, hear
+from tests.agents.agent_calls import DONE, call, events_of, hear
 from threadline.agents.limits import Limits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
@@ -28,7 +28,7 @@ from threadline.core.events import (
 )
 from threadline.core.parts import StepStartPart, TextPart, ToolPart
 from threadline.core.prompts import PromptMessage
-from threadline.testing.agents import ScriptedModel, memory_desk, prompt_of
+from threadline.testing.agents import ScriptedModel, memory_services, prompt_of
 
 
 async def test_without_tool_calls_one_round_is_the_answer() -> None:
@@ -112,7 +112,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says() -> None:
 
 async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answered(book: Tool) -> None:
     model = ScriptedModel(*[[call(f"c{n}")] for n in range(5)])
-    shown, error = await hear(LoopAgent(model, [book], limits=Limits(rounds=3)).answer(prompt_of("go"), memory_desk()))
+    shown, error = await hear(LoopAgent(model, [book], limits=Limits(rounds=3)).run(prompt_of("go"), memory_services()))
     assert error == "The agent called tools for 3 rounds and came to no answer."
     assert [type(event) for event in shown] == [StepStart, ToolCall, ToolResult] * 3
 
@@ -130,7 +130,7 @@ async def test_a_tool_that_hangs_is_answered_and_then_the_time_is_over() -> None
         await asyncio.Event().wait()
 
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [tool(book)], limits=Limits(seconds=0.02))
-    shown, error = await hear(agent.answer(prompt_of("go"), memory_desk()))
+    shown, error = await hear(agent.run(prompt_of("go"), memory_services()))
     assert error == "The answer took longer than 0.02 s and was stopped."
     assert isinstance(shown[2], ToolError)
     assert "was stopped" in shown[2].error
@@ -138,7 +138,7 @@ async def test_a_tool_that_hangs_is_answered_and_then_the_time_is_over() -> None
 
 async def test_a_reply_that_never_ends_is_stopped_before_it_cannot_be_stored() -> None:
     model = ScriptedModel([TextDelta("x" * 400), TextDelta("é" * 400), Finish()])
-    shown, error = await hear(LoopAgent(model, limits=Limits(reply_bytes=1000)).answer(prompt_of("go"), memory_desk()))
+    shown, error = await hear(LoopAgent(model, limits=Limits(reply_bytes=1000)).run(prompt_of("go"), memory_services()))
     assert error == "The reply grew past 1,000 bytes and was stopped."
     assert shown == [StepStart(), TextDelta("x" * 400)]
 
@@ -182,7 +182,7 @@ async def test_stopping_the_answer_stops_its_tools_and_its_model(how: str) -> No
             finally:
                 closed.set()
 
-    answer = LoopAgent(Watched(), [tool(book)]).answer(prompt_of("go"), memory_desk())
+    answer = LoopAgent(Watched(), [tool(book)]).run(prompt_of("go"), memory_services())
     if how == "close":
         while not isinstance(await anext(answer), ToolCall):
             pass
@@ -204,7 +204,7 @@ async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -
             await asyncio.Event().wait()
 
     model = ScriptedModel([stubborn, TextDelta("late"), TextDelta("later"), Finish()])
-    heard, error = await hear(LoopAgent(model, limits=Limits(seconds=0.02)).answer(prompt_of("go"), memory_desk()))
+    heard, error = await hear(LoopAgent(model, limits=Limits(seconds=0.02)).run(prompt_of("go"), memory_services()))
     assert error == "The answer took longer than 0.02 s and was stopped."
     assert heard == [StepStart()]
     assert _cancellations() == 0
@@ -221,7 +221,7 @@ async def test_being_cancelled_goes_before_running_out_of_time() -> None:
             # The reader is cancelled by somebody else while it is being cancelled for the time.
             reader.cancel()
 
-    answer = LoopAgent(ScriptedModel([work_on]), limits=Limits(seconds=0.02)).answer(prompt_of("go"), memory_desk())
+    answer = LoopAgent(ScriptedModel([work_on]), limits=Limits(seconds=0.02)).run(prompt_of("go"), memory_services())
     reader = asyncio.ensure_future(_read(answer))
     with pytest.raises(asyncio.CancelledError):
         await reader

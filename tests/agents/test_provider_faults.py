@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.agents.asking import hear
+from tests.agents.agent_calls import hear
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
 from threadline.agents.anthropic import AnthropicModel
 from threadline.agents.loop import LoopAgent
 from threadline.agents.models import Model, RoundSettings
 from threadline.agents.openai import OpenAIModel
-from threadline.agents.patience import Patience, Persistence
 from threadline.agents.tools import tool
 from threadline.core.errors import SettingsInvalid
+from threadline.core.event_fold import Fold
 from threadline.core.events import Event, Finish, ReasoningEnd, Status, TextDelta, ToolCall, ToolError
-from threadline.core.folding import Fold
 from threadline.core.parts import TextPart, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage, say
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.net.retry import Retrier, RetryPolicy
+from threadline.testing.agents import memory_services, prompt_of
 
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 
@@ -70,7 +70,7 @@ def made(provider: str, server: FaultServer, **options: Any) -> Model:
         "api_key": "k",
         "base_url": server.url,
         "silence_seconds": 30,
-        "persistence": Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0),
+        "persistence": Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0),
         **options,
     }
     return OpenAIModel("m", **options) if provider == "openai" else AnthropicModel("m", **options)
@@ -224,7 +224,7 @@ async def test_half_characters_in_history_and_in_answers_do_not_break_the_round(
     emoji = "\\ud83d"
     frames = b"".join(OPENAI_TEXT if provider == "openai" else ANTHROPIC_TEXT).replace(b"Once upon", emoji.encode())
     server.will(streamed(frames, *(OPENAI_END if provider == "openai" else ANTHROPIC_END)))
-    events = [event async for event in LoopAgent(model).answer(prompt_of("tell"), memory_desk())]
+    events = [event async for event in LoopAgent(model).run(prompt_of("tell"), memory_services())]
     assert TextDelta("\ufffd") in events
     assert events[-1] == Finish("stop")
 
@@ -257,7 +257,7 @@ async def test_arguments_that_were_cut_off_are_told_to_the_model_and_the_next_ro
     async def look(where: str) -> str:
         raise AssertionError("it must not run")
 
-    events = [event async for event in LoopAgent(model, [tool(look)]).answer(prompt_of("go"), memory_desk())]
+    events = [event async for event in LoopAgent(model, [tool(look)]).run(prompt_of("go"), memory_services())]
     assert ToolCall("c1", "look", cut) in events
     told = [event.error for event in events if isinstance(event, ToolError)]
     assert told == ['the arguments of look are not a JSON object: \'{"where": "Ber\'']
@@ -309,7 +309,7 @@ async def test_a_dangling_call_in_history_never_reaches_the_provider(
     open_call = ToolPart("c9", "look", "input-available", b"{}")
     history = (say("user", "look"), PromptMessage("assistant", (TextPart("I look."), open_call)), say("user", "and?"))
     prompt = Prompt(messages=history)
-    assert [event async for event in LoopAgent(model).answer(prompt, memory_desk())][-1] == Finish("stop")
+    assert [event async for event in LoopAgent(model).run(prompt, memory_services())][-1] == Finish("stop")
     sent = str(server.requests[0].body)
     assert sent.count("c9") == 2
     assert "interrupted" in sent

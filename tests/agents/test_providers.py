@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.agents.asking import hear, text_of
+from tests.agents.agent_calls import hear, text_of
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.anthropic import AnthropicModel
 from threadline.agents.loop import LoopAgent
 from threadline.agents.models import Model, RoundSettings
 from threadline.agents.openai import OpenAIModel
-from threadline.agents.patience import Patience, Persistence
 from threadline.agents.tools import Tool, tool
 from threadline.core.events import (
     Event,
@@ -29,7 +28,8 @@ from threadline.core.events import (
     Usage,
 )
 from threadline.core.prompts import Prompt, say
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.net.retry import Retrier, RetryPolicy
+from threadline.testing.agents import memory_services, prompt_of
 
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 
@@ -49,7 +49,7 @@ def slept() -> Sleeper:
 
 @pytest.fixture
 async def model(provider: str, aimock: MockProvider, slept: Sleeper) -> AsyncIterator[Model]:
-    persistence = Persistence(Patience(attempts=3), sleep=slept, chance=lambda: 1.0)
+    persistence = Retrier(RetryPolicy(attempts=3), sleep=slept, chance=lambda: 1.0)
     made: Model
     if provider == "openai":
         made = OpenAIModel("gpt-5", api_key="k", base_url=f"{aimock.url}/v1", persistence=persistence)
@@ -67,7 +67,7 @@ async def weather(city: str) -> str:
 
 
 async def events_of(model: Model, prompt: Prompt, *tools: Tool) -> list[Event]:
-    return [event async for event in LoopAgent(model, tools).answer(prompt, memory_desk())]
+    return [event async for event in LoopAgent(model, tools).run(prompt, memory_services())]
 
 
 def ask(model: Model, words: str) -> AsyncIterator[Event]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.asking import events_of, text_of
+from tests.agents.agent_calls import events_of, text_of
 from tests.agents.fault_server import answer, faulty
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.registry import build_agent

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from threadline.agents import rehearsal_script
-from threadline.agents.approval import Standing
+from threadline.agents.approval import CurrentThread
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.core.errors import AgentFailed
+from threadline.core.event_fold import Fold
 from threadline.core.events import (
     ApprovalRequest,
     Event,
@@ -21,14 +22,13 @@ from threadline.core.events import (
     ToolResult,
     Usage,
 )
-from threadline.core.folding import Fold
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt
-from threadline.testing.agents import MemoryJournal, memory_desk, prompt_of
+from threadline.testing.agents import MemoryJournal, memory_services, prompt_of
 
 
 async def answer(prompt: Prompt, **options: object) -> list[Event]:
-    return [event async for event in RehearsalAgent().answer(prompt, memory_desk(**options))]  # type: ignore[arg-type]
+    return [event async for event in RehearsalAgent().run(prompt, memory_services(**options))]  # type: ignore[arg-type]
 
 
 def said(events: list[Event]) -> str:
@@ -123,10 +123,10 @@ async def test_a_turn_taken_over_does_not_stamp_twice() -> None:
 
 
 async def test_a_stamp_waits_for_approval_and_takes_no_for_an_answer() -> None:
-    deferred = await answer(prompt_of("stamp hello"), approver=Standing("defer"))
+    deferred = await answer(prompt_of("stamp hello"), approver=CurrentThread("defer"))
     assert isinstance(deferred[-2], ApprovalRequest)
     assert deferred[-1] == Finish("tool-calls")
-    denied = await answer(prompt_of("stamp hello"), approver=Standing("deny"))
+    denied = await answer(prompt_of("stamp hello"), approver=CurrentThread("deny"))
     assert said(denied).endswith("You did not allow me to use stamp, so I left it.")
 
 
@@ -138,9 +138,9 @@ async def test_reasoning_can_be_rehearsed() -> None:
 async def test_faults_can_be_rehearsed() -> None:
     shown: list[Event] = []
     with pytest.raises(AgentFailed, match="as you asked"):
-        shown += [event async for event in RehearsalAgent().answer(prompt_of("fail at once"), memory_desk())]
+        shown += [event async for event in RehearsalAgent().run(prompt_of("fail at once"), memory_services())]
     assert shown == []
-    breaking = RehearsalAgent().answer(prompt_of("fail"), memory_desk())
+    breaking = RehearsalAgent().run(prompt_of("fail"), memory_services())
     assert said([await anext(breaking) for _ in range(4)]) == "I begin to"
 
 
@@ -151,7 +151,7 @@ async def test_slowness_can_be_rehearsed() -> None:
         slept.append(seconds)
 
     agent = RehearsalAgent(sleep=sleep)
-    async for _ in agent.answer(prompt_of("slow 10"), memory_desk()):
+    async for _ in agent.run(prompt_of("slow 10"), memory_services()):
         pass
     assert sum(slept) == pytest.approx(10)
     assert len(slept) > 10

@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.asking import hear
+from tests.agents.agent_calls import hear
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
-from threadline.agents.addresses import is_public, parse_url
 from threadline.agents.limits import Limits
-from threadline.agents.patience import Fault, Patience, Persistence
 from threadline.agents.remote import RemoteAgent
-from threadline.agents.sse import SseEvent, SseReader
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import (
     Event,
@@ -31,7 +28,10 @@ from threadline.core.events import (
     Usage,
 )
 from threadline.core.prompts import Prompt
-from threadline.testing.agents import memory_desk, prompt_of
+from threadline.net.addresses import is_public, parse_url
+from threadline.net.retry import Fault, Retrier, RetryPolicy
+from threadline.net.sse import SseEvent, SseReader
+from threadline.testing.agents import memory_services, prompt_of
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def agent(server: FaultServer, **options: Any) -> RemoteAgent:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Persistence(Patience(attempts=2), sleep=sleep, chance=lambda: 1.0)
+    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0)
     options = {"silence_seconds": 30, "persistence": patience, **options}
     return RemoteAgent(f"{server.url}/agent?x=1", **options)
 
 
 def ask(agent: RemoteAgent, prompt: Prompt | None = None) -> AsyncIterator[Event]:
-    return agent.answer(prompt or prompt_of("hi"), memory_desk())
+    return agent.run(prompt or prompt_of("hi"), memory_services())
 
 
 def replied(body: Any) -> bytes:
@@ -201,7 +201,7 @@ async def test_a_passing_fault_is_tried_again(server: FaultServer) -> None:
 
 
 async def test_an_agent_that_is_not_there_is_told() -> None:
-    gone = RemoteAgent("http://127.0.0.1:9/", persistence=Persistence(Patience(attempts=1)))
+    gone = RemoteAgent("http://127.0.0.1:9/", persistence=Retrier(RetryPolicy(attempts=1)))
     assert await hear(ask(gone)) == ([], "The agent could not be reached.")
 
 
@@ -219,7 +219,7 @@ async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
 
 async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
     server.will(hanging(*sse({"delta": "Once"})))
-    said = agent(server).answer(prompt_of("hi"), memory_desk())
+    said = agent(server).run(prompt_of("hi"), memory_services())
     assert await anext(said) == TextDelta("Once")
     await said.aclose()
     await asyncio.wait_for(server.closed.wait(), 30)
@@ -233,7 +233,7 @@ async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> 
 async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(server: FaultServer, host: str) -> None:
     port = server.url.rpartition(":")[2]
     server.will(replied("inside"))
-    inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, persistence=Persistence(Patience(attempts=1)))
+    inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, persistence=Retrier(RetryPolicy(attempts=1)))
     _, error = await hear(ask(inside))
     assert error in ("The agent's address is not a public one.", "The agent's address cannot be found.")
     assert server.requests == []

@@ -217,7 +217,7 @@ async def test_an_async_tool_that_never_returns_is_cancelled() -> None:
 
 
 async def test_a_tool_that_will_not_be_cancelled_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threadline.agents.running.GRACE_SECONDS", 0.02)
+    monkeypatch.setattr("threadline.agents.tool_execution.GRACE_SECONDS", 0.02)
     freed = asyncio.Event()
     ended = asyncio.Event()
 

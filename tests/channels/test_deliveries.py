@@ -12,7 +12,7 @@ import pytest
 from threadline.channels.slack import Slack
 from threadline.channels.telegram import Telegram
 from threadline.channels.whatsapp import WhatsApp
-from threadline.core.arrivals import Delivery
+from threadline.core.platform_messages import Delivery
 from threadline.ports import Channel
 
 GOLDEN = Path(__file__).parent / "golden"

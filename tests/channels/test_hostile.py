@@ -15,9 +15,9 @@ from tests.channels.deliveries import slack, slack_message, telegram, telegram_m
 from threadline.channels.slack import Slack
 from threadline.channels.telegram import Telegram
 from threadline.channels.whatsapp import WhatsApp
-from threadline.core.arrivals import Delivery, HttpResponse
 from threadline.core.errors import InvalidJson, LimitExceeded
 from threadline.core.ids import check_user_id
+from threadline.core.platform_messages import Delivery, HttpResponse
 from threadline.ports import Channel
 
 SAMPLES: list[tuple[Channel, bytes]] = [

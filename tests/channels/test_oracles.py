@@ -24,7 +24,7 @@ from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, RetryA
 from threadline.channels.slack import Slack
 from threadline.channels.telegram import Telegram
 from threadline.channels.whatsapp import WhatsApp
-from threadline.core.arrivals import HttpRequest, HttpResponse, Permanent, Sent, Transient, WindowClosed
+from threadline.core.platform_messages import HttpRequest, HttpResponse, Permanent, Sent, Transient, WindowClosed
 from threadline.ports import Channel
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp, Fault

@@ -10,8 +10,8 @@ import pytest
 
 from tests.channels.deliveries import BOT, slack, slack_message
 from threadline.channels.slack import Slack, signature
-from threadline.core.arrivals import Ambiguous, Arrival, HttpResponse, Ignored, Permanent, Sent, Transient
 from threadline.core.errors import InvalidJson, LimitExceeded, NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.platform_messages import Ambiguous, Arrival, HttpResponse, Ignored, Permanent, Sent, Transient
 
 SECRETS = {"signing_secret": "8f742231b10e8888abcd99yyyzzz85a5", "bot_token": "xoxb-1-2-three"}
 NOW = dt.datetime(2026, 11, 16, 12, tzinfo=dt.UTC)

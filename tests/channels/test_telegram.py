@@ -10,8 +10,17 @@ import pytest
 
 from tests.channels.deliveries import telegram, telegram_message
 from threadline.channels.telegram import Telegram
-from threadline.core.arrivals import Ambiguous, Arrival, HttpResponse, Ignored, Permanent, Polled, Sent, Transient
 from threadline.core.errors import InvalidJson, NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.platform_messages import (
+    Ambiguous,
+    Arrival,
+    HttpResponse,
+    Ignored,
+    Permanent,
+    Polled,
+    Sent,
+    Transient,
+)
 
 SECRETS = {"bot_token": "123456:AAH-secret_token", "webhook_secret": "a-word_of-our-own"}
 NOW = dt.datetime(2026, 11, 16, 12, tzinfo=dt.UTC)

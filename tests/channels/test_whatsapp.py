@@ -10,7 +10,8 @@ import pytest
 
 from tests.channels.deliveries import NUMBER_ID, whatsapp, whatsapp_message
 from threadline.channels.whatsapp import WhatsApp, signature
-from threadline.core.arrivals import (
+from threadline.core.errors import InvalidJson, NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
     HttpResponse,
@@ -21,7 +22,6 @@ from threadline.core.arrivals import (
     Transient,
     WindowClosed,
 )
-from threadline.core.errors import InvalidJson, NotFound, SettingsInvalid, SignatureInvalid
 
 SECRETS = {"app_secret": "0123456789abcdef", "access_token": "EAAG-token", "verify_token": "our-word"}
 NOW = dt.datetime(2026, 11, 16, 12, tzinfo=dt.UTC)

@@ -94,14 +94,14 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, monkeypatch: pyt
 
 @pytest.mark.req("S3-22")
 def test_dead_deliveries_are_listed_without_what_they_say_and_requeued(run: Run, home: Path) -> None:
-    async def bury() -> None:
+    async def dead_letter() -> None:
         async with open_threadline(settings=load()) as threadline:
             house = threadline.store.scoped(system_scope("local"))
             await house.enqueue("slack", "D1", CleanText("private"), turn_id=None, owner_id="local", id="row-1")
             (row,) = await house.claim_outbox("w", until=threadline.clock.now())
             await house.settle_outbox(row.id, "w", status="dead", error="is_archived")
 
-    asyncio.run(bury())
+    asyncio.run(dead_letter())
     listed = run("channels", "outbox", "list", "--status", "dead")
     assert "row-1" in listed.out
     assert "is_archived" in listed.out

@@ -16,7 +16,7 @@ import pexpect
 import pytest
 
 import threadline
-from tests.service.test_serving import served
+from tests.service.test_server import served
 from threadline.cli.main import main
 from threadline.client import connect
 from threadline.settings import Settings

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from threadline.cli.output import print_json, print_table
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.core.threads import Point, SavedPoint
 from threadline.ports import Finding
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import threadline
-from tests.service.test_serving import served
-from threadline.client import Client, Patience, connect
+from tests.service.test_server import served
+from threadline.client import Client, RetryPolicy, connect
 from threadline.replies import Defer
 from threadline.settings import Settings
 
-IMPATIENT = Patience(connect_seconds=30, read_seconds=30, retry_seconds=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
+IMPATIENT = RetryPolicy(connect_seconds=30, read_seconds=30, retry_seconds=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import msgspec
 
 from tests.client.conftest import IMPATIENT
 from tests.service.conftest import SERVICE
-from tests.service.serving import serving
-from tests.service.signed_in import token_for
+from tests.service.running_service import serving
+from tests.service.token_clients import token_for
 from threadline.bootstrap import Threadline
 from threadline.client import Client, connect
 from threadline.client.chat_contexts import RemoteChatContexts

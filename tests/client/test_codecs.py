@@ -30,7 +30,7 @@ SAID: dict[str, st.SearchStrategy[Any]] = {
     "status": st.builds(events.Status, WORDS),
     "input": st.builds(events.ToolInputStart, WORDS, WORDS),
     "step": st.builds(events.StepStart),
-    "again": st.builds(events.Again),
+    "again": st.builds(events.Restart),
 }
 
 

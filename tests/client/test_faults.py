@@ -12,12 +12,12 @@ import pytest
 
 from tests.client.conftest import IMPATIENT
 from tests.ports import free_port
-from tests.service.test_serving import served
-from threadline.client import Client, Patience, connect
+from tests.service.test_server import served
+from threadline.client import Client, RetryPolicy, connect
 from threadline.core.errors import InvalidInput, ServiceUnavailable
 from threadline.core.events import TextDelta
 
-SPENT = Patience(connect_seconds=30, read_seconds=30, retry_seconds=(0.0, 0.0))
+SPENT = RetryPolicy(connect_seconds=30, read_seconds=30, retry_seconds=(0.0, 0.0))
 
 
 class Wire:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 
 from tests.client.platforms import ASKING, PlatformOf, acting_client, in_process, over_http
+from tests.scripted_agent import ScriptedAgent, make_agent
 from tests.service.conftest import held
-from tests.usecases.conftest import Actor, make_agent
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidName, NotFound, Refused
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.req("S2-03")
 
 
 @pytest.fixture
-def actor() -> Actor:
-    return Actor()
+def actor() -> ScriptedAgent:
+    return ScriptedAgent()
 
 
 @pytest.fixture
-async def threadline(actor: Actor) -> AsyncIterator[Threadline]:
+async def threadline(actor: ScriptedAgent) -> AsyncIterator[Threadline]:
     async with open_threadline(settings=ASKING, agents={"actor": make_agent(actor)}) as opened:
         yield opened
 
@@ -62,13 +62,15 @@ async def told(platform: Platform, chat_id: str, text: str, key: str, instead_of
     return said
 
 
-async def asked(platform: Platform, actor: Actor, chat_id: str, key: str) -> list[str]:
+async def asked(platform: Platform, actor: ScriptedAgent, chat_id: str, key: str) -> list[str]:
     """What the user has said in the context, as the agent is shown it with one more question."""
     await told(platform, chat_id, "and now?", key)
     return [text for role, text in actor.heard() if role == "user"][:-1]
 
 
-async def test_contexts_are_created_branched_saved_loaded_and_talked_to(platform: Platform, actor: Actor) -> None:
+async def test_contexts_are_created_branched_saved_loaded_and_talked_to(
+    platform: Platform, actor: ScriptedAgent
+) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert (chat.title, chat.message_count, chat.owner_id) == ("Trip", 0, "@alice:example.org")
     assert await told(platform, chat.id, "one", "k1") == "Hello, you."
@@ -95,7 +97,7 @@ async def test_contexts_are_listed_renamed_and_archived(platform: Platform) -> N
 
 
 @pytest.mark.req("S2-15")
-async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platform, actor: Actor) -> None:
+async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platform, actor: ScriptedAgent) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
         await told(platform, "c1", "one", "k1")
@@ -112,7 +114,7 @@ async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platf
 
 @pytest.mark.req("S2-15")
 async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is_bound_now(
-    platform: Platform, actor: Actor
+    platform: Platform, actor: ScriptedAgent
 ) -> None:
     first, second = await platform.create_chat_context(), await platform.create_chat_context()
     turn = await platform.send_message(first.id, "one", key="k1")
@@ -126,7 +128,7 @@ async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is
 
 
 async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_from_its_beginning(
-    platform: Platform, actor: Actor
+    platform: Platform, actor: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     async with held(actor) as gate:
@@ -143,7 +145,7 @@ async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_fr
     assert [text for role, text in actor.heard() if role == "user"] == ["one", "two"]
 
 
-async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, actor: Actor) -> None:
+async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, actor: ScriptedAgent) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "first", "k0")
     await told(platform, chat.id, "wrnog", "k1")
@@ -172,7 +174,9 @@ async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(pla
     assert not await platform.is_last(chat.id, "unknown")
 
 
-async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(platform: Platform, actor: Actor) -> None:
+async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
+    platform: Platform, actor: ScriptedAgent
+) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "one", "k1")
     await told(platform, chat.id, "two", "k2")
@@ -183,7 +187,7 @@ async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(platf
 
 
 async def test_taking_back_stops_the_answer_that_is_being_written_and_none_before_it(
-    platform: Platform, actor: Actor
+    platform: Platform, actor: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     async with held(actor) as gate:
@@ -200,7 +204,7 @@ async def test_taking_back_stops_the_answer_that_is_being_written_and_none_befor
     assert len(actor.prompts) == 1
 
 
-async def test_an_agent_that_fails_is_an_answer(platform: Platform, actor: Actor) -> None:
+async def test_an_agent_that_fails_is_an_answer(platform: Platform, actor: ScriptedAgent) -> None:
     actor.lines = [AgentFailed("the agent is ill")]
     chat = await platform.create_chat_context()
     turn = await platform.send_message(chat.id, "one", key="k1")
@@ -213,7 +217,7 @@ async def test_an_agent_that_fails_is_an_answer(platform: Platform, actor: Actor
     )
 
 
-async def test_what_is_refused_stores_nothing(platform: Platform, actor: Actor) -> None:
+async def test_what_is_refused_stores_nothing(platform: Platform, actor: ScriptedAgent) -> None:
     chat = await platform.create_chat_context()
     with pytest.raises(Refused, match="Not that"):
         await platform.send_message(chat.id, "something forbidden", key="k1")

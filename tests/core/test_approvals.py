@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from threadline.core.approvals import Answer, Pending, answered, check_claims, claimed_answers, pending
+from threadline.core.approvals import ApprovalDecision, Pending, answered, check_claims, claimed_answers, pending
 from threadline.core.errors import InvalidInput
+from threadline.core.event_fold import Fold
 from threadline.core.events import Event, StepStart, TextDelta, ToolCall, ToolDenied, ToolError, ToolResult
-from threadline.core.folding import Fold
 from threadline.core.parts import Approval, Part, StepStartPart, TextPart, ToolPart, decode, encode, tool
 
 WAITING = ToolPart("c1", "pay", "approval-requested", b'{"sum":5}', approval=Approval("a1"))
 ALSO = ToolPart("c2", "pay", "approval-requested", b"{}", approval=Approval("a2"))
 LOOKED = tool("look", "c0", {"at": 1}, output="seen")
 REPLY: tuple[Part, ...] = (TextPart("I will pay."), LOOKED, WAITING, ALSO)
-BOTH = {"a1": Answer(True), "a2": Answer(False, "too dear")}
+BOTH = {"a1": ApprovalDecision(True), "a2": ApprovalDecision(False, "too dear")}
 
 
 def responded(part: ToolPart, **changes: object) -> ToolPart:
@@ -35,8 +35,10 @@ def test_answers_stand_on_their_calls_and_change_nothing_else() -> None:
     assert pending(answered(REPLY, BOTH)) == []
 
 
-@pytest.mark.parametrize("answers", [{"a1": Answer(True)}, {**BOTH, "a3": Answer(True)}, {"a3": Answer(True)}])
-def test_each_request_has_one_answer_and_each_answer_a_request(answers: dict[str, Answer]) -> None:
+@pytest.mark.parametrize(
+    "answers", [{"a1": ApprovalDecision(True)}, {**BOTH, "a3": ApprovalDecision(True)}, {"a3": ApprovalDecision(True)}]
+)
+def test_each_request_has_one_answer_and_each_answer_a_request(answers: dict[str, ApprovalDecision]) -> None:
     with pytest.raises(InvalidInput):
         answered(REPLY, answers)
 
@@ -77,7 +79,7 @@ def test_what_came_back_as_a_client_of_doubles_spells_it_is_the_same() -> None:
 
 
 def test_an_answer_says_yes_or_no_and_says_it_once() -> None:
-    assert claimed_answers([LOOKED, responded(WAITING)]) == {"a1": Answer(True)}
+    assert claimed_answers([LOOKED, responded(WAITING)]) == {"a1": ApprovalDecision(True)}
     for bad in ([responded(WAITING, approval=Approval("a1"))], [responded(WAITING, approval=None)]):
         with pytest.raises(InvalidInput):
             claimed_answers(bad)
@@ -98,7 +100,7 @@ def test_a_reply_goes_on_where_it_stood_and_its_calls_keep_their_place() -> None
     ]
     published = [event for each in said for event in fold.add(each)]
     assert published == said[2:]
-    assert fold.oddities == {}
+    assert fold.anomalies == {}
     first = ToolPart("c1", "pay", "output-available", b'{"sum":5}', b'"paid"', approval=Approval("a1", True))
     second = ToolPart("c2", "pay", "output-denied", b"{}", approval=Approval("a2", False, "too dear"))
     assert fold.parts() == (*REPLY[:2], first, second, StepStartPart(), TextPart("Done."))
@@ -106,7 +108,7 @@ def test_a_reply_goes_on_where_it_stood_and_its_calls_keep_their_place() -> None
 
 
 def test_a_tool_that_was_approved_and_failed_stays_approved() -> None:
-    fold = Fold(answered((WAITING,), {"a1": Answer(True)}))
+    fold = Fold(answered((WAITING,), {"a1": ApprovalDecision(True)}))
     fold.add(ToolError("c1", "no money"))
     (part,) = fold.parts()
     assert part == ToolPart("c1", "pay", "output-error", b'{"sum":5}', error="no money", approval=Approval("a1", True))

@@ -26,7 +26,7 @@ KEPT = (
 BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.says_what_it_owns, "src/threadline/core/x.py", "x = 1\n"),
     (rules.says_what_it_owns, "src/threadline/core/x.py", '"""\n' + "line\n" * 11 + '"""\n'),
-    (rules.is_named_for_an_idea, "src/threadline/usecases/helpers.py", OWNED),
+    (rules.is_named_for_an_idea, "src/threadline/turns/helpers.py", OWNED),
     (rules.is_named_for_an_idea, "src/threadline/utils/text.py", OWNED),
     (rules.swallows_no_error, "src/threadline/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
     (rules.swallows_no_error, "src/threadline/x.py", "try:\n    f()\nexcept:\n    ...\n"),
@@ -35,7 +35,7 @@ BROKEN: tuple[tuple[Rule, str, str], ...] = (
     (rules.stays_pure_in_the_core, "src/threadline/core/x.py", "from threadline.ports import Store\n"),
     (rules.stays_pure_in_the_core, "src/threadline/core/x.py", "from os import path\n"),
     (rules.stays_pure_in_the_core, "src/threadline/core/x.py", "def f():\n    import apsw\n"),
-    (rules.keeps_libraries_at_home, "src/threadline/usecases/x.py", "import apsw\n"),
+    (rules.keeps_libraries_at_home, "src/threadline/turns/x.py", "import apsw\n"),
     (rules.keeps_libraries_at_home, "src/threadline/stores/sqlite_x.py", "from apsw import Connection\n"),
     (rules.is_one_idea_long, "tests/x.py", "x = 1\n" * (rules.FILE_LINES + 1)),
     (rules.has_short_functions, "tests/x.py", "def f():\n" + "    x = 1\n" * rules.FUNCTION_LINES),

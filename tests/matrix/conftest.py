@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrix.bot_fixtures import World
 from tests.matrix.remote import IN_PROCESS, RemoteWorld
 from tests.matrix.synapse import NoWheel, Synapse, shared_server
-from tests.matrix.worlds import World
 
 
 @pytest.fixture(scope="session")

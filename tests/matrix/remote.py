@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from tests.client.conftest import IMPATIENT
+from tests.matrix.bot_fixtures import World, living
 from tests.matrix.synapse import Synapse
-from tests.matrix.worlds import World, living
-from tests.service.signed_in import token_for
+from tests.service.token_clients import token_for
 from threadline.bootstrap import Threadline, open_store
 from threadline.client import connect
 from threadline.clock import SystemClock
 from threadline.core.sealing import Sealer
-from threadline.matrix.book import Book
+from threadline.matrix.bindings import Book
 from threadline.matrix.bot import Bot
 from threadline.matrix.remote import BOOK, remote_bot
 from threadline.service.app import build_app
-from threadline.service.serving import Server, listen
+from threadline.service.server import Server, listen
 from threadline.settings import ServiceSettings
 
 IN_PROCESS, OVER_HTTP = "in process", "over http"

@@ -32,7 +32,7 @@ from tools.bootstrap import ROOT, uv_environment
 
 SERVER_NAME = "threadline.test"
 LOCK = Path(__file__).with_name("synapse.lock")
-GUARD = Path(__file__).with_name("guarding.py")
+GUARD = Path(__file__).with_name("synapse_keeper.py")
 TOOLS = ROOT / ".tools"
 UV = ROOT / ".venv" / "bin" / "uv"
 START_SECONDS = 60.0

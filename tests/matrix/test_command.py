@@ -14,9 +14,9 @@ import pytest
 
 from tests.house.pages import blocks
 from tests.house.rules import ROOT
+from tests.matrix.bot_fixtures import World
 from tests.matrix.people import PATIENCE
 from tests.matrix.synapse import Synapse
-from tests.matrix.worlds import World
 from threadline.cli.main import main
 
 THREADLINE = Path(sys.executable).parent / "threadline"

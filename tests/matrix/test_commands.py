@@ -7,10 +7,10 @@ from typing import Any
 import nio
 import pytest
 
+from tests.matrix.bot_fixtures import World
 from tests.matrix.people import MatrixUser
 from tests.matrix.remote import both_ways
 from tests.matrix.test_rooms import bindings
-from tests.matrix.worlds import World
 from threadline.core.commands import COMMANDS
 
 

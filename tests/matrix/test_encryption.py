@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.gate import Gate, gate_to
+from tests.matrix.bot_fixtures import World
+from tests.matrix.homeserver_proxy import Gate, gate_to
 from tests.matrix.people import PATIENCE, MatrixUser
-from tests.matrix.worlds import World
 
 
 async def person(world: World, name: str, tmp_path: Path) -> MatrixUser:

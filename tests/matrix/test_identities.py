@@ -11,8 +11,8 @@ from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
 from threadline.matrix.remote import RemoteIdentities
+from threadline.messaging.identities import StoredIdentities
 from threadline.ports import Identities
-from threadline.usecases.identities import StoredIdentities
 
 ADA = "@ada:example.org"
 

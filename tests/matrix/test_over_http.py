@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.living import nursery
+from tests.matrix.killable_bot import nursery
 from tests.matrix.people import PATIENCE
 from tests.matrix.remote import RemoteWorld, over_http
 from tests.matrix.test_command import end, first_line, settings_of_the_page, start
 from tests.matrix.test_restarts import each_is_answered_once, met, written_while_dying
-from tests.service.signed_in import token_for
+from tests.service.token_clients import token_for
 from threadline.client import connect
 from threadline.core.errors import TokenRefused
 from threadline.core.threads import Scope

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.matrix.gate import gate_to
+from tests.matrix.bot_fixtures import World
+from tests.matrix.homeserver_proxy import gate_to
 from tests.matrix.people import PATIENCE, MatrixUser
 from tests.matrix.remote import both_ways
-from tests.matrix.worlds import World
 
 
 @pytest.mark.req("S2-18")

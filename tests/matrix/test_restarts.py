@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.matrix.living import nursery
+from tests.matrix.bot_fixtures import World
+from tests.matrix.killable_bot import nursery
 from tests.matrix.people import MatrixUser
 from tests.matrix.remote import both_ways
 from tests.matrix.test_rooms import bindings
-from tests.matrix.worlds import World
 
 KILLS = 6
 KILLS_SLOW = 40

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.matrix.gate import gate_to
+from tests.matrix.bot_fixtures import World
+from tests.matrix.homeserver_proxy import gate_to
 from tests.matrix.people import MatrixUser
 from tests.matrix.remote import both_ways
-from tests.matrix.worlds import World
 from threadline.core.channels import Binding
 from threadline.matrix.events import ROOM_STATE
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
+from tests.matrix.bot_fixtures import World
 from tests.matrix.people import PATIENCE
 from tests.matrix.test_rooms import accepted, bindings
-from tests.matrix.worlds import World
-from tests.service.serving import client_of, serving
+from tests.service.running_service import client_of, serving
 from threadline.core.threads import Scope
 
 

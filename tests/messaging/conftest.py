@@ -15,19 +15,19 @@ import httpx2
 import pytest
 
 from tests.conftest import open_database, postgres_database
+from tests.scripted_agent import ScriptedAgent, make_agent
 from tests.service.conftest import whoever_is_named
-from tests.service.serving import serving
-from tests.usecases.conftest import Actor, make_agent
+from tests.service.running_service import serving
 from threadline.bootstrap import Threadline
 from threadline.core.channels import OutboxRow
 from threadline.core.messages import Message
 from threadline.core.threads import Scope, Thread, system_scope
 from threadline.core.turns import Turn
+from threadline.messaging.bindings import home_key
 from threadline.ports import Store, Transaction
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp
-from threadline.usecases.places import home_key
 from threadline.vault import new_key
 
 KEYS = {"first": new_key()}
@@ -38,7 +38,12 @@ class Stage:
     """Who is there, and a few things that every test does."""
 
     def __init__(
-        self, threadline: Threadline, http: httpx2.AsyncClient, actor: Actor, clock: ManualClock, fakes: list[Any]
+        self,
+        threadline: Threadline,
+        http: httpx2.AsyncClient,
+        actor: ScriptedAgent,
+        clock: ManualClock,
+        fakes: list[Any],
     ) -> None:
         self.threadline = threadline
         self.http = http
@@ -101,7 +106,7 @@ def decisions(told: Any) -> list[str]:
 
 @asynccontextmanager
 async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: Any) -> AsyncIterator[Stage]:
-    actor = Actor()
+    actor = ScriptedAgent()
     async with AsyncExitStack() as stack:
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:

@@ -14,10 +14,10 @@ from threadline.core.errors import StoreFailed
 from threadline.core.prompts import PromptMessage
 from threadline.core.threads import Scope
 from threadline.core.windows import REFUSED_TEXT
+from threadline.messaging.bindings import home_key
 from threadline.ports import Store
 from threadline.settings import Guarding
 from threadline.testing.clock import ManualClock
-from threadline.usecases.places import home_key
 
 HOME = home_key("actor")
 ANSWER = ("assistant", "Hello, you.")

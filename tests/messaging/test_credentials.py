@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.messaging.conftest import KEYS, Stage
+from threadline.channel_wiring import Codecs
 from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
-from threadline.messaging import Codecs
+from threadline.messaging.credentials import Credentials
 from threadline.ports import Store
 from threadline.settings import ChannelsSettings
-from threadline.usecases.credentials import Credentials
 from threadline.vault import Vault, new_key
 
 SECRETS = {"signing_secret": "s3cr3t-signing", "bot_token": "xoxb-s3cr3t"}

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.messaging.conftest import KEYS
-from tests.messaging.killed import Place, open_place, start
+from tests.messaging.killed_process import Place, open_place, start
 from tests.ports import free_port
 from threadline.core.threads import Scope, system_scope
+from threadline.messaging.bindings import home_key
 from threadline.testing.platforms import FakeSlack
-from threadline.usecases.places import home_key
 
 SENDERS = {"U1001": "ada", "U1002": "bob", "U1003": "ada"}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
-from tests.page.browsing import Service, browsing
+from tests.page.browser import Service, browsing
 from threadline.library import UserView
 from tools import page as page_builder
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from playwright.sync_api import Browser, Page, expect
 
 import threadline
-from tests.page.browsing import Service, browsing, install
+from tests.page.browser import Service, browsing, install
 from threadline.core.events import (
     Event,
     Finish,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page, expect
 
 import threadline
-from tests.page.browsing import Service
+from tests.page.browser import Service
 from tests.page.conftest import EVERY_SCREEN, PHONE, Person, say, settled, shown
 
 

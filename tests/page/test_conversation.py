@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 import threadline
-from tests.page.browsing import Service
+from tests.page.browser import Service
 from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
 
 

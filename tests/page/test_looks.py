@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 import threadline
-from tests.page.browsing import Service
+from tests.page.browser import Service
 from tests.page.conftest import Person, on_screens, say, settled
 from tools.page import MODULES
 

@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, expect
 
 import threadline
-from tests.page.browsing import Service
+from tests.page.browser import Service
 from tests.page.conftest import EVERY_SCREEN, Person, tabs
 
 HOSTILE = """<img src=x onerror="window.__owned = 1"><script>window.__owned = 1</script>

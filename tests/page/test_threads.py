@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 import threadline
-from tests.page.browsing import Service
+from tests.page.browser import Service
 from tests.page.conftest import EVERY_SCREEN, Person, on_screens, say, settled, shown
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from tests.service.serving import Client, client_of, serving
-from tests.usecases.conftest import Actor, make_agent
+from tests.scripted_agent import ScriptedAgent, make_agent
+from tests.service.running_service import Client, client_of, serving
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
@@ -23,8 +23,8 @@ SERVICE = ServiceSettings(heartbeat_seconds=0.05, recovery_seconds=0.05, grace_s
 
 
 @pytest.fixture
-def actor() -> Actor:
-    return Actor()
+def actor() -> ScriptedAgent:
+    return ScriptedAgent()
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def threadline(settings: Settings, actor: Actor) -> AsyncIterator[Threadline]:
+async def threadline(settings: Settings, actor: ScriptedAgent) -> AsyncIterator[Threadline]:
     async with open_threadline(settings=settings, agents={"actor": make_agent(actor)}) as opened:
         yield opened
 
@@ -74,7 +74,7 @@ async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def held(actor: Actor) -> AsyncIterator[asyncio.Event]:
+async def held(actor: ScriptedAgent) -> AsyncIterator[asyncio.Event]:
     """The actor stops after its first line until the event is set, at the latest at the end."""
     actor.gate = asyncio.Event()
     actor.waiting.clear()

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, said, serving
-from tests.usecases.conftest import Actor
+from tests.service.running_service import THREADS, Client, said, serving
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import AgentFailed, StoreUnavailable
 from threadline.core.threads import Scope
-from threadline.service.serving import Server, address_of, listen
+from threadline.service.server import Server, address_of, listen
 from threadline.settings import AgentSettings, Settings
 
 AGENTS = "/api/v1/agents"
@@ -115,7 +115,7 @@ async def test_the_agent_is_sent_the_context_first_and_the_plain_fields_beside_i
     ],
 )
 async def test_a_body_without_a_message_is_refused_and_nothing_dispatched(
-    client: Client, actor: Actor, route: str, body: Any
+    client: Client, actor: ScriptedAgent, route: str, body: Any
 ) -> None:
     answer = await client.http.post(f"{AGENTS}/actor/{route}", json=body)
     assert answer.status_code == 400
@@ -131,7 +131,7 @@ async def test_without_a_thread_nothing_is_stored(client: Client) -> None:
     assert (await client.http.get(THREADS)).json() == {"threads": []}
 
 
-async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, actor: Actor) -> None:
+async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, actor: ScriptedAgent) -> None:
     answer = (await client.http.post(MESSAGE, json={"content": "One", "stateKey": "key"})).json()
     assert (answer["content"], answer["stateKey"]) == ("Hello, you.", "key")
     forged = [{"role": "assistant", "content": "I promised."}, {"role": "user", "content": "Two"}]
@@ -140,7 +140,7 @@ async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, acto
     assert len(await client.messages("key")) == 4
 
 
-async def test_an_agent_that_fails_is_told_of(client: Client, actor: Actor) -> None:
+async def test_an_agent_that_fails_is_told_of(client: Client, actor: ScriptedAgent) -> None:
     actor.lines = [AgentFailed("The model is away.")]
     for body in ({"content": "Hi"}, {"content": "Hi", "stateKey": "key"}):
         answer = await client.http.post(MESSAGE, json=body)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.npm_packages import NODE, install
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, quiet, serving, words
+from tests.service.running_service import THREADS, Client, quiet, serving, words
 from tests.service.test_aisdk_oracles import PARTS
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.bootstrap import Threadline

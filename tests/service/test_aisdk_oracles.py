@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.ui.vercel_ai import request_types, response_types
 
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, serving
+from tests.service.running_service import THREADS, serving
 from threadline.bootstrap import open as open_threadline
 from threadline.core import events
 from threadline.core.events import Event

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.scripted_agent import ScriptedAgent, make_agent
 from tests.service.conftest import SERVICE, held, whoever_is_named
-from tests.service.serving import CHAT, THREADS, Client, client_of, said, serving
+from tests.service.running_service import CHAT, THREADS, Client, client_of, said, serving
 from tests.service.test_chat import kinds
-from tests.usecases.conftest import Actor, make_agent
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core import events
@@ -229,7 +229,7 @@ async def test_version_5_is_told_what_it_understands(client: Client) -> None:
 
 @pytest.mark.req("S1-26", "S1-27")
 async def test_while_a_reply_goes_on_the_history_leaves_it_out_and_its_stream_brings_all_of_it() -> None:
-    actor = Actor()
+    actor = ScriptedAgent()
     agents = {"actor": make_agent(actor)}
     settings = Settings(database=":memory:", service=SERVICE, agent="actor")
     async with open_threadline(settings=settings, agents=agents) as tl, serving(tl) as client:

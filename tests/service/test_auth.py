@@ -15,17 +15,17 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from tests.conftest import OpenStore
+from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, serving
-from tests.service.signed_in import bearer, client_with, token_for
+from tests.service.running_service import THREADS, Client, serving
 from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.token_clients import bearer, client_with, token_for
 from tests.stores.sqlite.disk import a_disk
-from tests.usecases.conftest import Actor, make_threadline
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope, system_scope
-from threadline.service.callers import check_address
-from threadline.service.jwts import jwt_reader
+from threadline.service.auth.callers import check_address
+from threadline.service.auth.jwts import jwt_reader
 from threadline.settings import JwtSettings, Settings
 from threadline.testing.clock import ManualClock
 
@@ -106,7 +106,7 @@ async def test_one_tenants_secret_opens_no_other_tenant(ada: Client, client: Cli
 
 @pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
-    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
 ) -> None:
     store = await open_store()
     threadline = make_threadline(store, Settings(tenant=tenant_id, agent="actor", service=ASKING), clock, actor)
@@ -214,7 +214,7 @@ async def test_administrators_make_and_end_tokens_over_http(threadline: Threadli
 
 
 @pytest.mark.req("S0-10")
-async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(tmp_path: Any, actor: Actor) -> None:
+async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(tmp_path: Any, actor: ScriptedAgent) -> None:
     settings = Settings(database=str(tmp_path / "t.db"), agent="actor", service=SERVICE)
     with a_disk() as disk:
         async with open_threadline(settings=settings) as threadline, serving(threadline) as client:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.leftovers import leave_a_dead_turn
-from tests.service.serving import CHAT, THREADS, Client, said
-from tests.usecases.conftest import Actor
+from tests.service.crashed_turns import leave_a_dead_turn
+from tests.service.running_service import CHAT, THREADS, Client, said
 from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed
@@ -26,7 +26,7 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.req("S1-01")
 async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_first(
-    client: Client, actor: Actor
+    client: Client, actor: ScriptedAgent
 ) -> None:
     assert said(await client.ask("One", "key")) == "Hello, you."
     await client.ask("Two", "key")
@@ -52,7 +52,9 @@ async def test_a_key_outside_its_alphabet_is_refused(client: Client, key: str) -
 
 
 @pytest.mark.req("S1-18", "S1-19")
-async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(client: Client, actor: Actor) -> None:
+async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(
+    client: Client, actor: ScriptedAgent
+) -> None:
     actor.lines = [
         "Let me see.",
         events.Status("looking"),
@@ -75,7 +77,7 @@ async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(cli
 
 
 @pytest.mark.req("S1-15", "S1-19")
-async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(client: Client, actor: Actor) -> None:
+async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
     actor.lines = ["I begin", AgentFailed("The model is away.")]
     chunks = await client.ask("Hi", "key")
     assert kinds(chunks)[-2:] == ["text-end", "error"]
@@ -85,7 +87,7 @@ async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(client: Client
 
 
 @pytest.mark.req("S1-14")
-async def test_a_dropped_connection_does_not_stop_the_turn(client: Client, actor: Actor) -> None:
+async def test_a_dropped_connection_does_not_stop_the_turn(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor) as gate:
         body = {"id": "key", "message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}}
         async with client.http.stream("POST", CHAT, json=body):
@@ -106,7 +108,7 @@ async def test_a_retry_under_its_key_is_the_same_turn_with_the_same_answer(clien
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, actor: Actor) -> None:
+async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor) as gate:
         keyed = {"idempotency-key": "k1"}
         first = asyncio.create_task(client.post_chat("Hi", "key", headers=keyed))
@@ -120,7 +122,7 @@ async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, acto
 
 @pytest.mark.req("S1-31")
 async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unless_asked_otherwise(
-    client: Client, actor: Actor
+    client: Client, actor: ScriptedAgent
 ) -> None:
     async with held(actor) as gate:
         first = asyncio.create_task(client.post_chat("One", "key"))
@@ -136,7 +138,7 @@ async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unles
 
 
 @pytest.mark.req("S1-26")
-async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(client: Client, actor: Actor) -> None:
+async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor) as gate:
         first = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
@@ -146,7 +148,7 @@ async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(client:
 
 
 @pytest.mark.req("S1-26")
-async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, actor: Actor) -> None:
+async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, actor: ScriptedAgent) -> None:
     actor.lines = ["one ", "two ", "three"]
     whole = await client.ask("Hi", "key")
     ids = list(client.ids)
@@ -176,7 +178,7 @@ async def test_an_event_id_of_elsewhere_finds_nothing(client: Client) -> None:
 
 
 @pytest.mark.req("S1-27")
-async def test_while_a_turn_runs_the_history_leaves_its_reply_out(client: Client, actor: Actor) -> None:
+async def test_while_a_turn_runs_the_history_leaves_its_reply_out(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
@@ -186,7 +188,7 @@ async def test_while_a_turn_runs_the_history_leaves_its_reply_out(client: Client
 
 
 @pytest.mark.req("S1-28")
-async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: Actor) -> None:
+async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()
@@ -197,7 +199,7 @@ async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: 
     assert (await client.http.post(f"{CHAT}/unknown/stop")).status_code == 404
 
 
-async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: Client, actor: Actor) -> None:
+async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor) as gate:
         asking = [asyncio.create_task(client.post_chat("Hi", "key"))]
         await actor.waiting.wait()
@@ -215,7 +217,7 @@ async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: C
 
 
 @pytest.mark.req("S1-29")
-async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: Client, actor: Actor) -> None:
+async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: Client, actor: ScriptedAgent) -> None:
     first = await client.ask("Hi", "key")
     before = (await client.http.get(f"{THREADS}/key")).json()
     actor.lines = ["Another answer."]
@@ -233,7 +235,9 @@ async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: 
 
 @pytest.mark.req("S1-29")
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_reply_that_was_never_stored_can_be_asked_for_again(client: Client, actor: Actor, named: bool) -> None:
+async def test_a_reply_that_was_never_stored_can_be_asked_for_again(
+    client: Client, actor: ScriptedAgent, named: bool
+) -> None:
     actor.lines = [AgentFailed("away")]
     failed = await client.ask("Hi", "key")
     assert await client.messages("key") == [("user", "Hi")]
@@ -244,7 +248,7 @@ async def test_a_reply_that_was_never_stored_can_be_asked_for_again(client: Clie
 
 
 @pytest.mark.req("S1-29")
-async def test_editing_a_question_replaces_all_that_came_after_it(client: Client, actor: Actor) -> None:
+async def test_editing_a_question_replaces_all_that_came_after_it(client: Client, actor: ScriptedAgent) -> None:
     await client.ask("One", "key")
     await client.ask("Two", "key")
     history = (await client.http.get(f"{THREADS}/key")).json()["messages"]
@@ -266,7 +270,7 @@ async def test_a_reply_cannot_be_edited_and_an_unknown_message_neither(client: C
     assert len((await client.http.get(f"{THREADS}/key/timelines")).json()["timelines"]) == 1
 
 
-async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(client: Client, actor: Actor) -> None:
+async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()

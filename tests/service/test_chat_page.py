@@ -15,7 +15,7 @@ from threadline.core.errors import NotFound
 from threadline.service import app as app_
 from threadline.service import problems, welcome
 from threadline.service.app import build_app
-from threadline.service.chat_page import ChatPage
+from threadline.service.routes.page import ChatPage
 
 SCRIPT = b"let a = 1;" * 200
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import transcripts
 from threadline.core import events
+from threadline.core.event_fold import Fold
 from threadline.core.events import Event
-from threadline.core.folding import Fold
 from threadline.core.turns import TurnStatus
 from threadline.service.aisdk.chunks import DONE, ChunkWriter, frame
 

@@ -9,14 +9,14 @@ import socket
 import pytest
 from starlette.requests import Request
 
-from tests.service.serving import CHAT, THREADS, Client
+from tests.service.running_service import CHAT, THREADS, Client
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import SettingsInvalid, ThreadlineError
 from threadline.service import problems
-from threadline.service.callers import check_address
-from threadline.service.headers import host_name
-from threadline.service.serving import listen
+from threadline.service.auth.callers import check_address
+from threadline.service.middleware.headers import host_name
+from threadline.service.server import listen
 
 JSON = {"content-type": "application/json"}
 

@@ -19,16 +19,16 @@ import msgspec
 import pytest
 
 from tests.conftest import OpenStore
+from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE, held
 from tests.service.processes import SECONDS, Service, ask, eventually, messages, served
-from tests.service.serving import CHAT, Client, client_of, said, serving
-from tests.usecases.conftest import Actor, make_threadline
-from threadline.client import Patience, connect
-from threadline.core.events import Again, Event, Finish, TextDelta
+from tests.service.running_service import CHAT, Client, client_of, said, serving
+from threadline.client import RetryPolicy, connect
+from threadline.core.events import Event, Finish, Restart, TextDelta
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
-PATIENT = Patience(connect_seconds=SECONDS, read_seconds=SECONDS, retry_seconds=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0))
+PATIENT = RetryPolicy(connect_seconds=SECONDS, read_seconds=SECONDS, retry_seconds=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0))
 WHOLE = 2 * SECONDS
 """For a test of several waits."""
 WORDS = ("Once ", "upon ", "a time.")
@@ -52,7 +52,7 @@ async def cut_off(client: Client, gone: asyncio.Event) -> list[str]:
 @pytest.mark.req("S1-26", "S1-27")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
-    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
 ) -> None:
     settings = Settings(tenant=tenant_id, agent="actor", service=SERVICE)
     one, other = [make_threadline(await open_store(), settings, clock, actor) for _ in range(2)]
@@ -90,7 +90,7 @@ async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
 @pytest.mark.req("S1-28")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 async def test_a_turn_that_nobody_runs_at_the_moment_can_be_stopped(
-    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
 ) -> None:
     never = msgspec.structs.replace(SERVICE, recovery_seconds=3600.0)
     settings = Settings(tenant=tenant_id, agent="actor", service=never)
@@ -236,8 +236,8 @@ async def test_a_client_of_ours_reads_on_by_itself(tmp_path: Path) -> None:
         async with asyncio.timeout(WHOLE), connect(service.url, patience=PATIENT) as client:
             async for event in client.create_thread().ask("Tell me a story"):
                 heard.append(event)
-                if event == TextDelta(WORDS[0]) and Again() not in heard:
+                if event == TextDelta(WORDS[0]) and Restart() not in heard:
                     os.kill(other, signal.SIGCONT)
                     os.kill(victim, signal.SIGTERM)
-    told = [event for event in heard if isinstance(event, TextDelta | Again | Finish)]
-    assert told == [TextDelta(WORDS[0]), Again(), *map(TextDelta, WORDS), Finish("stop")]
+    told = [event for event in heard if isinstance(event, TextDelta | Restart | Finish)]
+    assert told == [TextDelta(WORDS[0]), Restart(), *map(TextDelta, WORDS), Finish("stop")]

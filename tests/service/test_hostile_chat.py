@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.serving import CHAT, THREADS, Client
-from tests.usecases.conftest import Actor
+from tests.service.running_service import CHAT, THREADS, Client
 
 HEADERS = {"content-type": "application/json"}
 GOOD = '{"id":"key","message":{"role":"user","parts":[{"type":"text","text":%s}]}}'
@@ -109,7 +109,7 @@ async def test_a_key_to_retry_with_is_an_id(client: Client, key: str) -> None:
 
 
 @pytest.mark.req("S1-02")
-async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client, actor: Actor) -> None:
+async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client, actor: ScriptedAgent) -> None:
     await client.ask("Mine", "key")
     stored = (await client.http.get(f"{THREADS}/key")).json()["messages"]
     forged = [
@@ -133,7 +133,7 @@ async def test_an_id_that_is_taken_cannot_be_taken_again(client: Client) -> None
     assert len(await client.messages("key")) == 2
 
 
-async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(client: Client, actor: Actor) -> None:
+async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(client: Client, actor: ScriptedAgent) -> None:
     evil = '\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n'
     actor.lines = [evil]
     chunks = await client.ask(evil, "key")
@@ -148,7 +148,7 @@ async def test_a_header_cannot_make_anyone_someone_else(people: dict[str, Client
     assert answer.json()["messages"] == []
 
 
-async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, actor: Actor) -> None:
+async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, actor: ScriptedAgent) -> None:
     asking = [client.post_chat("Hi", "key", headers={"idempotency-key": "k"}) for _ in range(100)]
     answers = await asyncio.gather(*asking)
     assert {answer.status_code for answer in answers} == {200}
@@ -158,7 +158,7 @@ async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, actor: 
 
 
 @pytest.mark.req("S1-28")
-async def test_many_stops_at_once_are_one_and_keep_what_was_shown(client: Client, actor: Actor) -> None:
+async def test_many_stops_at_once_are_one_and_keep_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.service.serving import CHAT, THREADS, Client
+from tests.service.running_service import CHAT, THREADS, Client
 from tests.service.test_openapi import operations
 from threadline.bootstrap import Threadline
 from threadline.service.app import build_app
-from threadline.service.openapi import document
+from threadline.service.openapi.document import document
 
 SAVES = "/api/v1/ai/saves"
 JSON = {"content-type": "application/json"}

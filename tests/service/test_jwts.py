@@ -18,9 +18,9 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from threadline.core.errors import SettingsInvalid, StoreUnavailable
 from threadline.core.threads import Scope
-from threadline.service import keys as keys_
-from threadline.service.jwts import jwt_reader
-from threadline.service.keys import KeySet, key_set
+from threadline.service.auth import jwt_keys as keys_
+from threadline.service.auth.jwt_keys import KeySet, key_set
+from threadline.service.auth.jwts import jwt_reader
 from threadline.settings import JwtSettings
 
 SECRET = "correct horse battery staple, twice over"

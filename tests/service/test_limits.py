@@ -12,14 +12,14 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.conftest import OpenStore
+from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, serving
-from tests.service.signed_in import client_with, token_for
-from tests.usecases.conftest import Actor, make_threadline
+from tests.service.running_service import THREADS, Client, serving
+from tests.service.token_clients import client_with, token_for
 from threadline.core.errors import SettingsInvalid
-from threadline.service.limits import RateLimit, counted_address
+from threadline.service.auth.rate_limits import RateLimit, counted_address
+from threadline.service.middleware.proxies import ClientAddress, networks
 from threadline.service.problems import Problem
-from threadline.service.proxies import ClientAddress, networks
 from threadline.settings import Rates, Settings
 from threadline.testing.clock import ManualClock
 
@@ -28,7 +28,7 @@ both = pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 
 @pytest.fixture
 async def workers(
-    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
 ) -> AsyncIterator[list[Client]]:
     """Two services on one database, with the same token."""
     service = msgspec.structs.replace(SERVICE, authentication=True, rates=Rates(per_token=40, per_address=60))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.serving import CHAT, THREADS, Client, quiet
-from tests.usecases.conftest import Actor
+from tests.scripted_agent import ScriptedAgent
+from tests.service.running_service import CHAT, THREADS, Client, quiet
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreUnavailable
 from threadline.service.logs import Lines, LogFormat, configure, told
@@ -66,7 +66,7 @@ async def test_a_request_id_is_echoed_if_it_is_sane_and_made_if_not(client: Clie
 
 
 async def test_nothing_that_was_said_gets_into_the_log(
-    threadline: Threadline, client: Client, actor: Actor, log: io.StringIO
+    threadline: Threadline, client: Client, actor: ScriptedAgent, log: io.StringIO
 ) -> None:
     secret = f"{WORD} {TOKEN}"
     bearer = {"authorization": f"Bearer {TOKEN}"}

@@ -8,12 +8,12 @@ import re
 import pytest
 
 from tests.house.rules import ROOT
+from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.serving import CHAT, THREADS, Client, quiet
-from tests.usecases.conftest import Actor
+from tests.service.running_service import CHAT, THREADS, Client, quiet
 from threadline.bootstrap import Threadline
+from threadline.observability.metrics import MOST_SERIES, Family, Metrics, Sample
 from threadline.service.exposition import exposition
-from threadline.usecases.metrics import MOST_SERIES, Family, Metrics, Sample
 
 LINE = re.compile(r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="[^"]*",?)+)\})? (?P<value>[0-9.e+-]+|\+Inf)')
 
@@ -66,7 +66,7 @@ async def test_the_page_of_operations_lists_every_metric(threadline: Threadline,
 
 
 async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(
-    threadline: Threadline, client: Client, actor: Actor
+    threadline: Threadline, client: Client, actor: ScriptedAgent
 ) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
@@ -137,7 +137,9 @@ def test_texts_and_labels_are_escaped() -> None:
     assert exposition([family]) == '# HELP x a\\nb\n# TYPE x counter\nx{what="say \\"\\\\\\"\\n"} 1.5\n'
 
 
-async def test_a_stopped_turn_is_counted_by_how_it_ended(threadline: Threadline, client: Client, actor: Actor) -> None:
+async def test_a_stopped_turn_is_counted_by_how_it_ended(
+    threadline: Threadline, client: Client, actor: ScriptedAgent
+) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()

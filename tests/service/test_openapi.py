@@ -11,12 +11,12 @@ import jsonschema_rs
 import pytest
 from starlette.routing import Route
 
-from tests.service.serving import THREADS, Client
+from tests.service.running_service import THREADS, Client
 from threadline.bootstrap import Threadline
 from threadline.service import app as app_
 from threadline.service.app import build_app
-from threadline.service.openapi import PATH, document, spelt
-from threadline.service.reference import render
+from threadline.service.openapi.document import PATH, document, spelt
+from threadline.service.openapi.reference import render
 from tools import routes
 
 SOURCE = Path(app_.__file__).parent
@@ -33,7 +33,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
 
 
 def test_every_route_is_described_and_nothing_else(threadline: Threadline, made: dict[str, Any]) -> None:
-    """A route without a description: put `@operation(…)` of `service/describing.py` above its handler."""
+    """A route without a description: put `@operation(…)` of `service/operation.py` above its handler."""
     served = {
         (spelt(route.path), method)
         for route in build_app(threadline).routes

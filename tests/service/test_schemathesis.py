@@ -16,7 +16,7 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 
-from tests.service.serving import THREADS, serving
+from tests.service.running_service import THREADS, serving
 from threadline.bootstrap import open as open_threadline
 from threadline.settings import ServiceSettings, Settings
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.serving import CHAT, THREADS, Client
-from tests.usecases.conftest import Actor
+from tests.service.running_service import CHAT, THREADS, Client
 
 SAVES = "/api/v1/ai/saves"
 
@@ -83,7 +83,9 @@ async def test_a_deleted_thread_is_gone_twice_over_and_its_key_begins_anew(clien
     assert [text for _, text in await client.messages("key")] == ["Two", "Hello, you."]
 
 
-async def test_a_thread_deleted_under_a_turn_ends_its_stream_and_stays_deleted(client: Client, actor: Actor) -> None:
+async def test_a_thread_deleted_under_a_turn_ends_its_stream_and_stays_deleted(
+    client: Client, actor: ScriptedAgent
+) -> None:
     async with held(actor):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await actor.waiting.wait()

@@ -12,12 +12,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.service.serving import THREADS, Client, quiet, serving
+from tests.service.running_service import THREADS, Client, quiet, serving
 from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
+from threadline.observability.otel import OtelTracer
 from threadline.settings import Settings, Tracing
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.telemetry import OtelTracer
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

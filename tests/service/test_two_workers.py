@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.conftest import OpenStore
+from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE, held
-from tests.service.serving import CHAT, Client, said, serving
-from tests.usecases.conftest import Actor, make_threadline
+from tests.service.running_service import CHAT, Client, said, serving
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("database", ["file", "postgres"], indirect=
 
 @pytest.fixture
 async def workers(
-    open_store: OpenStore, clock: ManualClock, actor: Actor, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
 ) -> AsyncIterator[tuple[Client, Client]]:
     settings = Settings(tenant=tenant_id, agent="actor", service=SERVICE)
     one = make_threadline(await open_store(), settings, clock, actor)
@@ -30,7 +30,7 @@ async def workers(
 
 @pytest.mark.req("S1-26")
 async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
-    workers: tuple[Client, Client], actor: Actor
+    workers: tuple[Client, Client], actor: ScriptedAgent
 ) -> None:
     one, other = workers
     async with held(actor) as gate:
@@ -46,7 +46,7 @@ async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
 
 @pytest.mark.req("S1-28")
 async def test_a_turn_that_runs_on_one_worker_is_stopped_on_the_other(
-    workers: tuple[Client, Client], actor: Actor
+    workers: tuple[Client, Client], actor: ScriptedAgent
 ) -> None:
     one, other = workers
     async with held(actor):

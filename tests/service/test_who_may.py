@@ -16,17 +16,17 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE
-from tests.service.serving import THREADS, Client, serving
-from tests.service.signed_in import client_with, revoked_token, token_for
-from tests.usecases.conftest import Actor, make_threadline
+from tests.service.running_service import THREADS, Client, serving
+from tests.service.token_clients import client_with, revoked_token, token_for
 from threadline.bootstrap import Threadline
 from threadline.core.access import make_token
 from threadline.core.threads import system_scope
 from threadline.ports import Store
 from threadline.service.app import build_app
-from threadline.service.describing import Operation
-from threadline.service.openapi import PATH, described
+from threadline.service.openapi.document import PATH, described
+from threadline.service.operation import Operation
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.world import SECRET
@@ -86,7 +86,7 @@ def settings(tenant_id: str) -> Settings:
 
 
 @pytest.fixture
-def threadline(store: Store, settings: Settings, clock: ManualClock, actor: Actor) -> Threadline:
+def threadline(store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent) -> Threadline:
     return make_threadline(store, settings, clock, actor)
 
 
@@ -110,7 +110,7 @@ async def callers(threadline: Threadline, clock: ManualClock, tenant_id: str) ->
 
 
 @pytest.fixture
-async def alices(callers: dict[str, Client], actor: Actor) -> Client:
+async def alices(callers: dict[str, Client], actor: ScriptedAgent) -> Client:
     """Alice has a thread, a saved point and a pinned text; her tenant has an agent."""
     alice, admin = callers["alice"], callers["an admin"]
     actor.lines = [f"{SECRET} is the word."]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import OpenStore
 from tests.stores.writer import Job, Report, key_of, pair
-from tests.stores.writing import check_histories, check_history, writers
+from tests.stores.writer_processes import check_histories, check_history, writers
 from threadline.core.sealing import Limits
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Store, Transaction

@@ -21,7 +21,7 @@ import pytest
 
 from tests.conftest import open_database
 from tests.stores.writer import Job, Report, key_of, pair
-from tests.stores.writing import Writer, check_histories, check_history, writers
+from tests.stores.writer_processes import Writer, check_histories, check_history, writers
 from threadline.clock import SystemClock
 from threadline.core.errors import OutcomeUnknown, StoreUnavailable
 from threadline.core.sealing import Limits

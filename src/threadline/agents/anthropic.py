@@ -11,11 +11,11 @@ from typing import Any
 
 from threadline.agents.block_deltas import BlockDeltas
 from threadline.agents.models import RoundSettings, ToolSpec
-from threadline.agents.patience import Persistence
 from threadline.core.blocks import to_blocks
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.core.events import Event
 from threadline.core.prompts import PromptMessage
+from threadline.net.retry import Retrier
 
 try:
     import anthropic
@@ -41,13 +41,13 @@ class AnthropicModel:
         max_tokens: int = MAX_TOKENS,
         silence_seconds: float = SILENCE_SECONDS,
         options: Mapping[str, Any] | None = None,
-        persistence: Persistence | None = None,
+        persistence: Retrier | None = None,
     ) -> None:
         self._model = model
         self._max_tokens = max_tokens
         self._who = "The model server" if base_url else "Anthropic"
         self._options = dict(options or {})
-        self._persistence = persistence or Persistence()
+        self._persistence = persistence or Retrier()
         self._client = anthropic.AsyncAnthropic(
             api_key=_key(api_key, base_url),
             base_url=base_url,

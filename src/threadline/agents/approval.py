@@ -1,6 +1,6 @@
 """Approvers: who says whether a tool that needs approval may run.
 
-A surface that can ask a person wraps its question in `Remembering`; one that cannot gives a `Standing` answer.
+A surface that can ask a person wraps its question in `Remembering`; one that cannot gives a `CurrentThread` answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Choice: TypeAlias = Literal["allow", "deny", "defer", "always", "never"]
 Ask: TypeAlias = Callable[[ToolCall], Awaitable[Choice]]
 
 
-class Standing:
+class CurrentThread:
     """The same answer to every call: what to do where nobody can be asked."""
 
     def __init__(self, answer: Literal["allow", "deny", "defer"], reason: str | None = None) -> None:

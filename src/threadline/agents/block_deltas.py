@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from threadline.agents.json_shapes import count, inputs_of, objects, text, unreadable
-from threadline.agents.patience import Fault
 from threadline.core.events import (
     Event,
     Finish,
@@ -24,6 +23,7 @@ from threadline.core.events import (
     ToolInputStart,
     Usage,
 )
+from threadline.net.retry import Fault
 
 _REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",

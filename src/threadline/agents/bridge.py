@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from threadline.agents.addresses import parse_url
-from threadline.agents.patience import Persistence
 from threadline.agents.remote import ask
 from threadline.core import jsontext
 from threadline.core.dispatch import normalise
 from threadline.core.events import Event, FinalText, TextDelta, Usage
+from threadline.net.addresses import parse_url
+from threadline.net.retry import Retrier
 
 SILENCE_SECONDS = 120.0
 
@@ -32,7 +32,7 @@ class Bridge:
         api_key: str | None = None,
         options: Mapping[str, Any] | None = None,
         silence_seconds: float = SILENCE_SECONDS,
-        persistence: Persistence | None = None,
+        persistence: Retrier | None = None,
     ) -> None:
         """`upstream` is the server's base address, as OpenAI clients take it: usually it ends in `/v1`."""
         parse_url(upstream)
@@ -43,7 +43,7 @@ class Bridge:
         if api_key is not None:
             self._headers["authorization"] = f"Bearer {api_key}"
         self._silence_seconds = silence_seconds
-        self._persistence = persistence or Persistence()
+        self._persistence = persistence or Retrier()
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
         """What the server says to the payload. InvalidMessage at once if there is no message in it; AgentFailed."""

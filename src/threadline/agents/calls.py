@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from threadline.agents.limits import Allowance
 from threadline.agents.outputs import ToolFailed, plain
-from threadline.agents.running import describe
+from threadline.agents.tool_execution import describe
 from threadline.agents.tools import Tool
 from threadline.core import jsontext
 from threadline.core.events import ApprovalRequest, ToolCall, ToolDenied, ToolError, ToolResult
 from threadline.core.ids import new_id
 from threadline.core.parts import Approval
 from threadline.core.turns import ToolRun
-from threadline.ports import Desk, Verdict
+from threadline.ports import AgentServices, Verdict
 
 
 class Cancel(NamedTuple):
@@ -48,11 +48,11 @@ class CallSettler:
     """Settles the calls of one answer. Calls may be settled at the same time; people are asked one after the other."""
 
     def __init__(
-        self, tools: Mapping[str, Tool], hooks: Hooks, desk: Desk, allowance: Allowance, *, parallel: int
+        self, tools: Mapping[str, Tool], hooks: Hooks, services: AgentServices, allowance: Allowance, *, parallel: int
     ) -> None:
         self._tools = tools
         self._hooks = hooks
-        self._desk = desk
+        self._desk = services
         self._allowance = allowance
         self._asking = asyncio.Lock()
         self._places = asyncio.Semaphore(parallel)

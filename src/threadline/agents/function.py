@@ -1,7 +1,7 @@
 """Any Python function as an agent: it is given the prompt, and says text or events.
 
 An async generator streams; an async or a plain function answers at once, the plain one in a thread of its own. A first
-parameter of type `str` gets the words of the request instead of the prompt; a second parameter gets the desk.
+parameter of type `str` gets the words of the request instead of the prompt; a second parameter gets the services.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, cast
 from threadline.agents.limits import Limits
 from threadline.agents.outputs import ToolFailed
 from threadline.agents.replies import bounded
-from threadline.agents.running import run_bounded
+from threadline.agents.tool_execution import run_bounded
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import Event, TextDelta
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
-from threadline.ports import Agent, Desk
+from threadline.ports import Agent, AgentServices
 
 
 def as_agent(given: Any) -> Agent:
@@ -40,17 +40,17 @@ class FunctionAgent:
         self._limits = limits or Limits()
         parameters = _positional(function)
         if not 1 <= len(parameters) <= 2:
-            raise InvalidInput(f"{_name(function)} takes the prompt, and the desk if it wants it")
+            raise InvalidInput(f"{_name(function)} takes the prompt, and the services if it wants it")
         self._wants_text = parameters[0].annotation in (str, "str")
         self._wants_desk = len(parameters) == 2
 
-    def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
-        return bounded(self._say(prompt, desk), prompt, self._limits)
+    def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
+        return bounded(self._say(prompt, services), prompt, self._limits)
 
-    async def _say(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+    async def _say(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         given: list[Any] = [_request(prompt) if self._wants_text else prompt]
         if self._wants_desk:
-            given.append(desk)
+            given.append(services)
         if inspect.isasyncgenfunction(self._function):
             async with aclosing(self._function(*given)) as said:
                 async for each in said:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from threadline.agents.patience import Fault
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput
+from threadline.net.retry import Fault
 
 
 def unreadable() -> Fault:

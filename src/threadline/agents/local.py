@@ -18,13 +18,13 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from threadline.agents.addresses import Target, parse_url
 from threadline.agents.models import RoundSettings, ToolSpec
-from threadline.agents.patience import Fault
 from threadline.core.chat_messages import to_chat
 from threadline.core.errors import AgentFailed, ExtraMissing, SettingsInvalid
 from threadline.core.events import Event
 from threadline.core.prompts import PromptMessage
+from threadline.net.addresses import Target, parse_url
+from threadline.net.retry import Fault
 
 if importlib.util.find_spec("xllamacpp") is None:
     raise ExtraMissing("local", "a local model")

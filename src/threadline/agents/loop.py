@@ -23,7 +23,7 @@ from threadline.core.events import (
     StepStart,
 )
 from threadline.core.prompts import Prompt
-from threadline.ports import Desk
+from threadline.ports import AgentServices
 
 
 class LoopAgent:
@@ -43,11 +43,11 @@ class LoopAgent:
     async def close(self) -> None:
         await self._model.close()
 
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
         reply = Reply(prompt, limit=self._limits.reply_bytes)
         with Allowance(self._limits.seconds) as allowance:
-            settler = CallSettler(self._tools, self._hooks, desk, allowance, parallel=self._limits.parallel)
+            settler = CallSettler(self._tools, self._hooks, services, allowance, parallel=self._limits.parallel)
             for event in reply.say_again():
                 yield event
             for number in count():

@@ -12,11 +12,11 @@ from typing import Any
 
 from threadline.agents.chat_deltas import ChatDeltas
 from threadline.agents.models import RoundSettings, ToolSpec
-from threadline.agents.patience import Persistence
 from threadline.core.chat_messages import to_chat
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.core.events import Event
 from threadline.core.prompts import PromptMessage
+from threadline.net.retry import Retrier
 
 try:
     import openai
@@ -42,14 +42,14 @@ class OpenAIModel:
         options: Mapping[str, Any] | None = None,
         with_usage: bool = True,
         alternating: bool = False,
-        persistence: Persistence | None = None,
+        persistence: Retrier | None = None,
     ) -> None:
         self._model = model
         self._who = "The model server" if base_url else "OpenAI"
         self._options = dict(options or {})
         self._with_usage = with_usage
         self._alternating = alternating
-        self._persistence = persistence or Persistence()
+        self._persistence = persistence or Retrier()
         self._client = openai.AsyncOpenAI(
             api_key=_key(api_key, base_url),
             base_url=base_url,

@@ -12,7 +12,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, InvalidText
-from threadline.core.mending import mend_json, mend_text
+from threadline.core.sanitize import sanitize_json, sanitize_text
 
 
 class ToolFailed(Exception):
@@ -40,14 +40,14 @@ def _dump(data: Any) -> bytes:
     try:
         return jsontext.dump(data, "tool output")
     except InvalidText:
-        return mend_json(data, "tool output").json
+        return sanitize_json(data, "tool output").json
 
 
 def _text(value: str, limit: int) -> str:
     # At most four bytes a character: only a text this long can be past the limit, and only its head is looked at.
     if len(value) * 4 <= limit:
-        return mend_text(value)
-    head = mend_text(value[:limit]).encode()[:limit].decode(errors="ignore")
+        return sanitize_text(value)
+    head = sanitize_text(value[:limit]).encode()[:limit].decode(errors="ignore")
     return head if len(head) == len(value) else _cut(head, len(value), "characters")
 
 

@@ -18,12 +18,12 @@ from threadline.agents.limits import Limits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.complaints import explained
+from threadline.core.config_errors import explained
 from threadline.core.errors import SettingsInvalid
 from threadline.ports import Agent
 
 if TYPE_CHECKING:
-    from threadline.agents.patience import Persistence
+    from threadline.net.retry import Retrier
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -175,10 +175,10 @@ def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict
     }
 
 
-def _persistence(attempts: int) -> Persistence:
-    from threadline.agents.patience import Patience, Persistence  # noqa: PLC0415 - chosen at run time
+def _persistence(attempts: int) -> Retrier:
+    from threadline.net.retry import Retrier, RetryPolicy  # noqa: PLC0415 - chosen at run time
 
-    return Persistence(Patience(attempts=attempts))
+    return Retrier(RetryPolicy(attempts=attempts))
 
 
 def _secret(row: AgentRow, value: str | None, variable: str | None, trusted: bool) -> str | None:

@@ -37,7 +37,7 @@ from threadline.core.events import (
 )
 from threadline.core.parts import ToolPart, plain_text
 from threadline.core.prompts import Prompt, PromptMessage, rounds
-from threadline.ports import Desk
+from threadline.ports import AgentServices
 
 _WORD = re.compile(r"\s*\S+")
 _FOUND_AT_MOST = 5
@@ -76,10 +76,10 @@ class RehearsalAgent:
         self._pace = pace
         self._sleep = sleep
 
-    def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+    def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         given = _given(prompt)
         tools = (calculate, count_words, _look_back(given.said), stamp)
-        return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).answer(prompt, desk)
+        return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).run(prompt, services)
 
     async def close(self) -> None:
         """There is nothing to give back."""

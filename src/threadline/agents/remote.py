@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from threadline.agents.addresses import Target, parse_url
-from threadline.agents.http import Answer, post
 from threadline.agents.limits import Limits
-from threadline.agents.patience import Fault, Persistence, status_fault
 from threadline.agents.remote_replies import error_words, read_event, read_json
 from threadline.agents.replies import bounded
-from threadline.agents.sse import SseReader
 from threadline.core import jsontext
 from threadline.core.dispatch import payload
 from threadline.core.events import Event
 from threadline.core.prompts import Prompt
-from threadline.ports import Desk
+from threadline.net.addresses import Target, parse_url
+from threadline.net.http_client import HttpReply, post
+from threadline.net.retry import Fault, Retrier, status_fault
+from threadline.net.sse import SseReader
+from threadline.ports import AgentServices
 
 LONGEST_JSON = 4_194_304
 
@@ -37,7 +37,7 @@ class RemoteAgent:
         silence_seconds: float = 120.0,
         public_only: bool = False,
         limits: Limits | None = None,
-        persistence: Persistence | None = None,
+        persistence: Retrier | None = None,
     ) -> None:
         self._target = parse_url(url)
         self._headers = {"accept": "text/event-stream, application/json", **(headers or {})}
@@ -46,9 +46,9 @@ class RemoteAgent:
         self._silence_seconds = silence_seconds
         self._public_only = public_only
         self._limits = limits
-        self._persistence = persistence or Persistence()
+        self._persistence = persistence or Retrier()
 
-    def answer(self, prompt: Prompt, desk: Desk) -> AsyncGenerator[Event, None]:
+    def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         body = jsontext.dump(payload(prompt), "the dispatch payload")
         headers = dict(self._headers)
         if prompt.turn_id is not None:
@@ -82,7 +82,7 @@ async def ask(
             raise Fault("The agent said nothing that could be understood.")
 
 
-async def _stream(answer: Answer) -> AsyncGenerator[Event, None]:
+async def _stream(answer: HttpReply) -> AsyncGenerator[Event, None]:
     reader = SseReader()
     async for piece in answer.body:
         for sent in reader.feed(piece):
@@ -93,7 +93,7 @@ async def _stream(answer: Answer) -> AsyncGenerator[Event, None]:
                 yield event
 
 
-async def _whole(answer: Answer, limit: int) -> bytes:
+async def _whole(answer: HttpReply, limit: int) -> bytes:
     raw = b""
     async for piece in answer.body:
         raw += piece
@@ -102,7 +102,7 @@ async def _whole(answer: Answer, limit: int) -> bytes:
     return raw
 
 
-async def _refusal(answer: Answer) -> Fault:
+async def _refusal(answer: HttpReply) -> Fault:
     if 300 <= answer.status < 400:
         return Fault(f"The agent answered with a redirect (HTTP {answer.status}), which is not followed.")
     words = error_words(await _whole(answer, LONGEST_JSON))

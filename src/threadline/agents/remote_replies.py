@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from threadline.agents.patience import Fault, short
-from threadline.agents.sse import SseEvent
 from threadline.core import events as house
 from threadline.core.events import ApprovalRequest, Event, FinalText, Finish, ReasoningDelta, TextDelta, Usage
+from threadline.net.retry import Fault, short
+from threadline.net.sse import SseEvent
 
 _TEXT_KEYS = ("content", "text", "reply", "response", "output", "message", "answer")
 _PIECE_KEYS = ("delta", "text", "content", "token")

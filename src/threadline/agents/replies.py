@@ -13,6 +13,7 @@ from threadline.agents.calls import Outcome
 from threadline.agents.limits import Allowance, Limits
 from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
+from threadline.core.event_fold import Fold
 from threadline.core.events import (
     ApprovalRequest,
     Event,
@@ -27,7 +28,6 @@ from threadline.core.events import (
     ToolResult,
     Usage,
 )
-from threadline.core.folding import Fold
 from threadline.core.parts import Approval, Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from threadline.agents.patience import Fault, short, status_fault
+from threadline.net.retry import Fault, short, status_fault
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import msgspec
 
 from threadline.agents.models import ToolSpec
 from threadline.agents.outputs import ToolFailed, plain
-from threadline.agents.running import run_bounded
+from threadline.agents.tool_execution import run_bounded
 from threadline.core.errors import InvalidInput
 
 TIMEOUT_SECONDS = 60.0

@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.marking import write
-from threadline.channels.reading import (
+from threadline.channels.json_reader import (
     answered,
     header,
     known,
@@ -34,9 +33,11 @@ from threadline.channels.reading import (
     with_placeholders,
 )
 from threadline.channels.slack_text import MARKS, unescape
-from threadline.channels.splitting import Size, split
+from threadline.channels.text_marks import write
+from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
-from threadline.core.arrivals import (
+from threadline.core.errors import NotFound, SignatureInvalid
+from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
     Delivery,
@@ -49,7 +50,6 @@ from threadline.core.arrivals import (
     Sent,
     Transient,
 )
-from threadline.core.errors import NotFound, SignatureInvalid
 from threadline.core.turns import Surface
 
 API = "https://slack.com/api"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from threadline.channels.marking import Marks
+from threadline.channels.text_marks import Marks
 
 _REFERENCE = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
 _FIRST_MENTION = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^<>]*)?>[\s,:]*")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.reading import (
+from threadline.channels.json_reader import (
     answered,
     header,
     known,
@@ -25,11 +25,12 @@ from threadline.channels.reading import (
     sendable,
     shaped,
 )
-from threadline.channels.splitting import Size, split
 from threadline.channels.telegram_entities import compose, measure
 from threadline.channels.telegram_messages import Message, in_words
+from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
-from threadline.core.arrivals import (
+from threadline.core.errors import NotFound, SettingsInvalid
+from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
     Delivery,
@@ -43,7 +44,6 @@ from threadline.core.arrivals import (
     Sent,
     Transient,
 )
-from threadline.core.errors import NotFound, SettingsInvalid
 from threadline.core.turns import Surface
 
 API = "https://api.telegram.org"

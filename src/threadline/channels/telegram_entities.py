@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels.markdown import Block, Span, Style
-from threadline.channels.splitting import BETWEEN, Size
+from threadline.channels.text_split import BETWEEN, Size
 
 _TYPES: dict[Style, str] = {"bold": "bold", "italic": "italic", "strike": "strikethrough"}
 

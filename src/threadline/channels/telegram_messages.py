@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from threadline.channels.reading import placeholder, with_placeholders
+from threadline.channels.json_reader import placeholder, with_placeholders
 from threadline.channels.telegram_entities import Entity, with_addresses
-from threadline.core.arrivals import Ignored
+from threadline.core.platform_messages import Ignored
 
 
 class _Person(msgspec.Struct):

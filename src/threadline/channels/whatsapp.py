@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.marking import Marks, write
-from threadline.channels.reading import (
+from threadline.channels.json_reader import (
     answered,
     header,
     known,
@@ -29,10 +28,12 @@ from threadline.channels.reading import (
     sendable,
     shaped,
 )
-from threadline.channels.splitting import Size, split
+from threadline.channels.text_marks import Marks, write
+from threadline.channels.text_split import Size, split
 from threadline.channels.whatsapp_messages import Message, in_words
 from threadline.core import jsontext
-from threadline.core.arrivals import (
+from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
     Delivery,
@@ -46,7 +47,6 @@ from threadline.core.arrivals import (
     Transient,
     WindowClosed,
 )
-from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid
 from threadline.core.turns import Surface
 
 API = "https://graph.facebook.com/v23.0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from threadline.channels.reading import placeholder, with_placeholders
-from threadline.core.arrivals import Ignored
+from threadline.channels.json_reader import placeholder, with_placeholders
+from threadline.core.platform_messages import Ignored
 
 
 class _Text(msgspec.Struct):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from threadline.cli.opening import settings_of
+from threadline.cli.connection import settings_of
 from threadline.cli.output import print_json, print_table, say, when
-from threadline.cli.showing import shown
+from threadline.cli.printable import shown
 from threadline.clock import SystemClock
 from threadline.core.access import ApiToken
 from threadline.core.durations import parse_duration
-from threadline.operating import administering
+from threadline.maintenance import administering
 
 
 async def create_token(args: argparse.Namespace) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from threadline import operating
-from threadline.cli.opening import settings_of
+from threadline import maintenance as operating
+from threadline.cli.connection import settings_of
 from threadline.cli.output import Progress, print_json, say
-from threadline.cli.showing import shown, without_password
+from threadline.cli.printable import shown, without_password
 from threadline.core.errors import Refused, ThreadlineError
 from threadline.ports import Finding
 from threadline.stores.migrations import Migration

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
+from threadline.administration.tenant_agents import Agents
 from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
-from threadline.cli.opening import opened
+from threadline.cli.connection import opened
 from threadline.cli.output import print_json, print_table, say
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Scope
 from threadline.settings import AgentSettings
-from threadline.usecases.agents import Agents
 
 
 async def list_agents(args: argparse.Namespace) -> None:

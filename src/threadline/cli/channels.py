@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from threadline.bootstrap import Threadline
-from threadline.cli.opening import opened
+from threadline.cli.connection import opened
 from threadline.cli.output import counted, print_json, print_table, say, when
-from threadline.cli.showing import shown
+from threadline.cli.printable import shown
 from threadline.core.channels import OutboxRow
 from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.core.threads import Scope
+from threadline.messaging.polling import Polling
 from threadline.ports import Channel
-from threadline.usecases.polling import Polling
 from threadline.vault import new_key
 
 _UNHEALTHY = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from threadline.cli.opening import opened, scope_of
+from threadline.cli.connection import opened, scope_of
 from threadline.cli.output import print_json, say
-from threadline.cli.showing import shown
+from threadline.cli.printable import shown
 
 
 async def show_context(args: argparse.Namespace) -> None:

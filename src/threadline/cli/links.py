@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from threadline.cli.opening import opened, scope_of
+from threadline.cli.connection import opened, scope_of
 from threadline.cli.output import print_json, print_table, say, when
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from threadline.cli.grammar import build_parser
-from threadline.cli.showing import shown
+from threadline.cli.parser import build_parser
+from threadline.cli.printable import shown
 from threadline.core.errors import (
     Conflict,
     InvalidInput,

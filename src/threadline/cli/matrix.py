@@ -13,14 +13,14 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from threadline.cli.opening import opened, settings_of
+from threadline.cli.connection import opened, settings_of
 from threadline.core.errors import ExtraMissing, InvalidInput, SettingsInvalid
 from threadline.settings import Settings
 
 try:
     from threadline.matrix.bot import Bot
+    from threadline.matrix.build import build_bot
     from threadline.matrix.homeserver import HomeserverRefused
-    from threadline.matrix.running import build_bot
 except ModuleNotFoundError as exc:
     raise ExtraMissing("matrix", "the Matrix bot") from exc
 

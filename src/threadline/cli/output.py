@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.cli.showing import JOINERS, shown
+from threadline.cli.printable import JOINERS, shown
 
 
 def print_json(value: Any) -> None:

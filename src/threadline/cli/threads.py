@@ -9,16 +9,16 @@ import argparse
 import contextlib
 import sys
 
-from threadline.cli.opening import opened, scope_of
+from threadline.cli.connection import opened, scope_of
 from threadline.cli.output import counted, print_json, print_table, say, when
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.core.durations import parse_duration
 from threadline.core.errors import NotFound
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, ReasoningPart, TextPart, ToolPart
 from threadline.core.threads import NewThread, Thread, ThreadChanges
-from threadline.usecases.threads import Threads
-from threadline.usecases.transfer import export
+from threadline.threads.transfer import export
+from threadline.threads.user_threads import Threads
 
 _TITLE = 48
 

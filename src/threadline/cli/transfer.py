@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO
 
-from threadline.cli.opening import opened, scope_of
+from threadline.cli.connection import opened, scope_of
 from threadline.cli.output import Progress, counted, say
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
-from threadline.usecases.threads import Threads
-from threadline.usecases.transfer import Importer, export
+from threadline.threads.transfer import Importer, export
+from threadline.threads.user_threads import Threads
 
 
 async def export_threads(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ What is stored, the service decides, so nothing can be appended from here: a thr
 
 from threadline.client.replies import Ended, RemoteReply
 from threadline.client.threads import RemoteThread
-from threadline.client.transport import Patience
+from threadline.client.transport import RetryPolicy
 from threadline.client.values import LinkInfo, ThreadInfo, TurnInfo, UiMessage
 from threadline.client.view import Client, connect
 
@@ -19,9 +19,9 @@ __all__ = [
     "Client",
     "Ended",
     "LinkInfo",
-    "Patience",
     "RemoteReply",
     "RemoteThread",
+    "RetryPolicy",
     "ThreadInfo",
     "TurnInfo",
     "UiMessage",

@@ -11,13 +11,13 @@ import msgspec
 
 from threadline.core.errors import ServiceUnavailable
 from threadline.core.events import (
-    Again,
     ApprovalRequest,
     Event,
     Failure,
     Finish,
     ReasoningDelta,
     ReasoningEnd,
+    Restart,
     Source,
     Status,
     StepStart,
@@ -105,7 +105,7 @@ def _event(chunk: dict[str, Any]) -> Event | None:
         case "data-status":
             return Status(chunk["data"]["text"])
         case "data-again":
-            return Again()
+            return Restart()
         case "finish":
             return Finish(chunk.get("finishReason", "stop"))
         case "abort":

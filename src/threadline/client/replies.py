@@ -17,9 +17,9 @@ import httpx2
 from threadline.client.chunks import STOPPED, Frame, FrameReader, to_event
 from threadline.client.transport import Transport
 from threadline.client.values import Stopped, UiMessage, read
-from threadline.core.approvals import Answer
+from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import AgentFailed, ServiceUnavailable
-from threadline.core.events import Again, ApprovalRequest, Event, Failure, Finish, TextDelta, ToolCall
+from threadline.core.events import ApprovalRequest, Event, Failure, Finish, Restart, TextDelta, ToolCall
 from threadline.core.ids import check_id, new_id
 from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
@@ -146,7 +146,7 @@ class RemoteReply:
         match event:
             case ToolCall():
                 self._calls[event.call_id] = event
-            case Again():
+            case Restart():
                 self._calls, self._waiting = {}, []
             case ApprovalRequest():
                 self._waiting.append(event)
@@ -168,13 +168,13 @@ class RemoteReply:
         await self._respond(self._approver)
 
     async def _respond(self, approver: Approver) -> None:
-        answers: dict[str, Answer] = {}
+        answers: dict[str, ApprovalDecision] = {}
         for request in self._waiting:
             verdict = await approver.decide(self._calls[request.call_id])
             if verdict.answer == "defer":
                 self._ended = Ended("executed")
                 return
-            answers[request.approval_id] = Answer(verdict.answer == "allow", verdict.reason)
+            answers[request.approval_id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
         assert self.message_id is not None
         calls = [(request.approval_id, self._calls[request.call_id]) for request in self._waiting]
         self._body, self._key = answer_body(self._state_key, self.message_id, calls, answers), new_id()
@@ -227,7 +227,7 @@ async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:
 
 
 def answer_body(
-    state_key: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, Answer]
+    state_key: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, ApprovalDecision]
 ) -> dict[str, Any]:
     """The reply as it goes back with its approvals answered."""
     parts = []

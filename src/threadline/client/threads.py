@@ -23,7 +23,7 @@ from threadline.client.values import (
     UiMessage,
     read,
 )
-from threadline.core.approvals import Answer, Pending, pending
+from threadline.core.approvals import ApprovalDecision, Pending, pending
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.events import Event, ToolCall
 from threadline.core.ids import check_state_key, new_id, new_state_key
@@ -92,9 +92,11 @@ class RemoteThread:
         newest = await self.last_turns(1) if await self._exists() else []
         return pending(newest[-1].parts) if newest else []
 
-    def respond(self, answers: Mapping[str, Answer | bool], *, approver: Approver | None = None) -> RemoteReply:
+    def respond(
+        self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None
+    ) -> RemoteReply:
         """Answers every pending approval, by its id; the same reply goes on. InvalidInput for one nobody asked for."""
-        given = {key: Answer(said) if isinstance(said, bool) else said for key, said in answers.items()}
+        given = {key: ApprovalDecision(said) if isinstance(said, bool) else said for key, said in answers.items()}
 
         async def prepare() -> Mapping[str, Any]:
             newest = await self.last_turns(1)

@@ -28,7 +28,7 @@ _LONGEST_PAUSE = 10.0
 _KEPT_ALIVE = 20
 
 
-class Patience(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How long to wait: for a connection, for the next bytes (a stream that lives says so every few seconds), and
     before each further attempt."""
 
@@ -38,7 +38,7 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Transport:
-    def __init__(self, url: str, token: str | None, patience: Patience) -> None:
+    def __init__(self, url: str, token: str | None, patience: RetryPolicy) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"{url!r} is no address of a service: it begins with http:// or https://")
         if not urlsplit(url).hostname:

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from threadline.client.threads import THREADS, RemoteThread
-from threadline.client.transport import Patience, Transport
+from threadline.client.transport import RetryPolicy, Transport
 from threadline.client.values import (
     Agents,
     FoundMessage,
@@ -29,9 +29,9 @@ _SAVES = "/api/v1/ai/saves"
 _LINKS = "/api/v1/channels/links"
 
 
-def connect(url: str, *, token: str | None = None, patience: Patience | None = None) -> Client:
+def connect(url: str, *, token: str | None = None, patience: RetryPolicy | None = None) -> Client:
     """A client of the service at this address. Nothing is sent yet. Close it, or use it with `async with`."""
-    return Client(Transport(url, token, patience or Patience()))
+    return Client(Transport(url, token, patience or RetryPolicy()))
 
 
 class Client:

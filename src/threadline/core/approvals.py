@@ -16,7 +16,7 @@ from threadline.core.errors import InvalidInput
 from threadline.core.parts import Approval, Part, ToolPart
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ApprovalDecision(msgspec.Struct, frozen=True):
     """What a person said to one request."""
 
     approved: bool
@@ -41,7 +41,7 @@ def pending(parts: Iterable[Part]) -> list[Pending]:
     ]
 
 
-def answered(parts: Sequence[Part], answers: Mapping[str, Answer]) -> tuple[Part, ...]:
+def answered(parts: Sequence[Part], answers: Mapping[str, ApprovalDecision]) -> tuple[Part, ...]:
     """The reply with its answers. InvalidInput unless each request has one and each answer has a request."""
     asked = {each.approval_id for each in pending(parts)}
     if unasked := sorted(answers.keys() - asked):
@@ -51,7 +51,7 @@ def answered(parts: Sequence[Part], answers: Mapping[str, Answer]) -> tuple[Part
     return tuple(_answered(part, answers) for part in parts)
 
 
-def _answered(part: Part, answers: Mapping[str, Answer]) -> Part:
+def _answered(part: Part, answers: Mapping[str, ApprovalDecision]) -> Part:
     if not isinstance(part, ToolPart) or part.state != "approval-requested" or part.approval is None:
         return part
     said = answers[part.approval.id]
@@ -59,9 +59,9 @@ def _answered(part: Part, answers: Mapping[str, Answer]) -> Part:
     return msgspec.structs.replace(part, state="approval-responded", approval=approval)
 
 
-def claimed_answers(claimed: Iterable[ToolPart]) -> dict[str, Answer]:
+def claimed_answers(claimed: Iterable[ToolPart]) -> dict[str, ApprovalDecision]:
     """The answers among the tool calls that a client sent. InvalidInput for one that says neither yes nor no."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ApprovalDecision] = {}
     for part in claimed:
         if part.state != "approval-responded":
             continue
@@ -70,7 +70,7 @@ def claimed_answers(claimed: Iterable[ToolPart]) -> dict[str, Answer]:
             raise InvalidInput("an answer to an approval names it and says whether it is approved")
         if given.id in answers:
             raise InvalidInput(f"the approval {given.id!r} is answered twice")
-        answers[given.id] = Answer(given.approved, given.reason)
+        answers[given.id] = ApprovalDecision(given.approved, given.reason)
     return answers
 
 

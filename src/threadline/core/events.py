@@ -91,7 +91,7 @@ class StepStart(msgspec.Struct, frozen=True, tag="step-start"):
     """One round of the model begins."""
 
 
-class Again(msgspec.Struct, frozen=True, tag="again"):
+class Restart(msgspec.Struct, frozen=True, tag="again"):
     """The process that answered is gone and another begins anew: what was shown before this does not stand."""
 
 
@@ -134,7 +134,7 @@ Event: TypeAlias = (
     | ToolDenied
     | Source
     | StepStart
-    | Again
+    | Restart
     | Status
     | Usage
     | Finish

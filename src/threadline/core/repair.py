@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from threadline.core.mending import CALL_ID_LENGTH, distinct
 from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from threadline.core.prompts import PromptMessage
+from threadline.core.sanitize import CALL_ID_LENGTH, distinct
 
 INTERRUPTED = "interrupted: no result was recorded"
 NOT_APPROVED = "not run: approval was asked for and not given"

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.matrix.device import DeviceFolder
+from threadline.matrix.event_handler import Hearing, Rest, through_faults
 from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
-from threadline.matrix.hearing import Hearing, Rest, through_faults
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
-from threadline.matrix.inviting import Inviting
-from threadline.matrix.reconciling import Reconciling
-from threadline.matrix.tracking import OpenBatch, Tracking
+from threadline.matrix.invites import Inviting
+from threadline.matrix.room_reconciler import Reconciling
+from threadline.matrix.sync_cursor import OpenBatch, Tracking
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
@@ -217,7 +217,7 @@ class Bot:
             self._enqueue(opened, room_id, [event])
 
     def _start(self, opened: OpenBatch, work: Rest, heard: Heard | None = None) -> None:
-        """Work beside the rooms' own order; what was heard is counted in its batch already."""
+        """TransactionBody beside the rooms' own order; what was heard is counted in its batch already."""
         if heard is None:
             opened.add()
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from threadline.core import pending as pending_
+from threadline.core import open_questions as pending_
 from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, Misused, Unknown, choices_text, help_text, parse
 from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused, TokenRefused
 from threadline.core.ids import check_title
-from threadline.core.pending import Agreed, Declined, Pending, pending_in, with_pending
+from threadline.core.open_questions import Agreed, Declined, Pending, pending_in, with_pending
 from threadline.core.threads import Thread, ThreadChanges
 from threadline.matrix.events import Said, key_of
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
-from threadline.matrix.linking import Linking
-from threadline.matrix.making import Made, NoSpace, RoomMaker
+from threadline.matrix.links import Linking
 from threadline.matrix.people import Person
+from threadline.matrix.room_factory import Made, NoSpace, RoomMaker
 from threadline.matrix.rooms import LOADED, Rooms
 from threadline.ports import Clock, Platform
 

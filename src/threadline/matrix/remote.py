@@ -22,14 +22,14 @@ from threadline.core.errors import ActingRefused, LinkLimited, LinkRefused
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, system_scope
-from threadline.matrix.book import SURFACE, Book
+from threadline.matrix.bindings import SURFACE, Book
 from threadline.matrix.bot import Bot
-from threadline.matrix.hearing import through_faults
+from threadline.matrix.build import Ground, build_bot_on, folder_of
+from threadline.matrix.event_handler import through_faults
 from threadline.matrix.people import Person
-from threadline.matrix.running import Ground, build_bot_on, folder_of
+from threadline.messaging.links import Links
 from threadline.ports import Clock, Store, Transaction
 from threadline.settings import Settings
-from threadline.usecases.links import Links
 
 log = logging.getLogger("threadline.matrix")
 

@@ -14,7 +14,7 @@ from typing import Any
 from threadline.core.channels import Binding
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import new_id
-from threadline.matrix.book import Bindings, Book, digest_id
+from threadline.matrix.bindings import Bindings, Book, digest_id
 from threadline.matrix.events import ROOM_STATE, Content
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person

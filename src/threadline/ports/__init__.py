@@ -6,19 +6,19 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 """
 
 from threadline.core.sealing import Masker
-from threadline.ports.agents import Agent, Approver, Desk, Guard, ToolJournal, Verdict
+from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.platforms import Answered, Channel, Http, Identities, Platform, PolledChannel
 from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
-from threadline.ports.store import Finding, Load, Store, Transaction, Watch, Work
+from threadline.ports.store import Finding, Load, Store, Transaction, TransactionBody, Watch
 
 __all__ = [
     "Agent",
+    "AgentServices",
     "Answered",
     "Approver",
     "Channel",
     "Cipher",
     "Clock",
-    "Desk",
     "Finding",
     "Guard",
     "Http",
@@ -33,7 +33,7 @@ __all__ = [
     "ToolJournal",
     "Tracer",
     "Transaction",
+    "TransactionBody",
     "Verdict",
     "Watch",
-    "Work",
 ]

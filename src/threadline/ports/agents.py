@@ -35,7 +35,7 @@ class Approver(Protocol):
     async def decide(self, call: ToolCall) -> Verdict: ...
 
 
-class Desk(NamedTuple):
+class AgentServices(NamedTuple):
     """What the turn path lends an agent while it answers."""
 
     journal: ToolJournal
@@ -43,7 +43,7 @@ class Desk(NamedTuple):
 
 
 class Agent(Protocol):
-    def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         """The reply to the prompt, as events. Closing the iterator or cancelling the task that reads it stops the
         work. An agent that cannot go on raises AgentFailed, whose text may be shown to the user."""
         ...

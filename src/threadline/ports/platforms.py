@@ -6,7 +6,10 @@ import datetime as dt
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from threadline.core.arrivals import (
+from threadline.core.channels import Redeemed
+from threadline.core.events import Event
+from threadline.core.messages import Message
+from threadline.core.platform_messages import (
     Ambiguous,
     Delivery,
     HttpRequest,
@@ -16,9 +19,6 @@ from threadline.core.arrivals import (
     Polled,
     Transient,
 )
-from threadline.core.channels import Redeemed
-from threadline.core.events import Event
-from threadline.core.messages import Message
 from threadline.core.threads import SavedPoint, Scope, Thread, ThreadChanges
 from threadline.core.turns import Surface, Turn
 

@@ -39,7 +39,7 @@ class Transaction(
     def scope(self) -> Scope: ...
 
 
-Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
+TransactionBody: TypeAlias = Callable[[Transaction], Awaitable[T]]
 
 
 class Finding(NamedTuple):
@@ -69,7 +69,7 @@ class Store(Protocol):
         """Verbs of which each call is a transaction of its own, done when it returns."""
         ...
 
-    async def transact(self, scope: Scope, work: Work[T]) -> T:
+    async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. Works of one user run one
         after the other, so that what a work looked up still holds when it writes; those of the system scope need not.
         `work` awaits nothing but the verbs of the Transaction it gets, and may be run again from the start after a

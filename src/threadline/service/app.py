@@ -20,32 +20,32 @@ from starlette.routing import BaseRoute
 from threadline.bootstrap import Threadline
 from threadline.core.errors import ThreadlineError
 from threadline.service import problems
-from threadline.service.administration import AdministrationRoutes
-from threadline.service.agents import AgentRoutes
-from threadline.service.auth import Authentication
-from threadline.service.bodies import BodyGate
-from threadline.service.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
-from threadline.service.channels import ChannelRoutes
-from threadline.service.chat import Chat
-from threadline.service.chat_page import ChatPage, is_built
-from threadline.service.dispatches import DispatchRoutes
-from threadline.service.following import FollowingRoutes
-from threadline.service.headers import OriginGate, SafeHeaders
-from threadline.service.hooks import HookRoutes
-from threadline.service.jwts import jwt_reader
-from threadline.service.limits import AddressLimit, RateLimit, forget_windows
-from threadline.service.lineage import LineageRoutes
-from threadline.service.observing import Observer, noting
-from threadline.service.operations import Operations
-from threadline.service.proxies import ClientAddress, networks
-from threadline.service.reference import Reference
-from threadline.service.restoring import RestoreRoutes
-from threadline.service.saves import SaveRoutes
-from threadline.service.threads import ThreadRoutes
-from threadline.service.transfers import IMPORT_PATH, TransferRoutes
+from threadline.service.auth.authenticator import Authentication
+from threadline.service.auth.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
+from threadline.service.auth.jwts import jwt_reader
+from threadline.service.auth.rate_limits import AddressLimit, RateLimit, forget_windows
+from threadline.service.middleware.body_limit import BodyGate
+from threadline.service.middleware.headers import OriginGate, SafeHeaders
+from threadline.service.middleware.proxies import ClientAddress, networks
+from threadline.service.middleware.request_log import Observer, noting
+from threadline.service.openapi.reference import Reference
+from threadline.service.routes.administration import AdministrationRoutes
+from threadline.service.routes.agents import AgentRoutes
+from threadline.service.routes.channels import ChannelRoutes
+from threadline.service.routes.chat import Chat
+from threadline.service.routes.dispatch import DispatchRoutes
+from threadline.service.routes.health import Operations
+from threadline.service.routes.page import ChatPage, is_built
+from threadline.service.routes.restore import RestoreRoutes
+from threadline.service.routes.saves import SaveRoutes
+from threadline.service.routes.thread_changes import FollowingRoutes
+from threadline.service.routes.threads import ThreadRoutes
+from threadline.service.routes.timelines import LineageRoutes
+from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
+from threadline.service.routes.webhooks import HookRoutes
 from threadline.service.welcome import Welcome
 from threadline.settings import ServiceSettings
-from threadline.usecases.running import Runner
+from threadline.turns.runner import Runner
 
 log = logging.getLogger("threadline.service")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from threadline.usecases.metrics import Family, Sample
+from threadline.observability.metrics import Family, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

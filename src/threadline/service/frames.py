@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from threadline.core import events
 from threadline.core.turns import Chunk, Turn, TurnStatus
 from threadline.service.aisdk.chunks import ChunkWriter
-from threadline.usecases.turns import reply_id
+from threadline.turns.acceptance import reply_id
 
 
 class Frames:
@@ -37,7 +37,7 @@ class Frames:
 
     def _write(self, chunk: Chunk) -> None:
         event = events.from_json(chunk.json)
-        if isinstance(event, events.Again):
+        if isinstance(event, events.Restart):
             self._begun_again.append(chunk.n)
         self._frames.append(self._writer.event(event, f"{self._turn_id}:{chunk.n}"))
 

@@ -92,7 +92,7 @@ class Problem(Exception):
         self.detail = detail
         self.headers = headers or {}
 
-    def answer(self, **more: Any) -> Response:
+    def response(self, **more: Any) -> Response:
         body = {
             "title": TITLES[self.status],
             "status": self.status,
@@ -106,7 +106,7 @@ class Problem(Exception):
 
 async def answer_problem(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, Problem)
-    return exc.answer()
+    return exc.response()
 
 
 async def answer_error(request: Request, exc: Exception) -> Response:
@@ -114,11 +114,11 @@ async def answer_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, ThreadlineError)
     status = STATUSES[type(exc)]
     if status < 500:
-        return Problem(status, exc.code, _sayable(str(exc))).answer(**_details(exc))
+        return Problem(status, exc.code, _sayable(str(exc))).response(**_details(exc))
     log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
     detail = _sayable(str(exc)) if isinstance(exc, errors.AgentFailed) else _HOUSE_FAULT
     headers = {"Retry-After": "5"} if status == 503 else None
-    return Problem(status, exc.code, detail, headers).answer()
+    return Problem(status, exc.code, detail, headers).response()
 
 
 async def answer_http(request: Request, exc: Exception) -> Response:
@@ -128,7 +128,7 @@ async def answer_http(request: Request, exc: Exception) -> Response:
     status = exc.status_code if exc.status_code in TITLES else 400
     headers = {"Allow": ", ".join(_allowed(request))} if status == 405 else dict(exc.headers or {})
     detail = _NO_ROUTE if status == 404 else exc.detail
-    return Problem(status, code, detail, headers).answer()
+    return Problem(status, code, detail, headers).response()
 
 
 def _allowed(request: Request) -> list[str]:
@@ -144,7 +144,7 @@ def _allowed(request: Request) -> list[str]:
 async def answer_crash(request: Request, exc: Exception) -> Response:
     log.error("request crashed", extra=_where(request), exc_info=exc)
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return Problem(500, "internal", _HOUSE_FAULT, headers).answer()
+    return Problem(500, "internal", _HOUSE_FAULT, headers).response()
 
 
 def _where(request: Request) -> dict[str, Any]:

@@ -20,14 +20,14 @@ from starlette.types import Scope as ASGIScope
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.event_replay import events_of
 from threadline.core.events import Finish
 from threadline.core.parts import Part
-from threadline.core.replaying import events_of
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn
 from threadline.service.aisdk.chunks import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
 from threadline.service.frames import Frames, SharedFrames
-from threadline.service.reading import header
+from threadline.service.requests import header
 
 _SEEN = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
 MAJOR = "X-AI-SDK"
@@ -96,7 +96,7 @@ class TurnStreams:
         self._heartbeat = heartbeat_seconds
         self._frames = SharedFrames()
 
-    def answer(
+    def stream_response(
         self,
         scope: Scope,
         thread: Thread,

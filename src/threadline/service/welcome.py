@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from threadline.service.chat_page import is_built
-from threadline.service.describing import Answer, operation
+from threadline.service.operation import ResponseSpec, operation
+from threadline.service.routes.page import is_built
 from threadline.version import __version__
 
 COMMANDS = (
@@ -69,7 +69,7 @@ class Welcome:
     @operation(
         "welcome",
         "A page that says what this is",
-        Answer(200, "A page.", str, media_types=_HTML),
+        ResponseSpec(200, "A page.", str, media_types=_HTML),
         tag="operations",
         needs=None,
     )
@@ -85,7 +85,7 @@ class Welcome:
     @operation(
         "page",
         "The page",
-        Answer(200, "The same as `/welcome`, because the chat page was not built.", str, media_types=_HTML),
+        ResponseSpec(200, "The same as `/welcome`, because the chat page was not built.", str, media_types=_HTML),
         tag="operations",
         needs=None,
     )

@@ -1,6 +1,6 @@
 """Doubles for whoever tests an agent, a tool or a hook.
 
-A model that follows a script, a journal and a desk that are all memory, and prompts from a few texts.
+A model that follows a script, a journal and a services that are all memory, and prompts from a few texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from threadline.agents.approval import Standing
+from threadline.agents.approval import CurrentThread
 from threadline.agents.models import RoundSettings, ToolSpec
 from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
@@ -19,7 +19,7 @@ from threadline.core.events import Event, ToolCall
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.turns import ToolRun
-from threadline.ports import Approver, Desk, ToolJournal
+from threadline.ports import AgentServices, Approver, ToolJournal
 
 Step: TypeAlias = Event | Exception | Callable[[], Any]
 
@@ -77,9 +77,9 @@ class MemoryJournal:
         self.runs[call_id] = msgspec.structs.replace(self.runs[call_id], output_json=written, finished_at=now)
 
 
-def memory_desk(journal: ToolJournal | None = None, approver: Approver | None = None) -> Desk:
-    """A desk that needs no store; without an approver everything is allowed."""
-    return Desk(journal or MemoryJournal(), approver or Standing("allow"))
+def memory_services(journal: ToolJournal | None = None, approver: Approver | None = None) -> AgentServices:
+    """A services that needs no store; without an approver everything is allowed."""
+    return AgentServices(journal or MemoryJournal(), approver or CurrentThread("allow"))
 
 
 def prompt_of(*texts: str, system: str | None = None, **fields: Any) -> Prompt:

@@ -11,8 +11,8 @@ import pytest
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.stores.postgres import notices
+from threadline.stores.postgres.change_watch import CHANNEL
 from threadline.stores.postgres.store import PostgresStore
-from threadline.stores.postgres.watching import CHANNEL
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.words import asked
 

@@ -12,20 +12,20 @@ from asyncpg.connection import LoggedQuery
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
-from threadline.ports import Desk
+from threadline.ports import AgentServices
 from threadline.settings import Settings
-from threadline.stores.postgres import following, notices
+from threadline.stores.postgres import notices, search_indexer
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.usecases.running import Timing
+from threadline.turns.runner import Timing
 
 PATIENT = Timing(flush_seconds=60, wait_seconds=60)
 """However busy the machine is, nothing is stored or looked for beside the turn."""
 
 
 class Brief:
-    async def answer(self, prompt: Prompt, desk: Desk) -> AsyncIterator[Event]:
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         yield TextDelta("Not far.")
 
 
@@ -48,7 +48,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Address, "connect", counting)
     # Nothing else is done beside the turns, however long they take: no words are taken for search, and no other process
     # is told. Whoever found the connection in use would open another, and that asks the server for its types.
-    monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
+    monkeypatch.setattr(search_indexer, "QUIET_SECONDS", 3_600)
     monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
     return sent
 

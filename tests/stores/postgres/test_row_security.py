@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from threadline.core.threads import Scope
-from threadline.stores.postgres import following
-from threadline.stores.postgres.reach import entering
+from threadline.stores.postgres import search_indexer as following
+from threadline.stores.postgres.session import entering
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.words import thread_saying

@@ -20,7 +20,7 @@ from threadline.core.threads import NewThread, Scope
 from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.stores.postgres.pool import Address
-from threadline.stores.postgres.reach import entering, literal
+from threadline.stores.postgres.session import entering, literal
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.words import exchange, history, thread_saying

@@ -9,8 +9,8 @@ import pytest
 
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
-from threadline.stores.postgres.reach import entering
 from threadline.stores.postgres.search import words_of
+from threadline.stores.postgres.session import entering
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.words import asked, clean, thread_saying
 

@@ -10,7 +10,7 @@ import apsw.ext
 import pytest
 
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import migrate, ranking
+from threadline.stores.sqlite import migrate, rank
 from threadline.stores.sqlite.connection import connect, locate
 
 PACKAGE = "threadline.stores.sqlite"
@@ -40,7 +40,7 @@ def connection(tmp_path: Path) -> apsw.Connection:
     location = locate(tmp_path / "plans.db")
     connection = connect(location)
     migrate.migrate(connection, location)
-    ranking.register(connection)
+    rank.register(connection)
     return connection
 
 

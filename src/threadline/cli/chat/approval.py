@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from threadline.cli.chat.screen import Screen
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.core.events import ToolCall
 from threadline.ports import Verdict
 

@@ -14,13 +14,13 @@ import msgspec
 
 from threadline.cli.chat import slash
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
-from threadline.cli.chat.hosts import ChatThread, Host, LocalHost
+from threadline.cli.chat.backends import ChatThread, Host, LocalHost
 from threadline.cli.chat.keyboard import Keyboard, Lines
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.talk import Options, Talk
-from threadline.cli.opening import opened, scope_of
+from threadline.cli.chat.session import Options, Talk
+from threadline.cli.connection import opened, scope_of
 from threadline.cli.output import counted, when
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
 from threadline.ports import Approver
 from threadline.replies import DenyAll
@@ -50,7 +50,7 @@ async def chat(args: argparse.Namespace) -> int:
 
 
 async def _chat_elsewhere(args: argparse.Namespace) -> int:
-    from threadline.cli.chat.remote import RemoteHost  # noqa: PLC0415 - an extra
+    from threadline.cli.chat.remote_backend import RemoteHost  # noqa: PLC0415 - an extra
     from threadline.client import connect  # noqa: PLC0415
 
     if args.model or args.system or args.database:

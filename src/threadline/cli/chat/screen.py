@@ -9,7 +9,7 @@ from typing import IO
 import msgspec
 
 from threadline.cli.chat.markdown import MarkdownStream
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.core import events
 from threadline.core.events import Event
 
@@ -49,7 +49,7 @@ class Screen:
                 self.line(self._dim("  → not allowed" + (f": {shown(event.reason)}" if event.reason else "")))
             case events.Source():
                 self.line(self._dim(f"source: {shown(event.title or event.url)} {shown(event.url)}"))
-            case events.Again():
+            case events.Restart():
                 self.note("the answer was cut off and begins again:")
             case events.Failure():
                 self.error(event.error)

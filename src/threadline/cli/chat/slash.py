@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.cli.chat.hosts import ChatThread, Info
-from threadline.cli.chat.talk import Talk
+from threadline.cli.chat.backends import ChatThread, Info
+from threadline.cli.chat.session import Talk
 from threadline.cli.output import when
-from threadline.cli.showing import cut, shown
+from threadline.cli.printable import cut, shown
 from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.usecases.transfer import Format
+from threadline.threads.transfer import Format
 
 _LISTED = 15
 

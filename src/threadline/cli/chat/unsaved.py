@@ -7,14 +7,14 @@ from typing import Protocol
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import StoreFailed
+from threadline.core.event_fold import Fold
 from threadline.core.events import Event
-from threadline.core.folding import Fold
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.repair import repair
 from threadline.core.threads import Scope
-from threadline.ports import Agent, Approver, Desk
-from threadline.usecases.journal import UnstoredJournal
+from threadline.ports import Agent, AgentServices, Approver
+from threadline.turns.journal import UnstoredJournal
 
 
 class Wishes(Protocol):
@@ -41,7 +41,7 @@ class Unsaved:
         prompt = Prompt(messages=repair([*system, *self._said]), model=wishes.model)
         agent = await self._agent(wishes.agent or self._threadline.settings.agent)
         fold = Fold()
-        async for event in agent.answer(prompt, Desk(UnstoredJournal(), self._approver)):
+        async for event in agent.run(prompt, AgentServices(UnstoredJournal(), self._approver)):
             for shown in fold.add(event):
                 yield shown
         self._said.append(PromptMessage("assistant", tuple(fold.parts())))

@@ -8,7 +8,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 from threadline.cli.chat.keyboard import Keyboard, Lines
-from threadline.cli.opening import settings_of
+from threadline.cli.connection import settings_of
 from threadline.cli.simulation.conversation import Conversation
 from threadline.cli.simulation.stage import STAND_INS, Stage, own_service, running_service
 from threadline.core.errors import InvalidInput

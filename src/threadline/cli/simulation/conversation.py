@@ -10,7 +10,7 @@ import sys
 from typing import Protocol
 
 from threadline.channels.slack_text import unescape
-from threadline.cli.showing import shown
+from threadline.cli.printable import shown
 from threadline.cli.simulation.stage import Stage
 from threadline.testing.platforms import FakePlatform, Reply
 from threadline.testing.platforms.loopback import Told

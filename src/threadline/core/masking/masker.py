@@ -13,12 +13,12 @@ from functools import cache, cached_property
 from typing import Any
 
 from threadline.core.masking.encoded import ENCODED_RULES
-from threadline.core.masking.finding import Found, Sieve, find, sieve_for
-from threadline.core.masking.folding import Folded, fold, view_of
+from threadline.core.masking.matches import Found, Sieve, find, sieve_for
 from threadline.core.masking.names import KEY_RULES, NAMED_RULES, QUOTED_NAME_RULES, VALUE_KEY_RULE, telling_kind
 from threadline.core.masking.patterns import Rule
 from threadline.core.masking.rules import RULES
 from threadline.core.masking.stream import Openings, StreamMasker
+from threadline.core.masking.text_fold import Folded, fold, view_of
 
 TEXT_RULES = (*NAMED_RULES, *RULES, *ENCODED_RULES)
 _JSON_RULES = frozenset((*KEY_RULES, VALUE_KEY_RULE))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from threadline.core.masking.finding import find
-from threadline.core.masking.folding import view_of
+from threadline.core.masking.matches import find
 from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, mixed, tail
 from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK, NO_TAIL
+from threadline.core.masking.text_fold import view_of
 
 _BARE = "[A-Za-z0-9._~+/=#@^*%!?:-]"
 _BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+", unfinished=r"[.:!?]\Z")

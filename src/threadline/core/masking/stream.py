@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from threadline.core.masking.finding import find
-from threadline.core.masking.folding import fold
+from threadline.core.masking.matches import find
 from threadline.core.masking.patterns import Rule, Tail
+from threadline.core.masking.text_fold import fold
 
 # More than the longest look-behind of any rule.
 _CONTEXT = 32

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from threadline.core import jsontext
 from threadline.core.events import (
-    Again,
     ApprovalRequest,
     Event,
     Failure,
@@ -21,6 +20,7 @@ from threadline.core.events import (
     FinishReason,
     ReasoningDelta,
     ReasoningEnd,
+    Restart,
     Source,
     Status,
     StepStart,
@@ -89,7 +89,7 @@ class ChunkWriter:
                 yield from self._end_step()
                 self._in_step = True
                 yield {"type": "start-step"}
-            case Again():
+            case Restart():
                 # No chunk takes back what a client shows. Who knows this one does; others do when they load the thread.
                 yield from self._close()
                 yield from self._end_step()

@@ -14,7 +14,7 @@ from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/access.sql")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from threadline.ports import Finding
-from threadline.stores.postgres.reach import Reach
+from threadline.stores.postgres.session import Reach
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/check.sql")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threadline.core.channels import SealedCredentials
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/credentials.sql")

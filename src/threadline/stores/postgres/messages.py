@@ -22,8 +22,8 @@ from threadline.core.errors import (
 from threadline.core.messages import Message, Role
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
-from threadline.stores.postgres.gathering import Given
-from threadline.stores.postgres.reach import Reach
+from threadline.stores.postgres.append_batcher import Given
+from threadline.stores.postgres.session import Reach
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from threadline.core.errors import StoreFailed
-from threadline.stores.postgres.gathering import Statement
+from threadline.stores.postgres.append_batcher import Statement
+from threadline.stores.postgres.change_watch import Listeners
 from threadline.stores.postgres.pool import CONNECT_SECONDS
-from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/notices.sql")

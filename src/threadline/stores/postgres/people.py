@@ -13,7 +13,7 @@ from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/people.sql")

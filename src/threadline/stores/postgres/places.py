@@ -11,7 +11,7 @@ from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/places.sql")

@@ -6,7 +6,7 @@ which PostgreSQL runs by itself, has been there.
 
 from __future__ import annotations
 
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/purge.sql")

@@ -14,7 +14,7 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.turns import Surface, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.errors import stands_in_the_way
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/queues.sql")

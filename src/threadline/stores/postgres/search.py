@@ -19,7 +19,7 @@ from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 

@@ -19,10 +19,12 @@ import asyncpg
 from threadline.core.errors import SchemaMismatch, StoreFailed
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
-from threadline.ports import Clock, Finding, Load, Transaction, Watch, Work
+from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
 from threadline.stores.migrations import plan
 from threadline.stores.postgres import check
+from threadline.stores.postgres.append_batcher import Gathering
 from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.change_watch import Listeners
 from threadline.stores.postgres.errors import (
     DRIVER_ERRORS,
     as_store_error,
@@ -31,15 +33,13 @@ from threadline.stores.postgres.errors import (
     outcome_unknown,
     translated,
 )
-from threadline.stores.postgres.following import Follower
-from threadline.stores.postgres.gathering import Gathering
 from threadline.stores.postgres.migrate import MIGRATIONS, journal
 from threadline.stores.postgres.notices import Notices
 from threadline.stores.postgres.pool import Address, Pool
-from threadline.stores.postgres.reach import House, Reach, entering
-from threadline.stores.postgres.sharing import Sharing
+from threadline.stores.postgres.read_coalescer import Sharing
+from threadline.stores.postgres.search_indexer import Follower
+from threadline.stores.postgres.session import House, Reach, entering
 from threadline.stores.postgres.transaction import PostgresTransaction
-from threadline.stores.postgres.watching import Listeners
 from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class PostgresStore:
     def scoped(self, scope: Scope) -> Transaction:
         return PostgresTransaction(Reach(self._house, scope))
 
-    async def transact(self, scope: Scope, work: Work[T]) -> T:
+    async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         if scope.role == "system":
             return await self._transact(scope, work)
         # Those of this process wait here, where they keep no connection from others.
@@ -118,7 +118,7 @@ class PostgresStore:
     def _line(self, scope: Scope) -> asyncio.Lock:
         return self._lines.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
 
-    async def _transact(self, scope: Scope, work: Work[T], *, in_line: bool = False) -> T:
+    async def _transact(self, scope: Scope, work: TransactionBody[T], *, in_line: bool = False) -> T:
         for attempt in range(1, _TRIES + 1):
             try:
                 return await self._attempt(scope, work, in_line)
@@ -128,7 +128,7 @@ class PostgresStore:
             await _pause(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, scope: Scope, work: Work[T], in_line: bool) -> T:
+    async def _attempt(self, scope: Scope, work: TransactionBody[T], in_line: bool) -> T:
         async with self._pool.borrow() as connection:
             with translated():
                 await connection.execute(entering(scope, in_line=in_line))

@@ -11,7 +11,7 @@ from threadline.core.ids import new_id, new_state_key
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/threads.sql")

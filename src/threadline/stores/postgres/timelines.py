@@ -8,7 +8,7 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import new_id
 from threadline.core.threads import NewThread, SavedPoint, Thread, Timeline
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.postgres.threads import begin_thread
 from threadline.stores.sql import load_queries
 

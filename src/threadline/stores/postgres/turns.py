@@ -13,7 +13,7 @@ from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFoun
 from threadline.core.ids import check_id
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
-from threadline.stores.postgres.reach import Reach, within
+from threadline.stores.postgres.session import Reach, within
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/turns.sql")

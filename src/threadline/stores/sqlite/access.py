@@ -12,7 +12,7 @@ from threadline.core.sealing import CleanJson
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.session import Reach
 
 _SQL = load_queries(__package__, "queries/access.sql")
 

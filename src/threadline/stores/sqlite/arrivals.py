@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from threadline.core.channels import NewArrival
 from threadline.core.errors import Conflict, LimitExceeded, NotFound
-from threadline.core.pending import METADATA_KEY
+from threadline.core.open_questions import METADATA_KEY
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import NewThread
 from threadline.core.turns import NewTurn, Turn
@@ -15,7 +15,7 @@ from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.messages import append
 from threadline.stores.sqlite.places import bind, find_binding, is_bound
 from threadline.stores.sqlite.queues import add_inbox, is_claimed, settle_inbox
-from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.session import Reach
 from threadline.stores.sqlite.threads import create_thread, thread_by_key
 from threadline.stores.sqlite.turns import create_turn, find_turn_by_key
 

@@ -9,7 +9,7 @@ import apsw
 from threadline.ports import Finding
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.migrate import MIGRATIONS, journal
-from threadline.stores.sqlite.reach import Database
+from threadline.stores.sqlite.session import Database
 
 _SQL = load_queries(__package__, "queries/check.sql")
 _SHOWN = 5

@@ -76,7 +76,7 @@ def connect(location: Location, *, read_only: bool = False, lock_seconds: float 
 
 
 def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
-    connection.set_busy_handler(Patience(lock_seconds))
+    connection.set_busy_handler(RetryPolicy(lock_seconds))
     # Without this promise SQLite plans a statement anew whenever a parameter changes: 9 µs instead of 2 for a join.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -93,7 +93,7 @@ def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
 
 
-class Patience:
+class RetryPolicy:
     """Waits for another process's lock, in short uneven steps so that processes do not keep meeting."""
 
     def __init__(self, seconds: float) -> None:
@@ -116,7 +116,7 @@ def scrub(
     """Leaves nothing of what was deleted in the write-ahead log, nor, if the file is written anew, in the parts of
     pages that SQLite does not use at present. It does not wait long for readers elsewhere that hold on to the log.
     `progress` is told how many thousand steps SQLite has made; how many there will be, nobody knows."""
-    connection.set_busy_handler(Patience(_SCRUB_SECONDS))
+    connection.set_busy_handler(RetryPolicy(_SCRUB_SECONDS))
     steps = itertools.count(_STEPS // 1_000, _STEPS // 1_000)
 
     def report() -> bool:
@@ -131,7 +131,7 @@ def scrub(
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:
         connection.set_progress_handler(None)
-        connection.set_busy_handler(Patience(lock_seconds))
+        connection.set_busy_handler(RetryPolicy(lock_seconds))
 
 
 DRIVER_ERRORS = (apsw.Error, UnicodeEncodeError, OverflowError)

@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from threadline.core.errors import StoreReadOnly, StoreUnavailable, ThreadlineError
 from threadline.core.threads import Scope
 from threadline.stores.sqlite.connection import DRIVER_ERRORS, translate
-from threadline.stores.sqlite.reach import Database, Reach
+from threadline.stores.sqlite.session import Database, Reach
 from threadline.stores.sqlite.writer import Writer
 
 P = ParamSpec("P")

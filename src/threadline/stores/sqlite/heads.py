@@ -14,7 +14,7 @@ from threadline.core.threads import Point, Thread
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.lineage import ancestors_of_branch, nearest
-from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.session import Reach
 
 _SQL = load_queries(__package__, "queries/heads.sql")
 

@@ -32,13 +32,13 @@ class Outcome(NamedTuple):
     error: BaseException | None
 
 
-class Answer(NamedTuple):
+class JobResult(NamedTuple):
     future: asyncio.Future[Any]
     outcome: Outcome
 
 
-def tell(answers: Iterable[Answer]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+def tell(answers: Iterable[JobResult]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[JobResult]] = {}
     for answer in answers:
         by_loop.setdefault(answer.future.get_loop(), []).append(answer)
     for loop, mine in by_loop.items():
@@ -47,7 +47,7 @@ def tell(answers: Iterable[Answer]) -> None:
             loop.call_soon_threadsafe(_settle, mine)
 
 
-def _settle(answers: list[Answer]) -> None:
+def _settle(answers: list[JobResult]) -> None:
     for future, (value, error) in answers:
         if future.done():
             continue

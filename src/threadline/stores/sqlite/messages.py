@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import Head, find_head, head_on
 from threadline.stores.sqlite.lineage import bound, segments, tops
-from threadline.stores.sqlite.reach import Reach, Row
+from threadline.stores.sqlite.session import Reach, Row
 
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}

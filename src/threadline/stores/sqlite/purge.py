@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.indexing import forget_numbers, forget_words
-from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.search_index import forget_numbers, forget_words
+from threadline.stores.sqlite.session import Reach
 
 _SQL = load_queries(__package__, "queries/purge.sql")
 _OF_THREAD = (

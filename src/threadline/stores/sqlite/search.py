@@ -17,9 +17,9 @@ from threadline.core.threads import Hit
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.indexing import index_some, is_pending, owner_word
-from threadline.stores.sqlite.reach import Reach, Row
-from threadline.stores.sqlite.showing import Showing
+from threadline.stores.sqlite.message_visibility import Showing
+from threadline.stores.sqlite.search_index import index_some, is_pending, owner_word
+from threadline.stores.sqlite.session import Reach, Row
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500

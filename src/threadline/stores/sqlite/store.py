@@ -20,16 +20,16 @@ from typing import NamedTuple, TypeVar
 from threadline.core.errors import StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
-from threadline.ports import Clock, Finding, Load, Transaction, Watch, Work
+from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import backup, check, ranking
+from threadline.stores.sqlite import backup, check, rank
+from threadline.stores.sqlite.change_watch import Watchers
 from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
 from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
-from threadline.stores.sqlite.indexing import index_in_passing, index_some
 from threadline.stores.sqlite.migrate import migrate, require_current
-from threadline.stores.sqlite.reach import Database, Reach
+from threadline.stores.sqlite.search_index import index_in_passing, index_some
+from threadline.stores.sqlite.session import Database, Reach
 from threadline.stores.sqlite.transaction import SqliteTransaction, drive
-from threadline.stores.sqlite.watching import Watchers
 from threadline.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class SqliteStore:
         writer = None if self._writer_database is None else reader.on(self._writer_database)
         return SqliteTransaction(OnItsOwn(reader, writer, self._writer, self._library, self._gate))
 
-    async def transact(self, scope: Scope, work: Work[T]) -> T:
+    async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         writer, database = self._writing()
         reach = Reach(database, scope, self._clock, self._limits)
         job = partial(contextvars.copy_context().run, drive, work, reach)
@@ -175,7 +175,7 @@ def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
         if writer.connection.readonly("main"):
             raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
         migrate(writer.connection, location)
-        ranking.register(writer.connection)
+        rank.register(writer.connection)
         return _Opened(location, _database(location, read_only=True, lock_seconds=lock_seconds), writer)
     except BaseException:
         writer.connection.close()
@@ -188,7 +188,7 @@ def _database(location: Location, *, read_only: bool = False, lock_seconds: floa
 
 def _searched(location: Location) -> Database:
     database = _database(location, read_only=True)
-    ranking.register(database.connection)
+    rank.register(database.connection)
     return database
 
 

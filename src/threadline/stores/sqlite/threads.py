@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Verbs
 from threadline.stores.sqlite.heads import NewTimeline, Whose, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
-from threadline.stores.sqlite.reach import Reach, Row
+from threadline.stores.sqlite.session import Reach, Row
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _BEFORE_ALL = Position(2**63 - 1, "")

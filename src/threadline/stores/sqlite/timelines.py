@@ -25,7 +25,7 @@ from threadline.stores.sqlite.heads import (
     head_on,
     new_timeline,
 )
-from threadline.stores.sqlite.reach import Reach
+from threadline.stores.sqlite.session import Reach
 from threadline.stores.sqlite.threads import add_thread
 
 _SQL = load_queries(__package__, "queries/timelines.sql")

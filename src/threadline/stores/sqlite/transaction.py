@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from threadline.ports import Work
+from threadline.ports import TransactionBody
 from threadline.stores.sqlite.access import AccessVerbs
 from threadline.stores.sqlite.arrivals import ArrivalVerbs
-from threadline.stores.sqlite.at_once import AtOnceVerbs
-from threadline.stores.sqlite.copying import CopyVerbs
 from threadline.stores.sqlite.credentials import CredentialVerbs
 from threadline.stores.sqlite.engine import InTransaction
 from threadline.stores.sqlite.messages import MessageVerbs
@@ -16,11 +14,13 @@ from threadline.stores.sqlite.people import PeopleVerbs
 from threadline.stores.sqlite.places import PlaceVerbs
 from threadline.stores.sqlite.purge import PurgeVerbs
 from threadline.stores.sqlite.queues import QueueVerbs
-from threadline.stores.sqlite.reach import Reach
-from threadline.stores.sqlite.running import RunningVerbs
 from threadline.stores.sqlite.search import SearchVerbs
+from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.table_copy import CopyVerbs
 from threadline.stores.sqlite.threads import ThreadVerbs
 from threadline.stores.sqlite.timelines import TimelineVerbs
+from threadline.stores.sqlite.turn_fast_path import AtOnceVerbs
+from threadline.stores.sqlite.turn_output import RunningVerbs
 from threadline.stores.sqlite.turns import TurnVerbs
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class SqliteTransaction(
     """The verbs, in one scope."""
 
 
-def drive(work: Work[T], reach: Reach) -> T:
+def drive(work: TransactionBody[T], reach: Reach) -> T:
     """Runs the work to its end, here and now, inside the transaction that is open.
 
     The verbs never really wait, so the coroutine needs no event loop: one step brings it to its end.

@@ -20,9 +20,9 @@ import apsw
 
 from threadline.core.errors import StoreUnavailable
 from threadline.stores.sqlite.checkpoints import Checkpoints
-from threadline.stores.sqlite.committing import Committer
-from threadline.stores.sqlite.jobs import Answer, Job, Note, Outcome, tell
-from threadline.stores.sqlite.reach import Database
+from threadline.stores.sqlite.group_commit import Committer
+from threadline.stores.sqlite.jobs import Job, JobResult, Note, Outcome, tell
+from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ class Writer:
             # does the rest.
             self._connection.close()
 
-    def _do(self, first: Job) -> list[Answer]:
+    def _do(self, first: Job) -> list[JobResult]:
         taken: list[Job] = []
         answers = self._committer.together(self._arriving(first, taken), taken, lambda: not self._queue.empty())
         if len(taken) > 1:

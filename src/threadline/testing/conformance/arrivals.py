@@ -9,7 +9,7 @@ import pytest
 
 from threadline.core.channels import NewArrival, User
 from threadline.core.errors import RoleRefused
-from threadline.core.pending import METADATA_KEY
+from threadline.core.open_questions import METADATA_KEY
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import NewTurn, Turn
 from threadline.ports import Transaction

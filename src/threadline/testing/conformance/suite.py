@@ -3,14 +3,13 @@ with, and the limits to open the store with.
 """
 
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
-from threadline.testing.conformance.appending import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.append import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.arrivals import TestSenders, TestTakingIn
-from threadline.testing.conformance.at_once import TestAcceptingAtOnce, TestFinishingAtOnce
-from threadline.testing.conformance.copying import TestCopying, furnished, replica
+from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
-from threadline.testing.conformance.linking import TestLinkCodes, TestLinks
-from threadline.testing.conformance.listing import TestListingThreads
+from threadline.testing.conformance.links import TestLinkCodes, TestLinks
+from threadline.testing.conformance.messages import TestKeepingBytes, TestLastTurns, TestReadingMessages
 from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, root, tenant_id
 from threadline.testing.conformance.places import (
     TestAgents,
@@ -18,7 +17,7 @@ from threadline.testing.conformance.places import (
     TestContextSnapshots,
     TestUsers,
 )
-from threadline.testing.conformance.purging import (
+from threadline.testing.conformance.purge import (
     TestPurgingTenants,
     TestPurgingThreads,
     TestPurgingUsers,
@@ -30,10 +29,10 @@ from threadline.testing.conformance.queues import (
     TestReporting,
     TestRequeueing,
 )
-from threadline.testing.conformance.reading import TestKeepingBytes, TestLastTurns, TestReadingMessages
-from threadline.testing.conformance.running import TestChunks, TestSummaries, TestToolRuns
-from threadline.testing.conformance.saving import TestLoading, TestSaving
-from threadline.testing.conformance.searching import TestSearching, TestSearchingThePresent
+from threadline.testing.conformance.saved_points import TestLoading, TestSaving
+from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
+from threadline.testing.conformance.table_copy import TestCopying, furnished, replica
+from threadline.testing.conformance.thread_lists import TestListingThreads
 from threadline.testing.conformance.threads import (
     TestChangingThreads,
     TestCreatingThreads,
@@ -47,8 +46,9 @@ from threadline.testing.conformance.timelines import (
     TestUndoing,
 )
 from threadline.testing.conformance.transactions import TestScopedVerbs, TestTheStore, TestTransacting
+from threadline.testing.conformance.turn_fast_path import TestAcceptingAtOnce, TestFinishingAtOnce
+from threadline.testing.conformance.turn_output import TestChunks, TestSummaries, TestToolRuns
 from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
-from threadline.testing.conformance.watching import TestWatching
 
 __all__ = [
     "LIMITS",

@@ -1,0 +1,1 @@
+"""Administrators' operations on a tenant: tokens, users and the agents it defines."""

@@ -1,0 +1,213 @@
+"""Messaging platforms, put together: what arrives is received, what is to be said is delivered, who is who is linked.
+
+Codecs, the cipher and the door to the network are extras. They are imported when a platform is first used, so that
+whoever uses none pays for none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import cast
+
+from threadline.core.errors import ExtraMissing, NotFound, StoreFailed
+from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
+from threadline.core.sealing import Sealer
+from threadline.core.threads import system_scope
+from threadline.core.turns import Surface
+from threadline.messaging.chat_commands import ChatCommands
+from threadline.messaging.credentials import Credentials
+from threadline.messaging.diagnosis import ChannelDiagnosis
+from threadline.messaging.inbox import Inbox
+from threadline.messaging.links import Links
+from threadline.messaging.outbox import Outbox
+from threadline.messaging.outbox_worker import OutboxWorker, Retrying
+from threadline.messaging.polling import Polling
+from threadline.messaging.unanswered_sweep import UnansweredSweep
+from threadline.messaging.unlinked_senders import UnlinkedSenders
+from threadline.observability.metrics import Metrics
+from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Store
+from threadline.settings import ChannelSettings, ChannelsSettings
+from threadline.turns.acceptance import Turns
+from threadline.turns.agent_directory import Directory
+from threadline.turns.runner import Runner
+from threadline.vault import Vault
+
+log = logging.getLogger("threadline.messaging")
+
+_FORGET_SECONDS = 3_600.0
+_CATCH_UP_SECONDS = 10.0
+PLATFORMS: tuple[Surface, ...] = ("slack", "telegram", "whatsapp")
+
+
+class Codecs(Mapping[Surface, Channel]):
+    """The platforms that are switched on, each with its codec."""
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._settings = settings
+        self._made: dict[Surface, Channel] | None = None
+
+    def __getitem__(self, platform: Surface) -> Channel:
+        return self._codecs()[platform]
+
+    def __iter__(self) -> Iterator[Surface]:
+        return iter(self._codecs())
+
+    def __len__(self) -> int:
+        return len(self._codecs())
+
+    def _codecs(self) -> dict[Surface, Channel]:
+        if self._made is None:
+            made = _made_codecs(self._settings)
+            self._made = {
+                name: codec for name, codec in made.items() if platform_settings(self._settings, name).enabled
+            }
+        return self._made
+
+
+def _made_codecs(settings: ChannelsSettings) -> dict[Surface, Channel]:
+    try:
+        from threadline.channels import slack, telegram, whatsapp  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as exc:
+        raise ExtraMissing("channels", "Slack, Telegram and WhatsApp") from exc
+    return {
+        "slack": slack.Slack(settings.slack.api or slack.API),
+        "telegram": telegram.Telegram(settings.telegram.api or telegram.API),
+        "whatsapp": whatsapp.WhatsApp(settings.whatsapp.api or whatsapp.API),
+    }
+
+
+def platform_settings(settings: ChannelsSettings, platform: Surface) -> ChannelSettings:
+    found = {"slack": settings.slack, "telegram": settings.telegram, "whatsapp": settings.whatsapp}
+    return found[platform]
+
+
+class Door:
+    """The way out to platforms, opened at its first use."""
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._stand_ins = [api for name in PLATFORMS if (api := platform_settings(settings, name).api) is not None]
+        self._http: Http | None = None
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        return await self.opened().send(request, seconds=seconds)
+
+    def opened(self) -> Http:
+        if self._http is None:
+            from threadline.platform_http import PlatformHttp  # noqa: PLC0415 - an extra
+
+            self._http = PlatformHttp(self._stand_ins)
+        return self._http
+
+
+class Messaging:
+    """Everything about messaging platforms in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        sealer: Sealer,
+        clock: Clock,
+        metrics: Metrics,
+        settings: ChannelsSettings,
+        *,
+        retrying: Retrying | None = None,
+    ) -> None:
+        self.settings = settings
+        self.http = Door(settings)
+        self.codecs = Codecs(settings)
+        self._vault = Vault(settings.keys, settings.key)
+        self.credentials = Credentials(store, self._vault, self.codecs)
+        self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
+        self.delivering = OutboxWorker(
+            store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying
+        )
+        self.outbox = Outbox(store, sealer, self.codecs, self.delivering.wake)
+        self.unanswered_sweep = UnansweredSweep(store, self.outbox)
+        self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.enqueue_reply)
+        self._store = store
+        self._sealer = sealer
+        self._clock = clock
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Delivers, answers what was left unanswered, and forgets what was settled long ago, until cancelled."""
+        if self.settings.keys:
+            self._prepare()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.delivering.run(self.settings.sweep_seconds))
+            group.create_task(self._forget())
+            group.create_task(self._catch_up())
+
+    def _prepare(self) -> None:
+        """Imports now what the first message would wait half a second for. What is missing is said when it is used."""
+        with suppress(ExtraMissing):
+            len(self.codecs)
+            self.http.opened()
+
+    async def _catch_up(self) -> None:
+        while True:
+            try:
+                await self.unanswered_sweep.sweep()
+            except StoreFailed:
+                log.warning("unanswered messages not looked for", exc_info=True)
+            await asyncio.sleep(_CATCH_UP_SECONDS)
+
+    async def close(self) -> None:
+        """Waits for what is being sent at this moment."""
+        await self.delivering.close()
+
+    async def _forget(self) -> None:
+        while True:
+            try:
+                before = self._clock.now() - dt.timedelta(days=self.settings.keep_days)
+                for tenant_id in await self._store.tenants():
+                    await self._store.scoped(system_scope(tenant_id)).drop_settled(before=before)
+            except StoreFailed:
+                log.warning("settled rows not dropped", exc_info=True)
+            await asyncio.sleep(_FORGET_SECONDS)
+
+    def open_inbox(
+        self, turns: Turns, runner: Runner, directory: Directory, approver: Approver, default_agent: str
+    ) -> Inbox:
+        return Inbox(
+            self._store,
+            turns,
+            runner,
+            directory,
+            self.outbox,
+            ChatCommands(self._sealer),
+            UnlinkedSenders(self._store, self.links, self.outbox),
+            approver,
+            self._clock,
+            self._metrics,
+            agents=self._agents(default_agent),
+            replay_window=dt.timedelta(seconds=self.settings.replay_seconds),
+            wake=self.delivering.wake,
+        )
+
+    def _agents(self, default_agent: str) -> dict[Surface, str]:
+        return {name: platform_settings(self.settings, name).agent or default_agent for name in PLATFORMS}
+
+    def diagnosing(self, directory: Directory, default_agent: str) -> ChannelDiagnosis:
+        stand_ins = frozenset(name for name in PLATFORMS if platform_settings(self.settings, name).api is not None)
+        return ChannelDiagnosis(
+            self._store,
+            self._vault,
+            self.credentials,
+            directory,
+            self.codecs,
+            platforms=PLATFORMS,
+            agents=self._agents(default_agent),
+            stand_ins=stand_ins,
+        )
+
+    def polling(self, inbox: Inbox, platform: str) -> Polling:
+        """NotFound for a platform that cannot be asked."""
+        channel = self.codecs.get("telegram")
+        if platform != "telegram" or channel is None:
+            raise NotFound("platform that can be polled", platform)
+        return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.http)

@@ -1,0 +1,203 @@
+"""Folding: a turn's events, one by one, into the parts of its reply and into what is published.
+
+`add` takes what the agent emitted and gives back what readers are sent: the same events, minus what must not leave the
+house (usage), minus what no call answers for, with text mended and repeated call ids told apart. Folding what was
+published gives the same parts again, so what is streamed and what is stored agree. `parts` can be asked at any moment
+and is what was shown up to then. Nothing an agent emits makes it raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from threadline.core.agent_anomalies import AnomalyCounter
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    Failure,
+    FinalText,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    Restart,
+    Source,
+    Status,
+    StepStart,
+    TextDelta,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+)
+from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
+from threadline.core.tool_calls import Call, Calls, Taken
+
+Published: TypeAlias = tuple[Event, ...]
+
+
+class _Text:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def part(self) -> Part:
+        return TextPart(self.text)
+
+
+class _Reasoning(_Text):
+    metadata: dict[str, Any] | None = None
+
+    def part(self) -> Part:
+        return ReasoningPart(self.text, self.metadata)
+
+
+class Fold:
+    """One turn's reply in the making. `usage`, `finish` and `failure` are for the turn, never for the message.
+
+    `begun` is what the reply held before this turn: its parts come first, its open calls are still to be answered."""
+
+    def __init__(self, begun: Sequence[Part] = ()) -> None:
+        self.usage = Usage()
+        self.finish: FinishReason | None = None
+        self.failure: str | None = None
+        self.anomalies = AnomalyCounter()
+        self._begun = begun
+        self._open: _Text | None = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self._calls = Calls(self.anomalies)
+        self._pieces: list[_Text | Call | Part] = [
+            self._calls.restore(part) if isinstance(part, ToolPart) else part for part in self._begun
+        ]
+        self._since_call = len(self._pieces)
+
+    def parts(self) -> tuple[Part, ...]:
+        """The reply as it stands: what was shown, in the order in which it was."""
+        return tuple(piece.part() if isinstance(piece, _Text | Call) else piece for piece in self._pieces)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was shown that anyone could read: there is no message to store."""
+        return not any(
+            bool(piece.text.strip()) if type(piece) is _Text else not isinstance(piece, StepStartPart)
+            for piece in self._pieces
+        )
+
+    def add(self, event: Event) -> Published:
+        """Folds the event in; what to publish of it."""
+        match event:
+            case TextDelta():
+                return self._add_text(event.text)
+            case FinalText():
+                return self._settle_text(event)
+            case ReasoningDelta():
+                return self._add_reasoning(event)
+            case ReasoningEnd():
+                return self._end_reasoning(event)
+            case ToolInputStart() | ToolInputDelta() | ToolCall():
+                return self._add_call(self._calls.take(event))
+            case ApprovalRequest() | ToolResult() | ToolError() | ToolDenied():
+                return self._calls.answer(event).published
+            case Source():
+                return self._add_source(event)
+            case Status():
+                return (Status(self.anomalies.sanitize_text(event.text)),)
+            case Usage():
+                self.usage = _sum(self.usage, event)
+                return ()
+        return self._mark(event)
+
+    def _mark(self, event: StepStart | Restart | Finish | Failure) -> Published:
+        self._open = None
+        match event:
+            case Restart():
+                self._restart()
+            case StepStart():
+                self._pieces.append(StepStartPart())
+            case Finish():
+                self.finish = event.reason
+            case Failure():
+                self.failure = self.anomalies.sanitize_text(event.error)
+                return (Failure(self.failure),)
+        return (event,)
+
+    def _add_text(self, text: str) -> Published:
+        if not text:
+            return ()
+        if type(self._open) is not _Text:
+            self._begin(_Text())
+        return (TextDelta(self._extend(text)),)
+
+    def _add_reasoning(self, event: ReasoningDelta) -> Published:
+        if not event.text:
+            return ()
+        if not isinstance(self._open, _Reasoning):
+            self._begin(_Reasoning())
+        return (ReasoningDelta(self._extend(event.text)),)
+
+    def _begin(self, piece: _Text) -> None:
+        self._open = piece
+        self._pieces.append(piece)
+
+    def _extend(self, text: str) -> str:
+        assert self._open is not None
+        mended = self.anomalies.sanitize_text(text)
+        self._open.pieces.append(mended)
+        return mended
+
+    def _end_reasoning(self, event: ReasoningEnd) -> Published:
+        if not isinstance(self._open, _Reasoning):
+            if not event.metadata:
+                return ()
+            self._begin(_Reasoning())
+        reasoning, self._open = self._open, None
+        assert isinstance(reasoning, _Reasoning)
+        reasoning.metadata = self.anomalies.sanitize_json(event.metadata or None, "reasoning metadata").value
+        return (ReasoningEnd(reasoning.metadata),)
+
+    def _settle_text(self, event: FinalText) -> Published:
+        final = self.anomalies.sanitize_text(event.text)
+        texts = [piece for piece in self._pieces[self._since_call :] if type(piece) is _Text]
+        streamed = "".join(piece.text for piece in texts)
+        if final.startswith(streamed):
+            return self._add_text(final[len(streamed) :])
+        if not final:
+            # An agent that gives no final text does not mean that its answer was empty.
+            return ()
+        # The last place, not the first: what was thought or cited in between led to this text.
+        *others, last = texts
+        last.pieces = [final]
+        self._pieces = [piece for piece in self._pieces if piece not in others]
+        self.anomalies.note("diverging-text")
+        return (FinalText(final),)
+
+    def _add_call(self, taken: Taken) -> Published:
+        if taken.begun is not None:
+            self._open = None
+            self._pieces.append(taken.begun)
+            self._since_call = len(self._pieces)
+        return taken.published
+
+    def _add_source(self, event: Source) -> Published:
+        mend = self.anomalies.sanitize_text
+        source = Source(mend(event.source_id), mend(event.url), None if event.title is None else mend(event.title))
+        self._pieces.append(SourceUrlPart(source.source_id, source.url, source.title))
+        return (source,)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.reasoning_tokens + other.reasoning_tokens,
+    )

@@ -1,0 +1,146 @@
+"""Finding: which rules a text needs, and where in it they hold.
+
+A sieve names the few rules that could hold anywhere in a text; it may name too many, never too few. RE2 sifts a text in
+one pass, as it stands unless it has to be folded; without RE2, literals are looked for, most of them only in words long
+enough to hold a secret. The rules named are then tried at their anchors, from the left, one match after another. Both
+sieves lead to the same matches.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from threadline.core.masking.patterns import WORD_RUN, Rule, Secret
+from threadline.core.masking.text_fold import INVISIBLE, view_of
+
+try:
+    import re2
+except ImportError:  # the extra `masking` is not installed
+    re2 = None
+
+# A set that runs out of memory says that nothing matched. Two megabytes have been enough for every text tried.
+_RE2_MEMORY = 64 << 20
+_LONG_RUN = b"x" * WORD_RUN
+_WORDS = re.compile(rb"[A-Za-z0-9_+/.:=-]{%d,}+" % WORD_RUN)
+_AS_RUNS = bytes(ord("x") if _WORDS.match(bytes((byte,)) * WORD_RUN) else ord(" ") for byte in range(256))
+
+
+class Found(NamedTuple):
+    """A match in a view. What is masked runs from `secret_start` to `secret_end`, which is in the tail's hands."""
+
+    rule: Rule
+    secret: Secret
+    start: int
+    secret_start: int
+    head_end: int
+    secret_end: int
+    end: int
+
+
+class Sieve(Protocol):
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        """Every rule that could hold somewhere in the view of this text, in their order of precedence."""
+        ...
+
+
+class LiteralSieve:
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._needles: dict[tuple[bool, bool], list[tuple[bytes, int]]] = {}
+        for index, rule in enumerate(rules):
+            group = self._needles.setdefault((rule.is_word, rule.any_case), [])
+            group += ((needle, index) for needle in rule.needles)
+
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        view = view_of(raw)
+        named = self._named(view, is_word=False)
+        if _LONG_RUN in view.translate(_AS_RUNS):
+            named |= self._named(b" ".join(_WORDS.findall(view)), is_word=True)
+        return [self._rules[index] for index in sorted(named)] if named else ()
+
+    def _named(self, view: bytes, *, is_word: bool) -> set[int]:
+        lowered = view.lower()
+        named = {index for needle, index in self._needles.get((is_word, True), ()) if needle in lowered}
+        return named.union(index for needle, index in self._needles.get((is_word, False), ()) if needle in view)
+
+
+# What has to be folded, but for the escapes that the loose patterns know.
+_UNCLEAR = rb'\\[^"nrt]|\\$|%[0-9A-Fa-f]{2}|' + INVISIBLE
+
+
+class Re2Sieve:
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        options: Any = re2.Options()
+        options.max_mem = _RE2_MEMORY
+        options.encoding = re2.Options.Encoding.LATIN1
+        self._rules = rules
+        self._set: Any = re2.Set.SearchSet(options)
+        for rule in rules:
+            self._set.Add(rule.loose.encode())
+        self._unclear = len(rules)
+        self._set.Add(_UNCLEAR)
+        self._set.Compile()
+
+    def rules(self, raw: bytes) -> Sequence[Rule]:
+        named = self._set.Match(raw)
+        if not named:
+            return ()
+        if self._unclear in named:
+            named = self._set.Match(view_of(raw)) or ()
+        return [self._rules[index] for index in sorted(named) if index != self._unclear]
+
+
+def sieve_for(rules: Sequence[Rule], *, with_re2: bool | None = None) -> Sieve:
+    """The fast sieve where RE2 is installed, unless told which."""
+    wanted = re2 is not None if with_re2 is None else with_re2
+    return Re2Sieve(rules) if wanted else LiteralSieve(rules)
+
+
+def find(view: bytes, rules: Sequence[Rule], start: int = 0) -> Iterator[Found]:
+    """Every match from `start` on: the leftmost first, the earlier rule where two begin together, none overlapping."""
+    lowered = view.lower()
+    probes = [(needle, lowered if rule.any_case else view, rule) for rule in rules for needle in rule.needles]
+    waiting: list[tuple[int, int, re.Match[bytes]]] = []
+
+    def wait_for(rank: int, at: int) -> None:
+        needle, hay, rule = probes[rank]
+        if (head := _next_head(needle, hay, view, rule, at)) is not None:
+            heapq.heappush(waiting, (head.start(), rank, head))
+
+    for rank in range(len(probes)):
+        wait_for(rank, start)
+    done = start
+    while waiting:
+        at, rank, head = heapq.heappop(waiting)
+        if at >= done:
+            found = _found(probes[rank][2], head, view)
+            yield found
+            done = found.end
+        wait_for(rank, done)
+
+
+def _next_head(needle: bytes, hay: bytes, view: bytes, rule: Rule, at: int) -> re.Match[bytes] | None:
+    find_needle, match_head = hay.find, rule.head.match
+    while (at := find_needle(needle, at)) >= 0:
+        if (head := match_head(view, at)) is not None:
+            return head
+        at += 1
+    return None
+
+
+def _found(rule: Rule, head: re.Match[bytes], view: bytes) -> Found:
+    way = head.lastindex or 1
+    secret = rule.secrets[way - 1]
+    end = secret.tail.end(view, head.end())
+    return Found(
+        rule=rule,
+        secret=secret,
+        start=head.start(),
+        secret_start=head.start() if rule.masks_anchor else head.start(way),
+        head_end=head.end(),
+        secret_end=head.end(way) if secret.trail else end,
+        end=end,
+    )

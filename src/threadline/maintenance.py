@@ -1,0 +1,148 @@
+"""The operator's side of the composition root: migrations, backups, health, erasure, whichever database it is."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from threadline.administration.administration import Administration
+from threadline.bootstrap import is_postgres, needs_postgres, open_store, sqlite_path
+from threadline.clock import SystemClock
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.ids import check_tenant_id
+from threadline.core.masking import SecretMasker
+from threadline.core.sealing import Sealer
+from threadline.core.threads import system_scope
+from threadline.ports import Finding
+from threadline.settings import Settings
+from threadline.stores.migrations import Migration, Plan
+from threadline.stores.sqlite import migrate as sqlite_migrate
+from threadline.stores.sqlite.store import SqliteStore
+from threadline.threads.database_copy import copy_database
+
+Progress: TypeAlias = Callable[[Migration, int, int], None]
+
+
+async def plan_migration(url: str) -> Plan:
+    """What `migrate` would do; nothing is written."""
+    if is_postgres(url):
+        with needs_postgres():
+            from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
+        return await postgres_migrate.plan(url)
+    return await asyncio.to_thread(sqlite_migrate.plan, sqlite_path(url))
+
+
+async def migrate(
+    url: str, *, progress: Progress | None = None, partitions: int | None = None, distribute: bool = False
+) -> Plan:
+    """Brings the database to this version; what was done. Safe to repeat."""
+    if is_postgres(url):
+        with needs_postgres():
+            from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
+        return await postgres_migrate.apply(url, progress=progress, partitions=partitions, distribute=distribute)
+    if partitions is not None or distribute:
+        raise InvalidInput("--partitions and --distribute are for PostgreSQL")
+    return await asyncio.to_thread(sqlite_migrate.apply, sqlite_path(url), progress=progress)
+
+
+def database_exists(url: str) -> bool:
+    """Whether there is something to open; of a server, only connecting can tell."""
+    return is_postgres(url) or Path(sqlite_path(url)).exists()
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """What is wrong with the database, if anything, and what to do about it."""
+    store = await open_store(settings, SystemClock())
+    try:
+        return await store.check()
+    finally:
+        await store.close()
+
+
+async def backup(url: str, target: str, *, progress: Callable[[int, int], None] | None = None) -> None:
+    """Copies a SQLite file while it is in use."""
+    if is_postgres(url) or url == ":memory:":
+        raise InvalidInput("backup is for SQLite files; PostgreSQL has pg_dump")
+    if not database_exists(url):
+        raise NotFound("database", url)
+    store = await SqliteStore.open(sqlite_path(url))
+    try:
+        await store.backup(target, progress=progress)
+    finally:
+        await store.close()
+
+
+async def compact(url: str, *, progress: Callable[[int], None] | None = None) -> tuple[int, int]:
+    """Writes a SQLite file anew, without what was purged. How many bytes it had before and has now."""
+    if is_postgres(url) or url == ":memory:":
+        raise InvalidInput("compact is for SQLite files; PostgreSQL has VACUUM")
+    if not database_exists(url):
+        raise NotFound("database", url)
+    store = await SqliteStore.open(sqlite_path(url))
+    try:
+        before = (await store.statistics())["bytes"]
+        await store.compact(progress=progress)
+        return before, (await store.statistics())["bytes"]
+    finally:
+        await store.close()
+
+
+async def copy(source: str, target: str, *, progress: Callable[[int], None] | None = None) -> dict[str, int]:
+    """Copies every tenant of one database into another, and verifies it. How many rows of each table."""
+    if source == target:
+        raise InvalidInput("a database cannot be copied into itself")
+    if not database_exists(source):
+        raise NotFound("database", source)
+    reading = await open_store(Settings(database=source), SystemClock())
+    try:
+        writing = await open_store(Settings(database=target), SystemClock())
+        try:
+            return await copy_database(reading, writing, progress=progress)
+        finally:
+            await writing.close()
+    finally:
+        await reading.close()
+
+
+async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:
+    """Removes everything of one user. How many rows. NotFound."""
+    async with administering(settings, tenant_id) as administration:
+        return await administration.purge_user(user_id)
+
+
+@asynccontextmanager
+async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Administration]:
+    """What administrators do, done by the operator: whoever can open the database. The record names their login."""
+    scope = system_scope(check_tenant_id(tenant_id))
+    clock = SystemClock()
+    store = await open_store(settings, clock)
+    try:
+        sealer = Sealer(settings.limits, SecretMasker() if settings.masking.enabled else None)
+        yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}")
+    finally:
+        await store.close()
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        return str(os.getuid())
+
+
+async def purge_tenant(settings: Settings, tenant_id: str) -> int:
+    """Removes everything of one tenant, its record as well. How many rows. NotFound."""
+    scope = system_scope(check_tenant_id(tenant_id))
+    store = await open_store(settings, SystemClock())
+    try:
+        if tenant_id not in await store.tenants():
+            raise NotFound("tenant", tenant_id)
+        return await store.scoped(scope).purge_tenant()
+    finally:
+        await store.close()

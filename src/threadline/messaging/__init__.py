@@ -1,0 +1,1 @@
+"""Messages from chat platforms: inbox, commands, linking and delivery."""

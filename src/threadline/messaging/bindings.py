@@ -1,0 +1,66 @@
+"""Places: which thread goes on in a chat, a channel or a room of a messaging surface.
+
+Each user has one home thread for each agent, found by its state key, so that the web page and the terminal show it like
+any other. A user's private places share it until a command binds one of them to another thread. Where others read
+along, an answer must not draw on what was said in private: there, the user has a thread for that place alone. A channel
+may hold several users, who must not read each other's threads: so a place is bound for each of them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from threadline.core.channels import Binding
+from threadline.core.ids import new_id, new_state_key
+from threadline.core.threads import NewThread, Thread
+from threadline.core.turns import Surface
+from threadline.ports import Transaction
+
+_PLAIN = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+
+
+class CurrentThread(NamedTuple):
+    """A user's place and the thread that goes on there."""
+
+    binding: Binding
+    thread: Thread
+
+
+def home_key(agent_id: str) -> str:
+    """The state key of the home thread for an agent."""
+    name = agent_id if _PLAIN.fullmatch(agent_id) else hashlib.sha256(agent_id.encode()).hexdigest()[:32]
+    return f"home-{name}"
+
+
+def bound_place(place: str, owner_id: str) -> str:
+    """How bindings know a place of one user's."""
+    return f"{place} {owner_id}"
+
+
+async def home_thread(tx: Transaction, agent_id: str) -> Thread:
+    """The user's home thread, made if there is none."""
+    key = home_key(agent_id)
+    return await tx.thread_by_key(key) or await tx.create_thread(
+        NewThread(id=new_id(), state_key=key, agent_id=agent_id)
+    )
+
+
+async def new_thread_for(tx: Transaction, agent_id: str | None, title: str | None) -> Thread:
+    """A new, empty thread that is not the home thread."""
+    new = NewThread(
+        id=new_id(), state_key=new_state_key(), title=title, title_by_person=title is not None, agent_id=agent_id
+    )
+    return await tx.create_thread(new)
+
+
+async def stand(tx: Transaction, surface: Surface, place: str, agent_id: str, *, shared: bool) -> CurrentThread:
+    """Where the user is. A place without a thread, or whose thread is gone, goes on at home; one where others read
+    along gets a thread of its own."""
+    binding = await tx.binding(surface, place)
+    thread = None if binding is None else await tx.thread(binding.thread_id)
+    if binding is None or thread is None:
+        thread = await (new_thread_for(tx, agent_id, None) if shared else home_thread(tx, agent_id))
+        binding = await tx.bind(surface, place, thread.id)
+    return CurrentThread(binding, thread)

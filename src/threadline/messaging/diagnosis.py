@@ -1,0 +1,94 @@
+"""What is wrong with a tenant's channels, in sentences, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from threadline.core.errors import NotFound, SettingsInvalid, ThreadlineError
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Surface
+from threadline.messaging.credentials import Credentials
+from threadline.ports import Channel, Cipher, Finding, Store
+from threadline.turns.agent_directory import Directory
+
+_MANY = 1_000
+
+
+class ChannelDiagnosis:
+    """`platforms` are all there are; `channels` those that are switched on. `stand_ins` are not the real ones."""
+
+    def __init__(
+        self,
+        store: Store,
+        cipher: Cipher,
+        credentials: Credentials,
+        directory: Directory,
+        channels: Mapping[Surface, Channel],
+        *,
+        platforms: tuple[Surface, ...],
+        agents: Mapping[Surface, str],
+        stand_ins: frozenset[Surface],
+    ) -> None:
+        self._store = store
+        self._cipher = cipher
+        self._credentials = credentials
+        self._directory = directory
+        self._channels = channels
+        self._platforms = platforms
+        self._agents = agents
+        self._stand_ins = stand_ins
+
+    async def findings(self, tenant_id: str) -> list[Finding]:
+        return [finding async for finding in self._findings(tenant_id)]
+
+    async def _findings(self, tenant_id: str) -> AsyncIterator[Finding]:
+        if (wrong := self._keys()) is not None:
+            yield wrong
+        tx = self._store.scoped(system_scope(tenant_id))
+        stored = {found.platform: found.key_id for found in await tx.all_credentials()}
+        linked = {link.platform for link in await tx.links() if link.state == "verified"}
+        for platform in self._platforms:
+            if platform not in self._channels:
+                remedy = f"set enabled = true in [channels.{platform}] if it is to be served"
+                yield Finding("warning", f"{platform} is switched off", remedy)
+            elif platform not in stored:
+                remedy = f"threadline channels credentials set {platform}"
+                yield Finding("warning", f"{platform} has no credentials, so its webhook is not found", remedy)
+            else:
+                async for finding in self._of_platform(tenant_id, platform, stored[platform]):
+                    yield finding
+                if platform not in linked:
+                    yield Finding("warning", f"nobody is linked on {platform}", "threadline link code")
+        dead = len(await tx.outbox(status="dead", limit=_MANY))
+        if dead:
+            count = f"{_MANY} or more" if dead == _MANY else str(dead)
+            remedy = "threadline channels outbox list --status dead, then … outbox requeue ID"
+            yield Finding("warning", f"deliveries that were given up: {count}", remedy)
+
+    def _keys(self) -> Finding | None:
+        try:
+            key_id = self._cipher.key_id
+            self._cipher.unseal(key_id, self._cipher.seal(b"doctor", ("doctor",)), ("doctor",))
+        except ThreadlineError as exc:
+            return Finding("error", str(exc), "see [channels] on the page of settings")
+        return None
+
+    async def _of_platform(self, tenant_id: str, platform: Surface, key_id: str) -> AsyncIterator[Finding]:
+        again = f"threadline channels credentials set {platform}"
+        try:
+            secrets = await self._credentials.open(tenant_id, platform)
+            if missing := sorted(set(self._channels[platform].secret_names) - set(secrets)):
+                yield Finding("error", f"{platform} lacks {', '.join(missing)}", again)
+            if key_id != self._cipher.key_id:
+                remedy = "threadline channels rotate"
+                yield Finding("warning", f"{platform}'s credentials are under the older key {key_id!r}", remedy)
+        except SettingsInvalid as exc:
+            yield Finding("error", f"{platform}: {exc}", again)
+        if platform in self._stand_ins:
+            remedy = f"leave api out of [channels.{platform}]"
+            yield Finding("warning", f"{platform} is played by a stand-in on this machine", remedy)
+        try:
+            await self._directory.find(Scope(tenant_id, "system", "member"), self._agents[platform])
+        except NotFound:
+            what = f"{platform} is to be answered by {self._agents[platform]!r}, which there is not"
+            yield Finding("error", what, f"name an agent that there is in [channels.{platform}], or in the settings")

@@ -1,0 +1,118 @@
+"""The outbox: what is to be delivered to a platform, until it is.
+
+A reply is enqueued in the transaction that stores it, one row for each piece that the platform takes. Rows that were
+given up stay visible, and an administrator can have them tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import get_args
+
+from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
+from threadline.core.errors import InvalidInput
+from threadline.core.platform_messages import Permanent, Report, Sent, WindowClosed
+from threadline.core.reply_text import arrived_as, delivered_text
+from threadline.core.sealing import CleanText, Sealer
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Surface, Turn
+from threadline.ports import Channel, Store, Transaction
+
+_MOST_LISTED = 1_000
+_REASON_LENGTH = 300
+# Platforms take some thousand characters in a message, and nobody reads dozens of them in a row.
+_LONGEST = 40_000
+_CUT = "\n\n… The answer is longer than fits here; all of it is in the thread."
+
+
+class Outbox:
+    """`wake` is told which tenant has something to deliver."""
+
+    def __init__(
+        self, store: Store, sealer: Sealer, channels: Mapping[Surface, Channel], wake: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._channels = channels
+        self._nudge = wake
+
+    async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
+        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere; one whose
+        platform is switched off by now waits until it is not."""
+        key = arrived_as(turn)
+        arrived = None if key is None else await tx.inbox_row(turn.surface, key)
+        if arrived is None:
+            return
+        text = delivered_text(turn, said)
+        if await self.answer(tx, arrived, text, owner_id=turn.owner_id, turn_id=turn.id):
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
+
+    async def answer(
+        self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str, turn_id: str | None = None
+    ) -> bool:
+        """Answers what arrived, inside a transaction; done twice, it is done once. False if it cannot be now."""
+        channel = self._channels.get(arrived.platform)
+        if channel is None or arrived.reply_to is None:
+            return False
+        clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
+        name = turn_id or hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
+        for number, payload in enumerate(channel.render(clean)):
+            # Rendered from a clean text, a payload is clean.
+            await tx.enqueue(
+                arrived.platform,
+                arrived.reply_to,
+                CleanText(payload),
+                turn_id=turn_id,
+                owner_id=owner_id,
+                id=f"{name}-{number}",
+            )
+        return True
+
+    async def hear(self, tenant_id: str, report: Report) -> bool:
+        """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is
+        no news."""
+        was: OutboxStatus = "waiting" if isinstance(report.outcome, Sent) else "sent"
+        status, error = _reported(report)
+        tx = self._store.scoped(system_scope(tenant_id))
+        return await tx.report_outbox(report.key, was=was, status=status, error=error)
+
+    async def listed(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
+        """The tenant's rows, newest first. Administrators only."""
+        scope.require("admin")
+        if not 1 <= limit <= _MOST_LISTED:
+            raise InvalidInput(f"limit is 1 to {_MOST_LISTED}, not {limit}")
+        return await self._store.scoped(system_scope(scope.tenant_id)).outbox(status=_status(status), limit=limit)
+
+    async def requeue(self, scope: Scope, outbox_id: str) -> OutboxRow:
+        """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead. Administrators only."""
+        scope.require("admin")
+
+        async def work(tx: Transaction) -> OutboxRow:
+            row = await tx.requeue(outbox_id)
+            await tx.record_act("outbox.requeued", outbox_id, actor_id=scope.user_id)
+            return row
+
+        row = await self._store.transact(system_scope(scope.tenant_id), work)
+        self._nudge(scope.tenant_id)
+        return row
+
+
+def _reported(report: Report) -> tuple[OutboxStatus, str | None]:
+    match report.outcome:
+        case Sent():
+            return "sent", None
+        case Permanent(reason):
+            return "dead", reason[:_REASON_LENGTH]
+        case WindowClosed(reason):
+            return "window_closed", reason[:_REASON_LENGTH]
+
+
+def _status(given: str | None) -> OutboxStatus | None:
+    if given is None:
+        return None
+    for status in get_args(OutboxStatus):
+        if status == given:
+            found: OutboxStatus = status
+            return found
+    raise InvalidInput(f"status is one of {', '.join(get_args(OutboxStatus))}, not {given!r}")

@@ -1,0 +1,80 @@
+"""Polling: asking a platform for what arrived, on a machine that nobody can reach.
+
+What the platform gave is stored before it is confirmed: the confirmation is the next question, which names the last
+number seen. Whoever is killed in between is given the same again, and the inbox knows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from threadline.core.errors import SettingsInvalid, StoreFailed
+from threadline.core.ids import new_id
+from threadline.core.platform_messages import Ambiguous, Permanent, Polled, Transient
+from threadline.messaging.credentials import Credentials
+from threadline.messaging.inbox import Inbox
+from threadline.ports import Http, PolledChannel
+
+log = logging.getLogger("threadline.polling")
+
+_HELD_SECONDS = 25
+_ANSWER_SECONDS = 15.0
+_LONGEST_PAUSE = 60.0
+
+
+class Polling:
+    def __init__(
+        self,
+        channel: PolledChannel,
+        inbox: Inbox,
+        credentials: Credentials,
+        http: Http,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._channel = channel
+        self._inbox = inbox
+        self._credentials = credentials
+        self._http = http
+        self._sleep = sleep
+
+    async def run(self, tenant_id: str) -> None:
+        """Until cancelled. SettingsInvalid if the platform refuses for good."""
+        after, pause = 0, 1.0
+        while True:
+            got = await self.poll(tenant_id, after)
+            if isinstance(got, Transient):
+                log.warning("poll failed", extra={"platform": self._channel.platform, "reason": got.reason})
+                await self._sleep(max(pause, got.retry_after or 0.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                after, pause = got, 1.0
+
+    async def poll(self, tenant_id: str, after: int, held_seconds: int = _HELD_SECONDS) -> int | Transient:
+        """Asks once for what follows `after`, and stores it; the number to go on after."""
+        secrets = await self._credentials.open(tenant_id, self._channel.platform)
+        request = self._channel.poll(secrets, after, held_seconds)
+        answered = await self._http.send(request, seconds=held_seconds + _ANSWER_SECONDS)
+        if isinstance(answered, Transient | Ambiguous):
+            return Transient(answered.reason)
+        found = self._channel.polled(answered)
+        match found:
+            case Permanent(reason):
+                raise SettingsInvalid(f"{self._channel.platform} refused to say what arrived: {reason}")
+            case Transient():
+                return found
+        try:
+            await self._store(tenant_id, found)
+        except StoreFailed:
+            return Transient("what arrived could not be stored")
+        return after if found.last is None else found.last
+
+    async def _store(self, tenant_id: str, found: Polled) -> None:
+        for delivery in found.deliveries:
+            correlation_id = new_id()
+            for ignored in delivery.ignored:
+                log.info("delivery ignored", extra={"reason": ignored.reason, "correlation_id": correlation_id})
+            for arrival in delivery.arrivals:
+                await self._inbox.receive(tenant_id, arrival, correlation_id)

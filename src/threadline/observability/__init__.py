@@ -1,0 +1,1 @@
+"""Metrics and traces: the registry, the spans of a turn, the OpenTelemetry exporter."""

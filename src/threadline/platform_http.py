@@ -1,0 +1,70 @@
+"""The one door to messaging platforms: a request goes out, to a platform's own host over TLS, and to nowhere else.
+
+A stand-in on this machine may be named in the settings instead; then it is reached at that address alone. What an
+answer holds is read up to a limit. Reasons say what happened on the wire, and never what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable
+
+from threadline.core.errors import SettingsInvalid
+from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
+from threadline.net.addresses import Target, parse_url
+from threadline.net.http_client import HttpReply, Unreached, post
+from threadline.net.retry import Fault
+
+PLATFORM_HOSTS = frozenset(("slack.com", "api.telegram.org", "graph.facebook.com"))
+_LONGEST_ANSWER = 8 * 1_048_576
+
+
+class PlatformHttp:
+    """`stand_ins` are addresses on this machine that play a platform."""
+
+    def __init__(self, stand_ins: Iterable[str] = ()) -> None:
+        self._stand_ins = frozenset(_on_this_machine(url) for url in stand_ins)
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        target = parse_url(request.url)
+        is_stand_in = (target.scheme, target.host, target.port) in self._stand_ins
+        if not is_stand_in and (target.scheme != "https" or target.host not in PLATFORM_HOSTS):
+            return Transient("the address is not one of a platform's")
+        try:
+            async with asyncio.timeout(seconds):
+                return await _exchange(target, request, seconds, public_only=not is_stand_in)
+        except Unreached:
+            return Transient("the platform could not be reached")
+        except Fault:
+            return Ambiguous("the connection broke before the answer came")
+        except TimeoutError:
+            return Ambiguous("no answer came in time")
+
+
+async def _exchange(target: Target, request: HttpRequest, seconds: float, *, public_only: bool) -> HttpResponse:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    async with post(
+        target, request.body, headers, silence_seconds=seconds, public_only=public_only, method=request.method
+    ) as answer:
+        return HttpResponse(answer.status, answer.headers, await _body(answer))
+
+
+async def _body(answer: HttpReply) -> bytes:
+    read = bytearray()
+    async for piece in answer.body:
+        read += piece
+        if len(read) > _LONGEST_ANSWER:
+            break
+    return bytes(read)
+
+
+def _on_this_machine(url: str) -> tuple[str, str, int]:
+    target = parse_url(url)
+    try:
+        is_loopback = target.host == "localhost" or ipaddress.ip_address(target.host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise SettingsInvalid(f"{url!r} is not on this machine: `api` is for trying things out, leave it out otherwise")
+    return target.scheme, target.host, target.port

@@ -1,0 +1,1 @@
+"""Authentication and authorization: tokens, JWT, impersonation and rate limits."""

@@ -1,0 +1,144 @@
+"""JWTs: tokens that somebody else signs, read as a scope.
+
+Signature, issuer, audience and time are PyJWT's to check, with the algorithms of the key that was found and no others.
+A token needs an end. Tenant, user and role come from the claims that the settings name; a role that is none of ours
+counts for nothing, so that nobody becomes more than what was written down for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import jwt
+
+from threadline.core.access import TOKEN_ROLES, TokenRole
+from threadline.core.errors import InvalidName, SettingsInvalid
+from threadline.core.threads import Scope
+from threadline.service.auth.jwt_keys import Keys, KeySet, Load, OneKey, public_key, secret_key
+from threadline.settings import JwtSettings
+
+_FETCH_SECONDS = 5.0
+_KEY_SET_BYTES = 1_048_576
+_BROKEN = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+"""What a text that is no JWT may raise: before its signature is checked, its header is anyone's JSON."""
+
+
+class JwtReader:
+    def __init__(self, settings: JwtSettings, keys: Keys) -> None:
+        self._settings = settings
+        self._keys = keys
+
+    async def read(self, text: str) -> Scope | None:
+        """None for a token that is not valid here."""
+        try:
+            key = await self._keys.find(jwt.get_unverified_header(text).get("kid"))
+            if key is None:
+                return None
+            claims = jwt.decode(
+                text,
+                key.value,
+                algorithms=list(key.algorithms),
+                issuer=self._settings.issuer,
+                audience=self._settings.audience,
+                leeway=self._settings.leeway_seconds,
+                options={"require": ["exp"], "verify_aud": self._settings.audience is not None},
+            )
+        except _BROKEN:
+            return None
+        return self._scope(claims)
+
+    def _scope(self, claims: dict[str, Any]) -> Scope | None:
+        tenant_id = claim(claims, self._settings.tenant_claim) or self._settings.tenant
+        user_id = claim(claims, self._settings.user_claim)
+        role = role_of(claim(claims, self._settings.role_claim)) or self._settings.role
+        if not isinstance(tenant_id, str) or not isinstance(user_id, str) or role is None:
+            return None
+        try:
+            return Scope(tenant_id, user_id, role)
+        except InvalidName:
+            return None
+
+
+def claim(claims: dict[str, Any], name: str) -> Any:
+    """By its name, else by its name read as a path."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for step in name.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def role_of(said: Any) -> TokenRole | None:
+    """The highest role among what was said, which may be one word or a list of them."""
+    words = said if isinstance(said, list) else [said]
+    return next((role for role in reversed(TOKEN_ROLES) if role in words), None)
+
+
+def jwt_reader(settings: JwtSettings) -> JwtReader:
+    """SettingsInvalid unless the settings name one key, and it is usable."""
+    given = [kind for kind in ("secret", "public_key_file", "jwks") if getattr(settings, kind) is not None]
+    if len(given) != 1:
+        raise SettingsInvalid("service.jwt needs one of secret, public_key_file and jwks")
+    return JwtReader(settings, _keys(settings))
+
+
+def _keys(settings: JwtSettings) -> Keys:
+    if settings.secret is not None:
+        return OneKey(secret_key(settings.secret))
+    if settings.public_key_file is not None:
+        return OneKey(public_key(_read(settings.public_key_file)))
+    assert settings.jwks is not None
+    return KeySet(_loader(settings.jwks))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as exc:
+        raise SettingsInvalid(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _loader(place: str) -> Load:
+    if "://" not in place:
+        _read(place)
+        return lambda: asyncio.to_thread(_read, place)
+    if not _is_safe(place):
+        raise SettingsInvalid("service.jwt.jwks: an address begins with https://, except on this machine")
+    return lambda: asyncio.to_thread(_fetch, place)
+
+
+def _is_safe(url: str) -> bool:
+    parts = urlsplit(url)
+    if parts.scheme != "http":
+        return parts.scheme == "https" and bool(parts.hostname)
+    try:
+        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Whoever may redirect may choose the keys."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _fetch(url: str) -> bytes:
+    request = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
+    try:
+        with build_opener(_NoRedirects).open(request, timeout=_FETCH_SECONDS) as answer:
+            body: bytes = answer.read(_KEY_SET_BYTES + 1)
+    except HTTPException as exc:
+        raise URLError("the answer is no HTTP") from exc
+    if len(body) > _KEY_SET_BYTES:
+        raise URLError("the key set is too large")
+    return body

@@ -1,0 +1,87 @@
+"""What may come in as a body, decided before a byte of it is read.
+
+Plain ASGI: a request whose declared length is too large, whose type is not JSON or which is compressed is answered at
+once. A body without a declared length is counted while it is read. So no request can make the service hold more than
+the limit, and no cross-site form can be mistaken for a call of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from threadline.service.problems import Problem
+
+_JSON = frozenset(("application/json",))
+_LINES = frozenset(("application/x-ndjson", "application/jsonl", "application/json"))
+_CHARSETS = frozenset(("utf-8", "utf8"))
+
+
+class BodyGate:
+    """`larger` names paths that take JSON Lines, and how much of them."""
+
+    def __init__(self, app: ASGIApp, *, limit: int, larger: Mapping[str, int]) -> None:
+        self._app = app
+        self._limit = limit
+        self._larger = larger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        limit = self._larger.get(path, self._limit)
+        try:
+            if _has_body(headers):
+                _check_type(headers, _LINES if path in self._larger else _JSON)
+                _check_length(headers, limit)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+            return
+        await self._app(scope, _counted(receive, limit), send)
+
+
+def _has_body(headers: Headers) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _check_type(headers: Headers, allowed: frozenset[str]) -> None:
+    if headers.get("content-encoding", "identity") != "identity":
+        raise Problem(415, "unsupported_encoding", "Send the body uncompressed.", {"Accept-Encoding": "identity"})
+    media_type, _, parameters = headers.get("content-type", "").lower().partition(";")
+    if media_type.strip() not in allowed:
+        raise Problem(415, "unsupported_media_type", f"Send {' or '.join(sorted(allowed))}.")
+    for parameter in filter(None, map(str.strip, parameters.split(";"))):
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in _CHARSETS:
+            raise Problem(415, "unsupported_media_type", "Send JSON in UTF-8.")
+
+
+def _check_length(headers: Headers, limit: int) -> None:
+    declared = headers.get("content-length", "0")
+    if not declared.isascii() or not declared.isdigit():
+        raise Problem(400, "invalid_input", "Content-Length is not a number.")
+    if len(declared) > 19 or int(declared) > limit:
+        raise too_large(limit)
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    room = limit
+
+    async def counting() -> Message:
+        nonlocal room
+        message = await receive()
+        room -= len(message.get("body", b""))
+        if room < 0:
+            raise too_large(limit)
+        return message
+
+    return counting
+
+
+def too_large(limit: int) -> Problem:
+    # The rest of the body is not read, so nothing more can be said on this connection.
+    return Problem(413, "body_too_large", f"The body is limited to {limit} bytes.", {"Connection": "close"})

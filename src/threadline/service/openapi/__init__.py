@@ -1,0 +1,1 @@
+"""The API's description, generated from the handlers."""

@@ -1,0 +1,218 @@
+"""One scope's way to the database, inside a transaction or alone.
+
+`call` is for functions of the schema, which enter the scope by themselves: alone, each is one round trip. `rows`, `row`
+and `run` are for plain statements, which need a transaction that has entered the scope; `within` gives a verb one if it
+has none. Every plain statement's first value is the tenant.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import asyncpg
+
+from threadline.core.messages import to_us
+from threadline.core.sealing import Limits
+from threadline.core.threads import Scope
+from threadline.ports import Clock
+from threadline.stores.postgres.append_batcher import Given
+from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.errors import translated
+from threadline.stores.sql import load_queries
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SQL = load_queries(__package__, "queries/messages.sql")
+APP, WORKER = "threadline_app", "threadline_worker"
+_BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+
+
+class House(NamedTuple):
+    """What all reaches of one store share."""
+
+    clock: Clock
+    limits: Limits
+    bodies: Bodies
+    transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+    """For a single verb, which need not stand in line with its user's other works."""
+    alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
+    append: Callable[[Given], Awaitable[str | None]]
+    """The quick way to append: where to, or None if it has to be done carefully."""
+    appended: Callable[[Scope], None]
+    line: Callable[[Scope], AbstractAsyncContextManager[None]]
+    """Where one user's works wait for each other."""
+    tell: Callable[[str, Iterable[str]], None]
+    """Wakes whoever watches one of these subjects of the tenant."""
+
+
+class Reach:
+    __slots__ = (
+        "_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id", "touched",
+    )  # fmt: skip
+
+    def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
+        self.house = house
+        self.scope = scope
+        self.tenant_id = scope.tenant_id
+        self.owner_id = scope.user_id
+        self.role = WORKER if scope.role == "system" else APP
+        self.has_appended = False
+        self.touched: set[str] = set()
+        self._connection = connection
+        self._is_over = False
+
+    @property
+    def is_open(self) -> bool:
+        self._refuse_if_over()
+        return self._connection is not None
+
+    def end(self) -> None:
+        """The transaction is over: whoever kept it can do nothing with it."""
+        self._is_over = True
+
+    def _refuse_if_over(self) -> None:
+        if self._is_over:
+            raise RuntimeError("this transaction is over: use its verbs only inside the work it was given to")
+
+    @property
+    def owner_in_sight(self) -> str | None:
+        """Whose rows a list shows; None for everybody's. Row security says the same, but helps no index find them."""
+        return None if self.scope.role == "system" else self.owner_id
+
+    def now(self) -> dt.datetime:
+        return self.house.clock.now()
+
+    def now_us(self) -> int:
+        return to_us(self.house.clock.now())
+
+    async def call(self, function: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
+        """`reads` says that it writes nothing, so that it may be repeated whatever became of it."""
+        self._refuse_if_over()
+        given = (self.tenant_id, self.owner_id, self.role, *values)
+        if self._connection is None:
+            return await self.house.alone(function, given, reads)
+        with translated():
+            return await self._connection.fetch(function, *given)
+
+    async def read_for_all(self, function: str, *values: Any) -> list[asyncpg.Record]:
+        """A read of what all of the tenant's owners see alike: it names none of them, so that they may share it."""
+        self._refuse_if_over()
+        if self._connection is None:
+            return await self.house.alone(function, (self.tenant_id, "", self.role, *values), True)
+        return await self.call(function, *values)
+
+    async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
+        """The same for one that stands in line with the user's other works, as it does by itself in the database: those
+        of this process wait here, where they keep no connection from others."""
+        if self.is_open:
+            return await self.call(function, *values)
+        async with self.house.line(self.scope):
+            return await self.call(function, *values)
+
+    async def append(self, given: Given) -> str | None:
+        self._refuse_if_over()
+        if self._connection is None:
+            return await self.house.append(given)
+        with translated():
+            placed: str | None = await self._connection.fetchval(_SQL["append"], *given)
+        return placed
+
+    async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
+        with translated():
+            return await self._open().fetch(statement, self.tenant_id, *values)
+
+    async def plain_rows(self, statement: str) -> list[asyncpg.Record]:
+        """For what belongs to no tenant."""
+        with translated():
+            return await self._open().fetch(statement)
+
+    async def row(self, statement: str, *values: Any) -> asyncpg.Record | None:
+        found = await self.rows(statement, *values)
+        return found[0] if found else None
+
+    async def run(self, statement: str, *values: Any) -> int:
+        """How many rows it changed."""
+        with translated():
+            done = await self._open().execute(statement, self.tenant_id, *values)
+        return int(done.rpartition(" ")[2])
+
+    async def run_many(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
+        with translated():
+            await self._open().executemany(statement, [(self.tenant_id, *each) for each in values])
+
+    def note_append(self) -> None:
+        """There are new words for search: alone they are there now, in a transaction after its commit."""
+        self.has_appended = True
+        if self._connection is None:
+            self.house.appended(self.scope)
+
+    def touch(self, *subjects: str) -> None:
+        """Something about them changed: alone whoever watches one wakes now, in a transaction after its commit."""
+        if self._connection is None:
+            self.house.tell(self.tenant_id, subjects)
+        else:
+            self.touched.update(subjects)
+
+    async def introduce(self, owner_id: str) -> None:
+        """Makes the tenant and the owner known, so that rows can refer to them."""
+        await self.rows("SELECT threadline.introduce($1, $2, $3)", owner_id, self.now_us())
+
+    @asynccontextmanager
+    async def as_worker(self) -> AsyncIterator[None]:
+        """For what concerns the whole tenant: its other owners' rows are in sight meanwhile."""
+        with translated():
+            await self._open().execute(_BE_WORKER)
+            yield
+            await self._open().execute(_BE_APP if self.role == APP else _BE_WORKER)
+
+    def _open(self) -> asyncpg.Connection:
+        assert self._connection is not None, "a plain statement needs a transaction"
+        return self._connection
+
+
+class HasReach(Protocol):
+    reach: Reach
+
+
+Self = TypeVar("Self", bound=HasReach)
+Verb = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
+
+
+def within(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
+    """A verb of plain statements: one that is called alone gets a transaction of its own."""
+
+    @functools.wraps(verb)
+    async def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.reach.is_open:
+            return await verb(self, *args, **kwargs)
+        done: T = await self.reach.house.transact(self.reach.scope, lambda tx: verb(tx, *args, **kwargs))
+        return done
+
+    return run
+
+
+def entering(scope: Scope, *, in_line: bool = False) -> str:
+    """Begins a transaction that speaks for the scope: one round trip, because SET takes no parameters. `in_line` waits
+    until no other transaction of the user's that stands in line is open, in whichever process."""
+    role = _BE_WORKER if scope.role == "system" else _BE_APP
+    tenant, owner = literal(scope.tenant_id), literal(scope.user_id)
+    begin = (
+        f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
+        # A connection keeps plans, also those of foreign keys: none may rest on a table's being small at first.
+        "SET LOCAL enable_seqscan = off"
+    )
+    if not in_line:
+        return begin
+    return f"{begin}; SELECT pg_advisory_xact_lock(hashtextextended({tenant} || '/' || {owner}, 1))"
+
+
+def literal(text: str) -> str:
+    """A string constant that means the same whatever standard_conforming_strings says."""
+    if "\x00" in text:
+        raise ValueError("PostgreSQL keeps no NUL")
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

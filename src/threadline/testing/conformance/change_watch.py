@@ -1,0 +1,133 @@
+"""Watching: what wakes somebody who waits for news of a turn, of a thread, or of a thread that may come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.core.turns import NewTurn, Turn, TurnEnd
+from threadline.ports import Store, Transaction, TransactionBody
+from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.arrivals import arrival, take
+from threadline.testing.conformance.turn_fast_path import accept, begun
+from threadline.testing.conformance.turn_output import chunks
+from threadline.testing.conformance.words import answered, asked, clean_json, exchange, thread_saying
+
+
+class Scene(NamedTuple):
+    """A thread that stood on another timeline before, bound to a place, and with a saved point."""
+
+    clock: ManualClock
+    thread: Thread
+    earlier: str
+
+
+async def scene(tx: Transaction, clock: ManualClock) -> Scene:
+    before = await thread_saying(tx, "a", "b")
+    await tx.save(before.id, "here")
+    await tx.bind("slack", "D1 alice", before.id)
+    await tx.undo(before.id)
+    await tx.append(before.id, exchange("c", "d"))
+    thread = await tx.thread(before.id)
+    assert thread is not None
+    return Scene(clock, thread, before.timeline_id)
+
+
+async def rings(store: Store, tx: Transaction, subject: str, act: Callable[[], Awaitable[object]]) -> None:
+    """Whether somebody who waits already is woken by it. Whoever is not waits for longer than they are given."""
+    async with asyncio.timeout(30), store.watch(tx.scope, subject) as watch:
+        waiting = asyncio.create_task(watch.wait(60))
+        await asyncio.sleep(0)
+        assert await act() not in (None, False)
+        await waiting
+
+
+Act = Callable[[Transaction, Scene], Awaitable[object]]
+ACTS: dict[str, Act] = {
+    "append": lambda tx, at: tx.append(at.thread.id, [asked("e")]),
+    "undo": lambda tx, at: tx.undo(at.thread.id),
+    "move": lambda tx, at: tx.move(at.thread.id, 0),
+    "switch": lambda tx, at: tx.switch(at.thread.id, at.earlier),
+    "load": lambda tx, at: tx.load(at.thread.id, "here"),
+    "create_turn": lambda tx, at: tx.create_turn(NewTurn("turn-1", at.thread.id, "web")),
+    "accept_at_once": lambda tx, at: accept(tx, at.clock, at.thread.id),
+    "take_arrival": lambda tx, _: take(tx, arrival()),
+    "rename": lambda tx, at: tx.update_thread(at.thread.id, ThreadChanges(title="Lisbon")),
+    "archive": lambda tx, at: tx.update_thread(at.thread.id, ThreadChanges(archived=True)),
+    "delete_thread": lambda tx, at: tx.delete_thread(at.thread.id),
+    "purge_thread": lambda tx, at: tx.purge_thread(at.thread.id),
+}
+End = Callable[[Transaction, Turn], Awaitable[object]]
+ENDS: dict[str, End] = {
+    "finish_turn": lambda tx, turn: tx.finish_turn(turn.id, turn.fence, TurnEnd("executed")),
+    "finish_at_once": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("executed"), answered("Not far."), []),
+    "finish_without_reply": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("stopped"), None, []),
+    "ask_to_stop": lambda tx, turn: tx.ask_to_stop(turn.id),
+}
+STEPS: dict[str, End] = {
+    **ENDS,
+    "put_chunks": lambda tx, turn: tx.put_chunks(turn.id, turn.fence, chunks(1, 2)),
+    "start_tool_run": lambda tx, turn: tx.start_tool_run(
+        turn.id, turn.fence, "c1", "mail", clean_json({}), repeatable=False
+    ),
+}
+
+
+class TestWatching:
+    @pytest.mark.parametrize("name", ACTS)
+    async def test_a_thread_rings_with_what_happens_to_it(
+        self, store: Store, alice: Transaction, clock: ManualClock, name: str
+    ) -> None:
+        """A thread's id rings with an append, a move, a turn that is accepted, one that ends, a change, a deletion, a
+        return and a purge. What this process commits rings at once"""
+        at = await scene(alice, clock)
+        await rings(store, alice, at.thread.id, lambda: ACTS[name](alice, at))
+
+    @pytest.mark.parametrize("name", ACTS)
+    async def test_a_work_rings_when_it_is_committed(
+        self, store: Store, alice: Transaction, clock: ManualClock, name: str
+    ) -> None:
+        at = await scene(alice, clock)
+        work: TransactionBody[object] = lambda tx: ACTS[name](tx, at)  # noqa: E731 - a def would not say more
+        await rings(store, alice, at.thread.id, lambda: store.transact(alice.scope, work))
+
+    @pytest.mark.parametrize("name", ENDS)
+    async def test_a_thread_rings_when_a_turn_of_it_ends(
+        self, store: Store, alice: Transaction, clock: ManualClock, name: str
+    ) -> None:
+        thread = await thread_saying(alice, "a", "b")
+        turn = await begun(alice, clock, thread.id)
+        await rings(store, alice, thread.id, lambda: ENDS[name](alice, turn))
+
+    @pytest.mark.parametrize("name", STEPS)
+    async def test_a_turn_rings_with_what_it_does(
+        self, store: Store, alice: Transaction, clock: ManualClock, name: str
+    ) -> None:
+        """A turn's id rings with what the turn shows, its tools, a wish to stop it and its end."""
+        thread = await thread_saying(alice, "a", "b")
+        turn = await begun(alice, clock, thread.id)
+        await rings(store, alice, turn.id, lambda: STEPS[name](alice, turn))
+
+    async def test_a_thread_is_watched_before_it_is_there(
+        self, store: Store, alice: Transaction, clock: ManualClock
+    ) -> None:
+        """Watches a turn by its id, or a thread by its id or its state key, whether it is there yet or not. its state
+        key, when a thread comes to stand under it"""
+        origin = await thread_saying(alice, "a", "b")
+        one, two, three = (NewThread(state_key=key) for key in ("one", "two", "three"))
+        await rings(store, alice, "one", lambda: alice.create_thread(one))
+        await rings(store, alice, "two", lambda: alice.branch(origin.id, two))
+        await rings(store, alice, "three", lambda: accept(alice, clock, "thread-3", otherwise=three))
+        await rings(store, alice, "four", lambda: take(alice, arrival(home_key="four")))
+
+    async def test_a_thread_that_comes_back_rings_under_both_names(self, store: Store, alice: Transaction) -> None:
+        for subject in ("id", "key"):
+            thread = await alice.create_thread(NewThread())
+            await alice.delete_thread(thread.id)
+            name = thread.id if subject == "id" else thread.state_key
+            await rings(store, alice, name, partial(alice.restore_thread, thread.id))

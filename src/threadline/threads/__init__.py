@@ -1,0 +1,1 @@
+"""Operations on threads: create, read, search, branch, save, transfer, copy and compact."""

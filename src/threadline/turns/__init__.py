@@ -1,0 +1,1 @@
+"""One turn, from its request to its stored reply: accept, run, stream, recover."""

@@ -1,0 +1,154 @@
+"""Approvals: answering, in a turn of its own, what an earlier turn asked.
+
+The log is never rewritten, so a reply that goes on stands on a new timeline: accepting the answers puts the reply with
+its answers there, in the place of the one that asked, under the same id; finishing does the same with the whole reply.
+The turn's id is made from what it answers. So a request is answered once, wherever the thread stands by then: the same
+answer again is the same turn, another answer is a Conflict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from threadline.core.approvals import ApprovalDecision, Pending, answered, check_claims, pending
+from threadline.core.errors import Conflict, GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
+from threadline.core.ids import check_id
+from threadline.core.messages import Message, NewMessage
+from threadline.core.parts import ToolPart
+from threadline.core.sealing import Sealer
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, root_turn_id
+from threadline.ports import Guard, Store, Transaction
+from threadline.turns.acceptance import Accepted, asked_turn_id, reply_id, standing_request
+
+
+class AnswerRequest(msgspec.Struct, frozen=True):
+    """What a person said, by approval id, to the requests of one reply (without its id: of the last message). `claimed`
+    is what a client says the calls of that reply are."""
+
+    thread_id: str
+    answers: Mapping[str, ApprovalDecision]
+    surface: Surface
+    message_id: str | None = None
+    claimed: tuple[ToolPart, ...] = ()
+    key: str | None = None
+
+
+class Approvals:
+    """Looks up and answers approvals in any scope."""
+
+    def __init__(self, store: Store, sealer: Sealer, guard: Guard | None = None) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._guard = guard
+
+    async def pending(self, scope: Scope, thread_id: str) -> list[Pending]:
+        """The requests of the thread's last message that can be answered now. NotFound."""
+        tx = self._store.scoped(scope)
+        thread = await _thread(tx, thread_id)
+        head = await _head(tx, thread)
+        return [] if head is None or await _asker(tx, thread, head) is None else pending(head.parts)
+
+    async def accept(self, scope: Scope, request: AnswerRequest) -> Accepted:
+        """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput
+        for answers that do not fit what was asked; Conflict if it was answered otherwise, or something was said since;
+        TurnRunning. Nothing is stored then."""
+        scope.require("member")
+        if not request.answers:
+            raise InvalidInput("there is no answer")
+        for said in request.answers.values():
+            if said.reason and self._guard is not None and (refused := await self._guard.check(said.reason, scope)):
+                raise GuardRefused(refused)
+        return await self._store.transact(scope, lambda tx: self._accept(tx, request))
+
+    async def _accept(self, tx: Transaction, request: AnswerRequest) -> Accepted:
+        thread = await _thread(tx, request.thread_id)
+        asking = await _head(tx, thread) if request.message_id is None else None
+        message_id = request.message_id if asking is None else asking.id
+        root_id = None if message_id is None else asked_turn_id(check_id("message", message_id))
+        if message_id is None or root_id is None:
+            raise NotFound("reply", message_id)
+        turn_id, digest = answering_turn_id(root_id, min(request.answers)), _digest(request)
+        if (earlier := await tx.turn(turn_id)) is not None:
+            return _again(earlier, thread, digest)
+        if request.key is not None and await tx.turn_by_key(check_id("key", request.key)) is not None:
+            raise KeyReused(request.key)
+        for active in await tx.active_turns(thread.id):
+            raise TurnRunning(active.id, thread.message_count)
+        head, asker = await _asked(tx, thread, message_id)
+        check_claims(head.parts, request.claimed)
+        said = NewMessage("assistant", answered(head.parts, request.answers), id=head.id)
+        await tx.move(thread.id, head.seq - 1)
+        appended = await tx.append(thread.id, [self._sealer.message(said)], turn_id=turn_id)
+        turn = await tx.create_turn(
+            NewTurn(
+                id=turn_id,
+                thread_id=thread.id,
+                surface=request.surface,
+                agent_id=asker.agent_id,
+                idempotency_key=request.key,
+                request_hash=digest,
+                request_seq=appended.first_seq,
+            )
+        )
+        return Accepted(turn, await tx.thread(thread.id) or thread)
+
+
+async def reply_gone_on_with(tx: Transaction, turn: Turn) -> Message | None:
+    """The reply that an active turn goes on with, as it was answered; None for any other turn."""
+    if turn.id == root_turn_id(turn.id):
+        return None
+    found = await standing_request(tx, turn)
+    # Read after the message: if the turn has ended by now, that may be the whole reply already.
+    now = await tx.turn(turn.id)
+    return found if now is not None and now.is_active else None
+
+
+def _again(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
+    if earlier.request_hash != digest or earlier.thread_id != thread.id:
+        raise Conflict("this approval was answered before, and otherwise")
+    return Accepted(earlier, thread, replayed=True)
+
+
+async def _thread(tx: Transaction, thread_id: str) -> Thread:
+    found = await tx.thread(check_id("thread", thread_id))
+    if found is None:
+        raise NotFound("thread", thread_id)
+    return found
+
+
+async def _asked(tx: Transaction, thread: Thread, message_id: str) -> tuple[Message, Turn]:
+    """The reply that waits, which is the thread's last message, and the turn that asked."""
+    found = await tx.message(thread.id, message_id)
+    asker = None if found is None else await _asker(tx, thread, found)
+    if found is None or asker is None:
+        raise NotFound("reply", message_id)
+    if found.seq != thread.message_count - 1:
+        raise Conflict("something was said since, so this approval is no longer asked for")
+    return found, asker
+
+
+async def _head(tx: Transaction, thread: Thread) -> Message | None:
+    last = thread.message_count - 1
+    found = await tx.messages(thread.id, first=last, last=last) if last >= 0 else []
+    return found[0] if found else None
+
+
+async def _asker(tx: Transaction, thread: Thread, message: Message) -> Turn | None:
+    """The turn of this thread that wrote the message and came to its end. A message that was appended, imported or
+    taken along by a branch has none here, and what it asks for nobody here has asked."""
+    if message.role != "assistant" or message.turn_id is None:
+        return None
+    turn = await tx.turn(message.turn_id)
+    if turn is None or turn.thread_id != thread.id or message.id != reply_id(turn.id) or turn.status != "executed":
+        return None
+    return turn
+
+
+def _digest(request: AnswerRequest) -> bytes:
+    """What makes two answers the same."""
+    said = sorted((approval_id, each.approved, each.reason or "") for approval_id, each in request.answers.items())
+    return hashlib.sha256(msgspec.json.encode(said)).digest()

@@ -1,0 +1,71 @@
+"""Dispatch without a thread: a body of messages goes to an agent, the pinned snapshot first, and nothing is stored.
+
+Everything else is as on a thread: the guard looks at what is asked, and what the agent says is masked and mended before
+anyone sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from threadline.core.channels import Agent as AgentRow
+from threadline.core.chat_messages import from_chat
+from threadline.core.dispatch import with_snapshot
+from threadline.core.errors import GuardRefused, InvalidInput
+from threadline.core.event_fold import Fold
+from threadline.core.event_normalizer import EventNormalizer, StreamingMasker
+from threadline.core.events import Event
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt, say
+from threadline.core.repair import repair
+from threadline.core.threads import Scope
+from threadline.ports import Agent, AgentServices, Approver, Guard
+from threadline.turns.journal import UnstoredJournal
+
+
+class Snapshots(Protocol):
+    async def snapshot(self, scope: Scope, agent_id: str) -> str | None: ...
+
+
+class AgentRows(Protocol):
+    async def row(self, scope: Scope, agent_id: str) -> AgentRow | None: ...
+
+
+class Dispatching:
+    def __init__(
+        self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: StreamingMasker | None
+    ) -> None:
+        self._snapshots = snapshots
+        self._agents = agents
+        self._guard = guard
+        self._masker = masker
+
+    async def prompt(self, scope: Scope, agent_id: str, body: Mapping[str, Any]) -> Prompt:
+        """What the agent is shown. InvalidMessage if the body holds no message; GuardRefused."""
+        scope.require("member")
+        pinned = await self._snapshots.snapshot(scope, agent_id)
+        messages = from_chat(with_snapshot(body, pinned)["messages"])
+        if not any(message.parts for message in messages if message.role != "system"):
+            raise InvalidInput("there is no message to answer")
+        asked = "\n\n".join(plain_text(message.parts) for message in messages if message.role == "user")
+        if self._guard is not None and (reason := await self._guard.check(asked, scope)):
+            raise GuardRefused(reason)
+        row = await self._agents.row(scope, agent_id)
+        told = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
+        pinned_first = 0 if pinned is None else 1
+        shown = (*messages[:pinned_first], *told, *repair(messages[pinned_first:]))
+        return Prompt(messages=shown, model=None if row is None else row.model, agent_id=agent_id)
+
+    async def run(self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold) -> AsyncGenerator[Event, None]:
+        """The agent's events as they may be shown; `fold` gathers them. AgentFailed."""
+        shaper = EventNormalizer(self._masker)
+        async with aclosing(agent.run(prompt, AgentServices(UnstoredJournal(), approver))) as said:  # type: ignore[type-var]
+            async for event in said:
+                for shaped in shaper.add(event):
+                    for shown in fold.add(shaped):
+                        yield shown
+        for shaped in shaper.flush():
+            for shown in fold.add(shaped):
+                yield shown

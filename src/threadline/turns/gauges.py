@@ -1,0 +1,39 @@
+"""How a running Threadline stands at this moment: turns that run here, readers of streams, the database's load."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from threadline.observability.metrics import Metrics, Reading
+from threadline.ports import Store
+from threadline.turns.runner import Runner
+from threadline.turns.streams import Streams
+
+
+def watch(metrics: Metrics, store: Store, runner: Runner, streams: Streams) -> None:
+    metrics.gauge(
+        "threadline_turns_running", "Turns that this process runs or waits to run.", read=_plain(lambda: runner.running)
+    )
+    metrics.gauge(
+        "threadline_stream_subscribers",
+        "Readers of turns' streams in this process.",
+        read=_plain(lambda: streams.readers),
+    )
+
+    async def load() -> Reading:
+        found = store.load()
+        return {("open",): found.open, ("in_use",): found.in_use, ("waiting",): found.waiting}
+
+    metrics.gauge(
+        "threadline_database_connections",
+        "Connections to the database that are open and in use, and requests that wait for one.",
+        ("state",),
+        read=load,
+    )
+
+
+def _plain(read: Callable[[], int]) -> Callable[[], Awaitable[Reading]]:
+    async def reading() -> Reading:
+        return {(): read()}
+
+    return reading

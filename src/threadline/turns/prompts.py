@@ -1,0 +1,171 @@
+"""Prompting: reads what an agent is to be shown and has it assembled.
+
+Reads backwards from the head in growing steps until the window is full, so the cost depends on the window and not on
+the length of the thread. A snapshot that cannot be read is left out, logged and counted: the request is served.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from threadline.core.channels import Agent as AgentRow
+from threadline.core.context import assemble, seen
+from threadline.core.errors import AgentFailed, NotFound, StoreFailed
+from threadline.core.messages import Message
+from threadline.core.prompts import Prompt, PromptMessage
+from threadline.core.threads import Scope, Thread
+from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
+from threadline.core.windows import Window
+from threadline.observability.metrics import Metrics
+from threadline.ports import Store, Transaction
+from threadline.turns.acceptance import standing_request
+
+log = logging.getLogger("threadline.prompting")
+
+_FIRST_READ = 48
+_REFUSED = b"denied_sentinel"
+_GROWTH = 4
+
+
+class Prompting:
+    def __init__(
+        self,
+        store: Store,
+        windows: Mapping[Surface, Window],
+        default_agent: str,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._windows = windows
+        self._default_agent = default_agent
+        self._history_not_read = metrics.counter(
+            "threadline_history_read_failures_total", "Histories that could not be read on channels; the turn went on."
+        )
+        self._not_read = metrics.counter(
+            "threadline_snapshot_read_failures_total", "Pinned contexts that could not be read; the turn went on."
+        )
+
+    async def prompt(
+        self, scope: Scope, turn: Turn, thread: Thread, row: AgentRow | None
+    ) -> tuple[Prompt, dict[str, Any]]:
+        """The prompt of a turn, and what is kept about it. `row` is what is said about its agent."""
+        tx = self._store.scoped(scope)
+        history = await self._history(tx, turn, _FIRST_READ)
+        asked = _request_among(history, turn) or await standing_request(tx, turn)
+        if asked is None:
+            raise AgentFailed("the question is no longer part of this thread")
+        request = asked if asked.role == "user" else await _question_before(tx, asked)
+        agent_id = turn.agent_id or self._default_agent
+        prompt = await self._assembled(
+            tx,
+            turn,
+            request,
+            history,
+            snapshot=await self.snapshot(scope, agent_id),
+            system_prompt=thread.system_prompt or (row.system_prompt if row else None),
+        )
+        if asked is not request:
+            begun = PromptMessage(asked.role, asked.parts)
+            prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, begun))
+        model = thread.model or (row.model if row else None)
+        addressed = msgspec.structs.replace(
+            prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
+        )
+        return addressed, seen(addressed)
+
+    async def snapshot(self, scope: Scope, agent_id: str) -> str | None:
+        """What the user pinned for the agent. On every path to an agent, and never a reason to fail."""
+        try:
+            found = await self._store.scoped(scope).context(agent_id)
+        except StoreFailed:
+            log.warning("snapshot not read", extra={"agent_id": agent_id})
+            self._not_read.add()
+            return None
+        return None if found is None else found.context
+
+    async def _assembled(
+        self,
+        tx: Transaction,
+        turn: Turn,
+        request: Message,
+        history: list[Message],
+        *,
+        snapshot: str | None,
+        system_prompt: str | None,
+    ) -> Prompt:
+        window = self._windows[turn.surface]
+        summary = await self._summary(tx, turn)
+        turns = _FIRST_READ
+        while True:
+            if request.turn_id != turn.id:
+                history = [message for message in history if message.turn_id != turn.id]
+            prompt = assemble(
+                history,
+                request,
+                window=window,
+                snapshot=snapshot,
+                system_prompt=system_prompt,
+                summary=summary,
+                refused=refused_turns(history),
+            )
+            oldest = history[0].seq if history else 0
+            if oldest == 0 or (prompt.first_seq is not None and prompt.first_seq > oldest):
+                return prompt
+            if prompt.first_seq is None and prompt.turns_shown == 0:
+                return prompt
+            turns *= _GROWTH
+            history = await self._history(tx, turn, turns)
+
+    async def _summary(self, tx: Transaction, turn: Turn) -> Summary | None:
+        try:
+            return await tx.summary(turn.thread_id)
+        except StoreFailed:
+            if turn.surface not in CHANNELS:
+                raise
+            return None
+
+    async def _history(self, tx: Transaction, turn: Turn, turns: int) -> list[Message]:
+        """A sender on a platform cannot ask again: where it cannot be read, they are answered without."""
+        try:
+            return await tx.last_turns(turn.thread_id, turns)
+        except NotFound as exc:
+            raise AgentFailed("the thread was deleted") from exc
+        except StoreFailed:
+            if turn.surface not in CHANNELS:
+                raise
+            log.warning("history not read", extra={"turn_id": turn.id})
+            self._history_not_read.add()
+            return []
+
+
+def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
+    """What the turn answers, where that is among the newest messages: see `standing_request`."""
+    found = (message for message in reversed(history) if message.seq == turn.request_seq and message.turn_id == turn.id)
+    return next(found, None)
+
+
+def refused_turns(history: Sequence[Message]) -> set[str]:
+    """Turns whose request a guard refused: their text is not shown to an agent again."""
+    return {
+        message.turn_id
+        for message in history
+        if message.turn_id is not None
+        and message.metadata_json is not None
+        and _REFUSED in message.metadata_json
+        and message.metadata.get("status") == "denied_sentinel"
+    }
+
+
+async def _question_before(tx: Transaction, reply: Message) -> Message:
+    """What the reply that is gone on with answers."""
+    assert reply.turn_id is not None
+    first = await tx.turn(root_turn_id(reply.turn_id))
+    seq = first.request_seq if first is not None else None
+    found = [] if first is None or seq is None else await tx.messages(first.thread_id, first=seq, last=seq)
+    if not found:
+        raise AgentFailed("the question is no longer part of this thread")
+    return found[0]

@@ -1,0 +1,192 @@
+"""A client that acts for users: one connection, a view for each of them, and every verb safe to repeat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.client.conftest import IMPATIENT
+from tests.service.running_service import serving
+from tests.service.token_clients import token_for
+from threadline.bootstrap import Threadline
+from threadline.bootstrap import open as open_threadline
+from threadline.client import Client, connect
+from threadline.core.errors import (
+    ActingRefused,
+    InvalidName,
+    KeyReused,
+    LinkLimited,
+    LinkRefused,
+    NotFound,
+    RoleRefused,
+    TokenRefused,
+)
+from threadline.core.threads import Scope
+from threadline.messaging.links import ATTEMPTS
+from threadline.settings import ServiceSettings, Settings
+
+SERVICE = ServiceSettings(authentication=True, heartbeat_seconds=5, recovery_seconds=60, grace_seconds=1)
+
+
+class Place(NamedTuple):
+    url: str
+    threadline: Threadline
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    async with (
+        open_threadline(settings=Settings(database=":memory:", service=SERVICE)) as opened,
+        serving(opened) as anyone,
+    ):
+        yield Place(anyone.url, opened)
+
+
+@pytest.fixture
+async def bot(place: Place) -> AsyncIterator[Client]:
+    token = await token_for(place.threadline, "bot", acts_for_users=True)
+    async with connect(place.url, token=token, patience=IMPATIENT) as connected:
+        yield connected
+
+
+@pytest.mark.req("S2-03")
+@pytest.mark.parametrize("user", ["ada", "@ada:example.org", "Žofie Ω, 50% /?#&+", "a" * 256, "😀" * 256])
+async def test_whoever_it_is_their_threads_are_their_own(bot: Client, place: Place, user: str) -> None:
+    async with bot.acting_for(user) as view:
+        await view.create_thread(state_key="key").ask("Hello")
+        assert [each.state_key for each in (await view.threads()).items] == ["key"]
+    assert (await bot.threads()).items == ()
+    threads = place.threadline.threads(Scope("local", user))
+    assert [thread.state_key for thread in (await threads.page()).items] == ["key"]
+    assert [turn.surface for turn in await bot.acting_for(user).create_thread(state_key="key").turns()] == ["matrix"]
+
+
+@pytest.mark.req("S2-03", "S2-15")
+async def test_a_thread_is_begun_once_and_asked_before_it_is(bot: Client) -> None:
+    ada = bot.acting_for("ada")
+    thread = ada.create_thread(state_key="key", agent_id="rehearsal")
+    begun = await thread.begin(title="Trip")
+    assert (begun.title, begun.message_count, begun.agent_id) == ("Trip", 0, "rehearsal")
+    assert (await ada.create_thread(state_key="key").begin(title="Other")).title == "Trip"
+    with pytest.raises(NotFound):
+        await ada.create_thread(agent_id="nobody").begin()
+    assert (await bot.acting_for("bob").create_thread(state_key="key").begin()).id != begun.id
+
+
+@pytest.mark.req("S2-03", "S2-15")
+async def test_asking_again_is_resuming_also_after_the_turn_has_ended(bot: Client) -> None:
+    thread = bot.acting_for("ada").create_thread(state_key="key")
+    first = thread.ask("Hello", key="k1", message_id="q1")
+    said = [text async for text in first.text()]
+    again = bot.acting_for("ada").create_thread(state_key="key").ask("Hello", key="k1", message_id="q1")
+    await again.accept()
+    assert again.turn_id == first.turn_id == (await thread.turns())[0].id
+    assert [text async for text in again.text()] == said
+    assert (await again.ended()).status == (await thread.turns())[0].status == "executed"
+    assert [message.id for message in await thread.last_turns(1)] == ["q1", first.message_id]
+
+
+@pytest.mark.req("S2-03")
+async def test_a_question_takes_the_place_of_an_earlier_one(bot: Client) -> None:
+    thread = bot.acting_for("ada").create_thread()
+    await thread.ask("One", message_id="q1")
+    await thread.ask("Two", message_id="q2")
+    await thread.ask("Too", key="k", message_id="q3", instead_of="q2")
+    assert [message.id for message in await thread.messages() if message.role == "user"] == ["q1", "q3"]
+    await thread.ask("Too", key="k", message_id="q3", instead_of="q2")
+    with pytest.raises(NotFound):
+        await thread.ask("Three", instead_of="q2")
+
+
+@pytest.mark.req("S2-03", "S2-15")
+async def test_moves_are_made_once_for_each_key_and_user(bot: Client) -> None:
+    for user in ("ada", "bob"):
+        thread = bot.acting_for(user).create_thread(state_key="key")
+        await thread.ask("One")
+        await thread.save("here")
+        await thread.ask("Two")
+        for _ in range(2):
+            await thread.undo(key="k1")
+            assert (await thread.refresh()).message_count == 2
+        await thread.ask("Three")
+        for _ in range(2):
+            await thread.load("here", key="k2")
+            assert (await thread.refresh()).message_count == 2
+        with pytest.raises(KeyReused):
+            await thread.load("here", key="k1")
+
+
+@pytest.mark.req("S2-15")
+async def test_a_message_that_is_heard_again_is_found_wherever_its_room_is_bound_now(bot: Client) -> None:
+    ada = bot.acting_for("ada")
+    first = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
+    await first
+    with pytest.raises(KeyReused) as refused:
+        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+    assert refused.value.state_key == "first"
+    again = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
+    await again.accept()
+    assert again.turn_id == first.turn_id
+    assert [each.state_key for each in (await ada.threads()).items] == ["first"]
+    await bot.acting_for("bob").create_thread(state_key="second").ask("Hello", key="k1")
+    await (await ada.thread("first")).delete()
+    with pytest.raises(KeyReused) as gone:
+        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+    assert gone.value.state_key is None
+
+
+@pytest.mark.req("S2-03", "S3-15")
+async def test_accounts_are_linked_found_and_unlinked(bot: Client, place: Place) -> None:
+    links, room = place.threadline.messaging.links, ("matrix", "@ada:example.org")
+    assert await bot.link_of(*room) is None
+    made = await links.new_code(Scope("local", "ada"), "matrix")
+    assert await bot.redeem_link(*room, made.code.lower()) == "ada"
+    found = await bot.link_of(*room)
+    assert found is not None
+    assert (found.user_id, found.state, found.platform_user_id) == ("ada", "verified", room[1])
+    with pytest.raises(LinkRefused):
+        await bot.redeem_link("matrix", "@eve:example.org", made.code)
+    assert await bot.acting_for("eve").link_of(*room) is None
+    await bot.acting_for("eve").unlink(*room)
+    assert await bot.acting_for("ada").link_of(*room) == found
+    await bot.acting_for("ada").unlink(*room)
+    assert await bot.link_of(*room) is None
+    await links.put(Scope("local", "root", "admin"), *room, "ada", revoked=True)
+    barred = await bot.link_of(*room)
+    assert barred is not None
+    assert barred.state == "revoked"
+    with pytest.raises(LinkRefused):
+        await bot.redeem_link(*room, (await links.new_code(Scope("local", "ada"))).code)
+
+
+@pytest.mark.req("S3-15")
+async def test_an_account_may_guess_a_few_times_and_then_has_to_wait(bot: Client, place: Place) -> None:
+    for _ in range(ATTEMPTS):
+        with pytest.raises(LinkRefused):
+            await bot.redeem_link("matrix", "@eve:example.org", "AAAA0000")
+    code = (await place.threadline.messaging.links.new_code(Scope("local", "ada"))).code
+    with pytest.raises(LinkLimited):
+        await bot.redeem_link("matrix", "@eve:example.org", code)
+    assert await bot.redeem_link("matrix", "@ada:example.org", code) == "ada"
+
+
+@pytest.mark.req("SX-04")
+async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
+    token = await token_for(place.threadline, "ada")
+    async with connect(place.url, token=token, patience=IMPATIENT) as ada:
+        with pytest.raises(ActingRefused):
+            await ada.acting_for("bob").threads()
+        assert (await ada.threads()).items == ()
+    async with connect(place.url, token="tl_local_" + "0" * 64, patience=IMPATIENT) as nobody:
+        with pytest.raises(TokenRefused):
+            await nobody.acting_for("bob").threads()
+    with pytest.raises(ActingRefused):
+        await bot.acting_for("system").threads()
+    with pytest.raises(InvalidName):
+        bot.acting_for("a" * 257)
+    viewing = await token_for(place.threadline, "bot", "viewer", acts_for_users=True)
+    async with connect(place.url, token=viewing, patience=IMPATIENT) as viewer:
+        with pytest.raises(RoleRefused):
+            await viewer.acting_for("ada").create_thread().begin()

@@ -1,0 +1,58 @@
+"""A stored reply as events: folded, they give the reply again."""
+
+from __future__ import annotations
+
+from threadline.core.approvals import ApprovalDecision, answered
+from threadline.core.event_fold import Fold
+from threadline.core.event_replay import events_of
+from threadline.core.events import Finish, StepStart, TextDelta, ToolCall, ToolDenied, ToolResult
+from threadline.core.parts import (
+    Approval,
+    Part,
+    ReasoningPart,
+    SourceUrlPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    tool,
+)
+
+REPLY: tuple[Part, ...] = (
+    StepStartPart(),
+    ReasoningPart("Hm.", {"provider": {"signature": "s"}}),
+    TextPart("Let me see."),
+    tool("look", "c1", {"at": 1}, output=None),
+    tool("look", "c2", {"at": 2}, error="blind"),
+    tool("look", "c3", {"at": 3}),
+    ToolPart("c4", "look", "output-denied", b"{}", approval=Approval("c4", False, "no")),
+    ToolPart("c5", "pay", "approval-requested", b'{"sum":5}', approval=Approval("a5")),
+    SourceUrlPart("s", "http://x", "X"),
+    StepStartPart(),
+    TextPart("So."),
+)
+
+
+def fold(parts: tuple[Part, ...], begun: tuple[Part, ...] = (), **known: object) -> tuple[Part, ...]:
+    made = Fold(begun)
+    for event in events_of(parts, **known):  # type: ignore[arg-type]
+        made.add(event)
+    return made.parts()
+
+
+def test_folding_what_is_replayed_gives_the_reply() -> None:
+    assert fold(REPLY) == REPLY
+
+
+def test_a_reply_that_went_on_is_replayed_from_where_it_went_on() -> None:
+    asked = answered(REPLY[:8], {"a5": ApprovalDecision(True)})
+    whole = Fold(asked)
+    for event in (ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done."), Finish()):
+        whole.add(event)
+    parts = whole.parts()
+    replayed = events_of(parts, known=8, still_open=["c3", "c5"])
+    assert replayed == [ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done.")]
+    assert fold(parts, asked, known=8, still_open=["c3", "c5"]) == parts
+
+
+def test_a_denial_is_replayed_with_its_reason() -> None:
+    assert events_of(REPLY[6:7]) == [ToolCall("c4", "look", {}), ToolDenied("c4", "no")]

@@ -1,0 +1,46 @@
+"""The door for scripts: the same objects, waited for."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import threadline
+from threadline import NotFound, open_sync
+
+
+def test_a_script_without_await(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "t.db") as tl:
+        me = tl.as_user("ada")
+        thread = me.create_thread(title="Script")
+        thread.append("One", threadline.assistant("Two"))
+        assert [message.text for message in thread.messages()] == ["One", "Two"]
+        assert [message.text for message in thread.stream()] == ["One", "Two"]
+        assert thread.info.message_count == 2
+        branch = thread.branch(title="Fork")
+        assert branch.info.title == "Fork"
+        reply = branch.ask("calculate 6*7", agent="rehearsal")
+        assert "".join(reply.text()).endswith("42.")
+        assert reply.wait().text.endswith("42.")
+        assert [type(event).__name__ for event in branch.ask("hello", agent="rehearsal")][-1] == "Finish"
+        me.contexts.set("rehearsal", "Pinned")
+        assert me.contexts.get("rehearsal").context == "Pinned"
+        with pytest.raises(NotFound):
+            me.thread("nothing")
+
+
+def test_closing_ends_the_thread_it_ran_in(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "t.db") as tl:
+        tl.as_user("ada").create_thread()
+        running = [thread for thread in threading.enumerate() if thread.name == "threadline"]
+    for thread in running:
+        thread.join(10)
+    assert [thread.is_alive() for thread in running] == [False]
+
+
+def test_a_database_that_cannot_be_opened_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "bad.db").write_bytes(b"no database at all, and longer than any header would be" * 30)
+    with pytest.raises(threadline.StoreFailed):
+        open_sync(tmp_path / "bad.db")

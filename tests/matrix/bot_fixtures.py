@@ -1,0 +1,143 @@
+"""Worlds for the bot: a house, a bot that runs in the test's own loop, and people who talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.matrix.people import PATIENCE, MatrixUser
+from tests.matrix.synapse import Synapse
+from threadline.agents.function import as_agent
+from threadline.bootstrap import Threadline, open_store
+from threadline.clock import SystemClock
+from threadline.core.channels import Binding
+from threadline.core.errors import AgentFailed
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt
+from threadline.core.threads import Scope
+from threadline.matrix.bindings import Bindings, Book
+from threadline.matrix.bot import Bot
+from threadline.matrix.build import build_bot
+from threadline.settings import MatrixSettings, Settings
+from threadline.turns.runner import Timing
+
+TIMING = Timing(lease_seconds=1.0, flush_seconds=0.02, wait_seconds=0.05)
+
+
+class Parrot:
+    """An agent that says how many questions it was shown and repeats the last; some words make it do other things."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, prompt: Prompt) -> AsyncGenerator[str, None]:
+        asked = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
+        if asked[-1] == "fail":
+            raise AgentFailed("the parrot is ill")
+        if asked[-1] == "long":
+            yield "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(40))
+            return
+        yield f"{len(asked)}. "
+        await self.gate.wait()
+        yield f"You said: {asked[-1]}"
+
+
+class World:
+    """One bot, and whoever joins."""
+
+    def __init__(self, synapse: Synapse, folder: Path, stack: AsyncExitStack) -> None:
+        self.synapse = synapse
+        self.folder = folder
+        self.stack = stack
+        self.tag = secrets.token_hex(4)
+        self.parrot = Parrot()
+        password = secrets.token_hex(8)
+        self.bot_id = synapse.register(f"bot-{self.tag}", password)
+        self.matrix = MatrixSettings(
+            homeserver=synapse.url,
+            user=self.bot_id,
+            password=password,
+            folder=str(folder / "device"),
+            auto_link=True,
+            edit_seconds=0.2,
+            recovery_seconds=0.2,
+            sync_seconds=10.0,
+        )
+        self.settings = Settings(database=str(folder / "threadline.db"), agent="parrot", matrix=self.matrix)
+        self.threadline: Threadline
+
+    async def person(self, name: str, **more: Any) -> MatrixUser:
+        return await self.stack.enter_async_context(MatrixUser(self.synapse, f"{name}-{self.tag}", **more))
+
+    def change(self, **matrix: Any) -> None:
+        self.matrix = msgspec.structs.replace(self.matrix, **matrix)
+        self.settings = msgspec.structs.replace(self.settings, matrix=self.matrix)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Threadline]:
+        store = await open_store(self.settings, SystemClock())
+        agents = {"parrot": as_agent(self._answer)}
+        async with Threadline(store, self.settings, SystemClock(), agents=agents, timing=TIMING) as self.threadline:
+            yield self.threadline
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Bot]:
+        """A life of the bot, ended in good order."""
+        async with self.open() as threadline, living(build_bot(threadline)) as bot:
+            yield bot
+
+    @asynccontextmanager
+    async def book(self) -> AsyncIterator[Book]:
+        """What the bot keeps about rooms."""
+        yield Book(self.threadline.store, self.threadline.sealer, "local")
+
+    def lose_book(self) -> None:
+        for file in self.folder.glob("threadline.db*"):
+            file.unlink()
+
+    async def bindings(self, user_id: str) -> list[Binding]:
+        async with self.book() as book:
+            return await book.of(Scope("local", user_id)).bindings()
+
+    async def note(self, user_id: str, place: str, **metadata: Any) -> None:
+        """Changes what the bot knows of a place."""
+
+        async def work(mine: Bindings) -> None:
+            bound = await mine.binding(place)
+            assert bound is not None
+            await mine.bind(place, bound.thread_id, {**bound.metadata, **metadata})
+
+        async with self.book() as book:
+            await book.write(Scope("local", user_id), work)
+
+    async def _answer(self, prompt: Prompt) -> AsyncGenerator[str, None]:
+        async for each in self.parrot(prompt):
+            yield each
+
+    async def room_with(self, user: MatrixUser, **more: Any) -> str:
+        """A room of the user's in which the bot has said hello."""
+        room_id = await user.create_room(self.bot_id, **more)
+        await user.hear(room_id, self.bot_id, "You can write here")
+        return room_id
+
+
+@asynccontextmanager
+async def living(bot: Bot) -> AsyncIterator[Bot]:
+    """A bot that listens."""
+    task, ready = asyncio.create_task(bot.run()), asyncio.create_task(bot.ready.wait())
+    try:
+        await asyncio.wait({task, ready}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+        yield bot
+    finally:
+        ready.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,83 @@
+"""A service in a process of its own, to be killed at any instant: leases, claims and sweeps are quick, the agent is
+slow enough to be caught in the middle of a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from collections.abc import AsyncIterator
+from multiprocessing.context import ForkServerProcess
+from typing import Any, NamedTuple
+
+from threadline.agents.function import as_agent
+from threadline.bootstrap import Threadline, open_store
+from threadline.clock import SystemClock
+from threadline.core.masking import SecretMasker
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt
+from threadline.messaging.outbox_worker import Retrying
+from threadline.service.app import build_app
+from threadline.service.server import Server, listen
+from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
+from threadline.turns.runner import Timing
+
+TIMING = Timing(lease_seconds=0.6, wait_seconds=0.05, flush_seconds=0.01)
+RETRYING = Retrying(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
+
+
+# Before the first is born, so that not each of them has to make its own.
+SecretMasker().mask_text("")
+
+
+class Place(NamedTuple):
+    """Where the service stands, the same for each process that plays it."""
+
+    database: str
+    port: int
+    tenant_id: str
+    keys: dict[str, str]
+    slack_api: str
+
+    def settings(self) -> Settings:
+        return Settings(
+            database=self.database,
+            tenant=self.tenant_id,
+            agent="echo",
+            service=ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0),
+            channels=ChannelsSettings(keys=self.keys, sweep_seconds=0.1, slack=ChannelSettings(api=self.slack_api)),
+        )
+
+
+async def echo(prompt: Prompt) -> AsyncIterator[str]:
+    yield "You said: "
+    await asyncio.sleep(0.01)
+    yield plain_text(prompt.messages[-1].parts)
+
+
+async def open_place(place: Place) -> Threadline:
+    settings, clock = place.settings(), SystemClock()
+    store = await open_store(settings, clock)
+    agents: dict[str, Any] = {"echo": as_agent(echo)}
+    return Threadline(store, settings, clock, agents=agents, timing=TIMING, retrying=RETRYING)
+
+
+def serve(place: Place) -> None:
+    logging.disable(logging.CRITICAL)
+    asyncio.run(_serve(place))
+
+
+async def _serve(place: Place) -> None:
+    async with await open_place(place) as threadline:
+        server = Server(build_app(threadline), grace_seconds=1.0)
+        await server.serve(sockets=[listen("127.0.0.1", place.port)])
+
+
+def start(place: Place) -> ForkServerProcess:
+    """A fresh process. They are forked from one that has imported everything, so that dying is cheap."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=serve, args=(place,), daemon=True)
+    process.start()
+    return process

@@ -1,0 +1,167 @@
+"""Debian's Chromium, installed where it can be, and a service in a thread of its own for it to look at."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from starlette.requests import Request
+
+from tests.npm_packages import TOOLS
+from threadline.bootstrap import Threadline
+from threadline.bootstrap import open as open_threadline
+from threadline.core.events import Event, Source
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt
+from threadline.core.threads import Scope
+from threadline.library import UserView
+from threadline.service.app import build_app
+from threadline.service.problems import Problem
+from threadline.service.server import Server, address_of, listen
+from threadline.settings import ServiceSettings, Settings
+
+T = TypeVar("T")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_INSTALL_SECONDS = 600
+
+
+def find_chromium() -> str | None:
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def install(*packages: str) -> None:
+    """From Debian, where this user may; whoever needs them looks whether they came."""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        subprocess.run(["apt-get", "-q", *words], env=quiet, check=False, capture_output=True, timeout=_INSTALL_SECONDS)
+
+
+def chromium() -> str:
+    """The browser's path; skips where it is missing and cannot be installed."""
+    TOOLS.mkdir(exist_ok=True)
+    with (TOOLS / "chromium.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        found = find_chromium()
+        if found is None:
+            install("chromium", "fonts-dejavu-core")
+            found = find_chromium()
+    if found is None:
+        pytest.skip("there is no Chromium: install one (on Debian: apt-get install chromium)")
+    return found
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    path = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+async def parrot(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+    """Says what it was told, word by word, and names a source."""
+    said = plain_text(prompt.messages[-1].parts)
+    for word in said.split(" "):
+        yield f"{word} "
+    yield Source("one", "https://threadline.example/docs", "The documentation")
+
+
+async def whoever_says_so(request: Request) -> Scope:
+    """A token is its user's name; without one nobody is let in."""
+    scheme, _, user_id = request.headers.get("authorization", "").partition(" ")
+    if scheme != "Bearer" or not user_id or user_id == "wrong":
+        raise Problem(401, "not_signed_in", "Sign in first.")
+    return Scope("local", user_id)
+
+
+class Service:
+    """A running service; `do` runs a coroutine where it runs."""
+
+    def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
+        self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
+        self._may_go_on = asyncio.Event()
+        self._may_go_on.set()
+        self.url = ""
+        self.threadline: Threadline
+        self._server: Server
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="service")
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.result(30)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(30)
+        self._loop.close()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Meanwhile the agent `patient` begins its answers and does not end them."""
+        self._loop.call_soon_threadsafe(self._may_go_on.clear)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._may_go_on.set)
+
+    async def hand_over(self, *, cuts: bool) -> None:
+        """What a deploy does to a worker's turns, and to those who read them there."""
+        await self.threadline.runner.close(hands_over=True)
+        if cuts:
+            for request in list(self._server.server_state.tasks):
+                request.cancel()
+        else:
+            await self.threadline.recovery.sweep()
+
+    async def _answer_patiently(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+        yield "I am taking my time, "
+        await self._may_go_on.wait()
+        yield "and now I am done."
+
+    def user(self, name: str) -> UserView:
+        return self.threadline.as_user(name)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
+        async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
+            listening = listen("127.0.0.1", 0)
+            self._server = server = Server(build_app(self.threadline, who_asks=whoever_says_so), grace_seconds=1)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            await server.ready.wait()
+            self.url = address_of(listening)
+            self._started.set_result(None)
+            await self._end.wait()
+            server.should_exit = True
+            await serving

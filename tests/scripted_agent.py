@@ -1,0 +1,80 @@
+"""A whole Threadline on each database, with agents that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import pytest
+
+from threadline.agents.function import as_agent
+from threadline.bootstrap import Threadline
+from threadline.core.events import Event, Usage
+from threadline.core.parts import plain_text
+from threadline.core.prompts import Prompt
+from threadline.library import UserView
+from threadline.ports import Store
+from threadline.settings import Settings
+from threadline.testing.clock import ManualClock
+
+
+class ScriptedAgent:
+    """An agent on a stage: says its lines, waits at the gate if one is set, keeps the prompts it was given."""
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+        self.lines: list[Any] = ["Hello, ", "you."]
+        self.gate: asyncio.Event | None = None
+        self.waiting = asyncio.Event()
+
+    async def __call__(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+        self.prompts.append(prompt)
+        yield Usage(input_tokens=10, output_tokens=2)
+        for index, line in enumerate(self.lines):
+            if isinstance(line, BaseException):
+                raise line
+            yield line
+            if index == 0 and self.gate is not None:
+                self.waiting.set()
+                await self.gate.wait()
+
+    def heard(self, turn: int = -1) -> list[tuple[str, str]]:
+        """What a turn's prompt said, as roles and words."""
+        return [(message.role, plain_text(message.parts)) for message in self.prompts[turn].messages]
+
+
+@pytest.fixture
+def actor() -> ScriptedAgent:
+    return ScriptedAgent()
+
+
+@pytest.fixture
+def settings(tenant_id: str) -> Settings:
+    return Settings(tenant=tenant_id, user="alice", agent="actor")
+
+
+@pytest.fixture
+async def threadline(
+    store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent
+) -> AsyncIterator[Threadline]:
+    made = make_threadline(store, settings, clock, actor)
+    yield made
+    await made.runner.close()
+
+
+def make_threadline(store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent) -> Threadline:
+    return Threadline(store, settings, clock, agents={"actor": make_agent(actor)})
+
+
+def make_agent(actor: ScriptedAgent) -> Any:
+    async def act(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+        async for each in actor(prompt):
+            yield each
+
+    return as_agent(act)
+
+
+@pytest.fixture
+def me(threadline: Threadline) -> UserView:
+    return threadline.as_user()

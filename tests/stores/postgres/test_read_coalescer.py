@@ -1,0 +1,117 @@
+"""Reads that wait for a connection: asked once for all who ask the same, and never for anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from threadline.core.channels import Agent
+from threadline.core.errors import StoreUnavailable
+from threadline.core.threads import NewThread, Scope, ThreadChanges
+from threadline.ports import Transaction
+from threadline.stores.postgres.pool import Address, Pool
+from threadline.stores.postgres.read_coalescer import Sharing
+from threadline.stores.postgres.store import PostgresStore
+
+ALICE, BOB = Scope("a", "alice"), Scope("a", "bob")
+MANY = 20
+
+
+@pytest.fixture
+async def narrow(dsn: str) -> AsyncIterator[PostgresStore]:
+    """A store with a single connection."""
+    store = await PostgresStore.open(dsn, max_size=1)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def occupied(store: PostgresStore) -> AsyncIterator[None]:
+    """The store's only connection is somebody else's."""
+    taken, over = asyncio.Event(), asyncio.Event()
+
+    async def hold(tx: Transaction) -> None:
+        taken.set()
+        await over.wait()
+
+    holding = asyncio.create_task(store.transact(Scope("a", "carol"), hold))
+    await asyncio.wait_for(taken.wait(), 30)
+    yield
+    over.set()
+    await holding
+
+
+async def in_line(store: PostgresStore) -> int:
+    """How many wait, once everybody has asked."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return store.load().waiting
+
+
+async def test_those_who_wait_with_the_same_question_share_one_answer(narrow: PostgresStore) -> None:
+    alice = narrow.scoped(ALICE)
+    thread = await alice.create_thread(NewThread())
+    async with occupied(narrow):
+        asking = [asyncio.create_task(alice.thread(thread.id)) for _ in range(MANY)]
+        assert await in_line(narrow) == 1
+    assert await asyncio.gather(*asking) == [await alice.thread(thread.id)] * MANY
+
+
+async def test_a_shared_answer_is_as_young_as_the_last_who_asked(
+    narrow: PostgresStore, own_store: PostgresStore
+) -> None:
+    thread = await narrow.scoped(ALICE).create_thread(NewThread())
+    async with occupied(narrow):
+        early = asyncio.create_task(narrow.scoped(ALICE).thread(thread.id))
+        assert await in_line(narrow) == 1
+        changed = await own_store.scoped(ALICE).update_thread(thread.id, ThreadChanges(title="New"))
+        late = asyncio.create_task(narrow.scoped(ALICE).thread(thread.id))
+        assert await in_line(narrow) == 1
+    assert await early == await late == changed
+
+
+async def test_nobody_shares_what_another_may_see(narrow: PostgresStore) -> None:
+    thread = await narrow.scoped(ALICE).create_thread(NewThread())
+    async with occupied(narrow):
+        asking = [asyncio.create_task(narrow.scoped(who).thread(thread.id)) for who in (ALICE, BOB)]
+        assert await in_line(narrow) == 2
+    assert [found is not None for found in await asyncio.gather(*asking)] == [True, False]
+
+
+async def test_what_all_owners_see_alike_is_asked_for_once(narrow: PostgresStore) -> None:
+    agent = Agent("helper", "Helper", "echo")
+    await narrow.scoped(Scope("a", "alice", "admin")).put_agent(agent)
+    stranger = Scope("b", "alice")
+    async with occupied(narrow):
+        own = [asyncio.create_task(narrow.scoped(who).agent("helper")) for who in (ALICE, BOB, Scope("a", "carol"))]
+        other = asyncio.create_task(narrow.scoped(stranger).agent("helper"))
+        assert await in_line(narrow) == 2
+    assert await asyncio.gather(*own) == [agent] * 3
+    assert await other is None
+
+
+async def test_who_gives_up_takes_the_answer_from_nobody(narrow: PostgresStore) -> None:
+    alice = narrow.scoped(ALICE)
+    thread = await alice.create_thread(NewThread())
+    async with occupied(narrow):
+        first, second = (asyncio.create_task(alice.thread(thread.id)) for _ in range(2))
+        assert await in_line(narrow) == 1
+        first.cancel()
+        await asyncio.wait([first])
+    found = await second
+    assert found is not None
+    assert found.id == thread.id
+    assert narrow.load().in_use == 0
+
+
+async def test_a_question_that_cannot_be_asked_fails_for_all_and_is_forgotten(dsn: str) -> None:
+    pool = Pool(Address.parse(dsn), max_size=1)
+    await pool.open(min_size=1)
+    await pool.close()
+    sharing = Sharing(pool, lambda *_: asyncio.get_running_loop().create_future())
+    for _ in range(2):
+        told = await asyncio.gather(*(sharing.ask("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in told] == [StoreUnavailable] * 3

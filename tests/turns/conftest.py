@@ -1,0 +1,8 @@
+"""The scripted agent and a whole Threadline on each database, for the tests of turns."""
+
+from __future__ import annotations
+
+from tests.scripted_agent import actor as actor
+from tests.scripted_agent import me as me
+from tests.scripted_agent import settings as settings
+from tests.scripted_agent import threadline as threadline

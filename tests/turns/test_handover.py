@@ -1,0 +1,364 @@
+"""Turns that outlive the grace of a service that ends: handed over, and finished by whoever finds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.scripted_agent import ScriptedAgent, make_threadline
+from threadline.agents.loop import LoopAgent
+from threadline.agents.models import RoundSettings
+from threadline.agents.tools import Tool, tool
+from threadline.bootstrap import Threadline
+from threadline.core.errors import TurnRunning
+from threadline.core.events import Event, Restart, TextDelta, ToolCall, from_json
+from threadline.core.messages import Message, user
+from threadline.core.parts import ToolPart
+from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Lease, Surface, Turn
+from threadline.library import ThreadHandle
+from threadline.ports import Store
+from threadline.replies import Defer, Reply
+from threadline.settings import Settings
+from threadline.testing.clock import ManualClock
+from threadline.turns.acceptance import TurnRequest
+
+_HANDOVER_SECONDS = 300
+_LEASE_SECONDS = 60
+_PATIENCE = 30
+
+
+@pytest.fixture
+async def other(
+    store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent, threadline: Threadline
+) -> AsyncIterator[Threadline]:
+    """Another process on the same database."""
+    made = make_threadline(store, settings, clock, actor)
+    yield made
+    await made.runner.close()
+
+
+class Begun(NamedTuple):
+    """A turn that has said its first line, and waits."""
+
+    thread: ThreadHandle
+    reply: Reply
+    turn: Turn
+
+
+async def begun(
+    threadline: Threadline, actor: ScriptedAgent, surface: Surface = "web", key: str | None = None
+) -> Begun:
+    actor.gate = asyncio.Event()
+    thread = await threadline.as_user().create_thread()
+    reply = thread.ask("Hi", surface=surface, key=key)
+    turn = (await reply.accept()).turn
+    async with asyncio.timeout(_PATIENCE):
+        await actor.waiting.wait()
+    return Begun(thread, reply, turn)
+
+
+async def handed_over(
+    threadline: Threadline, actor: ScriptedAgent, surface: Surface = "web", key: str | None = None
+) -> Begun:
+    """The same after its service ended. Whoever answers next is not kept waiting."""
+    there = await begun(threadline, actor, surface, key)
+    await threadline.runner.close(hands_over=True)
+    actor.gate = None
+    return there
+
+
+def scope_of(threadline: Threadline) -> Scope:
+    return threadline.as_user().scope
+
+
+async def outcome(threadline: Threadline, turn: Turn) -> Turn:
+    async with asyncio.timeout(_PATIENCE):
+        async for _ in threadline.streams.read(scope_of(threadline), turn.id):
+            pass
+    return await threadline.turns.find(scope_of(threadline), turn.id)
+
+
+async def said(thread: ThreadHandle) -> list[tuple[str, str, Any]]:
+    return [(each.role, each.text, each.metadata.get("status")) for each in await thread.messages()]
+
+
+@pytest.mark.req("S1-14", "S1-16")
+@pytest.mark.parametrize("surface", ["web", "api"])
+async def test_a_turn_that_outlives_its_service_is_finished_by_another(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent, surface: Surface
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor, surface)
+    left = await threadline.turns.find(scope_of(threadline), turn.id)
+    assert (left.status, left.is_handed_over) == ("running", True)
+    assert await other.recovery.recover(system_scope(scope_of(threadline).tenant_id)) == 1
+    assert (await outcome(other, turn)).status == "executed"
+    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
+    shown = [from_json(chunk.json) async for chunk in other.streams.read(scope_of(threadline), turn.id)]
+    assert [each for each in shown if isinstance(each, Restart | TextDelta)] == [
+        TextDelta("Hello, "),
+        Restart(),
+        TextDelta("Hello, "),
+        TextDelta("you."),
+    ]
+
+
+@pytest.mark.req("S1-15")
+async def test_of_many_that_find_it_one_goes_on_with_it(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    asked_before = len(actor.prompts)
+    await asyncio.gather(
+        *(each.recovery.recover(scope_of(threadline)) for each in (other, threadline) for _ in range(3))
+    )
+    assert (await outcome(other, turn)).status == "executed"
+    assert len(actor.prompts) == asked_before + 1
+    assert [role for role, *_ in await said(thread)] == ["user", "assistant"]
+
+
+@pytest.mark.req("S1-15")
+async def test_what_was_handed_over_long_ago_is_interrupted(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent, clock: ManualClock
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    clock.advance(_HANDOVER_SECONDS)
+    assert await other.recovery.recover(scope_of(threadline)) == 1
+    assert (await outcome(other, turn)).status == "interrupted"
+    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, ", "interrupted")]
+
+
+@pytest.mark.req("S1-15")
+@pytest.mark.parametrize(("surface", "hands_over"), [("cli", True), ("cli", False), ("web", False), ("api", False)])
+async def test_a_terminal_and_a_program_end_their_own_turns(
+    threadline: Threadline, actor: ScriptedAgent, surface: Surface, hands_over: bool
+) -> None:
+    thread, reply, _ = await begun(threadline, actor, surface)
+    await threadline.runner.close(hands_over=hands_over)
+    assert (await reply.ended()).status == "interrupted"
+    assert (await said(thread))[-1] == ("assistant", "Hello, ", "interrupted")
+
+
+async def test_who_took_a_turn_up_and_ends_as_well_hands_it_on(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    actor.gate = asyncio.Event()
+    actor.waiting.clear()
+    await other.recovery.recover(scope_of(threadline))
+    async with asyncio.timeout(_PATIENCE):
+        await actor.waiting.wait()
+    await other.runner.close()
+    left = await other.turns.find(scope_of(threadline), turn.id)
+    assert (left.is_handed_over, left.fence) == (True, 2)
+    actor.gate = None
+    await threadline.recovery.recover(scope_of(threadline))
+    assert (await outcome(threadline, turn)).status == "executed"
+    assert (await said(thread))[-1] == ("assistant", "Hello, you.", None)
+
+
+@pytest.mark.req("S1-28")
+async def test_a_turn_that_is_to_stop_is_not_handed_over(
+    threadline: Threadline, store: Store, actor: ScriptedAgent
+) -> None:
+    thread, reply, turn = await begun(threadline, actor)
+    await store.scoped(scope_of(threadline)).ask_to_stop(turn.id)
+    await threadline.runner.close(hands_over=True)
+    assert (await reply.ended()).status == "stopped"
+    assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
+
+
+@pytest.mark.req("S1-28")
+async def test_a_turn_is_stopped_while_nobody_runs_it(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    assert await other.runner.stop(scope_of(threadline), turn.id) is True
+    assert (await other.turns.find(scope_of(threadline), turn.id)).status == "stopped"
+    assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
+    assert len(actor.prompts) == 1
+
+
+@pytest.mark.req("S1-25")
+async def test_the_same_request_again_joins_what_was_handed_over(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor, key="once")
+    again = (await other.as_user().thread(thread.id)).ask("Hi", surface="web", key="once")
+    async with asyncio.timeout(_PATIENCE):
+        ended = await again.ended()
+    assert (ended.id, ended.status) == (turn.id, "executed")
+    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
+
+
+@pytest.mark.req("S1-31")
+async def test_a_second_message_meets_what_was_handed_over_as_a_turn_that_runs(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    there = await other.as_user().thread(thread.id)
+    with pytest.raises(TurnRunning):
+        await there.ask("Me too", surface="web", policy="reject").accept()
+    # Nobody sweeps here: who waits behind it sees to it.
+    async with asyncio.timeout(_PATIENCE):
+        assert (await there.ask("And now?", surface="cli", policy="queue").ended()).status == "executed"
+    assert (await other.turns.find(scope_of(threadline), turn.id)).status == "executed"
+    assert [(role, text) for role, text, _ in await said(thread)] == [
+        ("user", "Hi"),
+        ("user", "And now?"),
+        ("assistant", "Hello, you."),
+        ("assistant", "Hello, you."),
+    ]
+
+
+@pytest.mark.req("S1-31")
+async def test_a_message_that_interrupts_ends_what_was_handed_over(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    there = await other.as_user().thread(thread.id)
+    async with asyncio.timeout(_PATIENCE):
+        assert (await there.ask("No, this", surface="web", policy="interrupt").ended()).status == "executed"
+    assert (await other.turns.find(scope_of(threadline), turn.id)).status == "stopped"
+
+
+@pytest.mark.req("S1-15", "S1-31")
+async def test_a_request_in_a_terminal_does_not_wait_for_the_dead(
+    threadline: Threadline, store: Store, clock: ManualClock
+) -> None:
+    me = threadline.as_user()
+    thread = await me.create_thread()
+    request = TurnRequest(user("Hi"), "web", thread_id=thread.id)
+    dead = (await threadline.turns.accept(me.scope, request, Lease("dead", clock.after(30)))).turn
+    clock.advance(_LEASE_SECONDS)
+    async with asyncio.timeout(_PATIENCE):
+        assert (await thread.ask("And now?", surface="cli").ended()).status == "executed"
+    assert (await threadline.turns.find(me.scope, dead.id)).status == "interrupted"
+
+
+@pytest.mark.req("S1-31", "S3-24")
+async def test_a_request_that_waits_for_its_thread_is_handed_over_with_it(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await begun(threadline, actor)
+    waiting = (await thread.ask("And now?", surface="web", policy="queue").accept()).turn
+    await threadline.runner.close(hands_over=True)
+    actor.gate = None
+    left = [await other.turns.find(scope_of(threadline), each.id) for each in (turn, waiting)]
+    assert [(each.status, each.is_handed_over) for each in left] == [("running", True), ("accepted", True)]
+    assert await other.recovery.recover(scope_of(threadline)) == 2
+    ended = [await outcome(other, each) for each in (turn, waiting)]
+    assert [each.status for each in ended] == ["executed", "executed"]
+    assert ended[0].finished_at is not None
+    assert [seen for role, seen in actor.heard() if role == "user"] == ["Hi", "And now?"]
+
+
+async def test_who_is_about_to_end_takes_nothing_up(
+    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+) -> None:
+    turn = (await handed_over(threadline, actor)).turn
+    ending = asyncio.Event()
+    ending.set()
+    async with asyncio.timeout(_PATIENCE):
+        await other.recovery.run(60, ending)
+    assert (await other.turns.find(scope_of(threadline), turn.id)).is_handed_over
+
+
+class Payer:
+    """A model that pays once in every turn, under a new call id each time it is asked, and says what came of it."""
+
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
+
+    async def round(self, messages: Any, tools: Any, settings: RoundSettings) -> AsyncGenerator[Event, None]:
+        if messages[-1].role == "user":
+            yield TextDelta("Paying. ")
+            yield ToolCall(self._call_id, "pay", {})
+        else:
+            yield TextDelta("Done.")
+
+    async def close(self) -> None:
+        return None
+
+
+class Till:
+    """Where a tool pays: counts how often, and keeps the first one waiting."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+        self.paying = asyncio.Event()
+
+    async def pay(self) -> str:
+        """Pays."""
+        self.paid += 1
+        if self.paid == 1:
+            self.paying.set()
+            await asyncio.Event().wait()
+        return "paid"
+
+
+def house(store: Store, settings: Settings, clock: ManualClock, call_id: str, *tools: Tool) -> Threadline:
+    return Threadline(store, settings, clock, agents={"actor": LoopAgent(Payer(call_id), tools)})
+
+
+def calls(message: Message) -> list[tuple[str, str]]:
+    return [(part.call_id, part.state) for part in message.parts if isinstance(part, ToolPart)]
+
+
+@pytest.mark.req("S1-11", "S1-13")
+@pytest.mark.parametrize(("repeatable", "paid", "state"), [(False, 1, "output-error"), (True, 2, "output-available")])
+async def test_a_tool_at_work_when_its_service_ends_runs_again_only_if_it_may(
+    store: Store, settings: Settings, clock: ManualClock, repeatable: bool, paid: int, state: str
+) -> None:
+    till = Till()
+    pay = tool(repeatable=repeatable)(till.pay)
+    first, second = (house(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
+    thread = await first.as_user().create_thread()
+    turn = (await thread.ask("Pay", surface="web").accept()).turn
+    async with asyncio.timeout(_PATIENCE):
+        await till.paying.wait()
+    await first.runner.close(hands_over=True)
+    await second.recovery.recover(scope_of(second))
+    assert (await outcome(second, turn)).status == "executed"
+    assert till.paid == paid
+    reply = (await thread.messages())[-1]
+    assert (reply.text, calls(reply)) == ("Paying. \n\nDone.", [("first", state)])
+    shown = [from_json(chunk.json) async for chunk in second.streams.read(scope_of(second), turn.id)]
+    assert "".join(each.text for each in shown if isinstance(each, TextDelta)) == "Paying. Done."
+    assert Restart() not in shown
+
+
+@pytest.mark.req("S1-16")
+async def test_an_approved_tool_is_finished_after_a_handover(
+    store: Store, settings: Settings, clock: ManualClock
+) -> None:
+    till = Till()
+    pay = tool(repeatable=True, needs_approval=True)(till.pay)
+    first, second = (house(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
+    thread = await first.as_user().create_thread()
+    await thread.ask("Pay", surface="web", approver=Defer()).ended()
+    (asked,) = await thread.pending()
+    turn = (await thread.respond({asked.approval_id: True}, surface="web").accept()).turn
+    async with asyncio.timeout(_PATIENCE):
+        await till.paying.wait()
+    await first.runner.close(hands_over=True)
+    await second.recovery.recover(scope_of(second))
+    assert (await outcome(second, turn)).status == "executed"
+    assert till.paid == 2
+    messages = await thread.messages()
+    assert [message.role for message in messages] == ["user", "assistant"]
+    assert (messages[-1].text, calls(messages[-1])) == ("Paying. \n\nDone.", [("first", "output-available")])
+
+
+async def test_what_is_asked_after_a_handover_can_be_approved_later(
+    threadline: Threadline, store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent
+) -> None:
+    thread, _, turn = await handed_over(threadline, actor)
+    pay = tool(needs_approval=True)(Till().pay)
+    second = house(store, settings, clock, "second", pay)
+    await second.recovery.recover(scope_of(second))
+    assert (await outcome(second, turn)).status == "executed"
+    assert [each.call_id for each in await thread.pending()] == ["second"]
