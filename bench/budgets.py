@@ -27,7 +27,7 @@ class Budget(NamedTuple):
         return found <= self.limit if self.sign == "≤" else found >= self.limit
 
 
-class TransactionBody(NamedTuple):
+class Measure(NamedTuple):
     name: str
     sqlite: Budget | None = None
     postgres: Budget | None = None
@@ -44,20 +44,20 @@ def _value(limit: float) -> Budget:
     return Budget("value", "≤", limit)
 
 
-def _both(name: str, budget: Budget | None) -> TransactionBody:
-    return TransactionBody(name, budget, budget)
+def _both(name: str, budget: Budget | None) -> Measure:
+    return Measure(name, budget, budget)
 
 
 APPEND_ALONE = _both("append a turn, alone", _ratio("≤", 1.4))
 APPEND_FLAT = _both("append a turn at 100,000 messages, against 100", _ratio("≤", 1.1))
-CROWD = TransactionBody("64 tasks to 64 threads: throughput", _ratio("≥", 3.5), _ratio("≥", 0.9))
-CROWD_P99 = TransactionBody("64 tasks to 64 threads: slowest of 100", _value(15))
+CROWD = Measure("64 tasks to 64 threads: throughput", _ratio("≥", 3.5), _ratio("≥", 0.9))
+CROWD_P99 = Measure("64 tasks to 64 threads: slowest of 100", _value(15))
 CROWD_ERRORS = _both("64 tasks to 64 threads: errors", _value(0))
 PROCESSES = _both("the same across 4 processes: throughput", None)
 PROCESSES_ERRORS = _both("the same across 4 processes: errors", _value(0))
-ONE_THREAD = TransactionBody("64 tasks to one thread: throughput", _ratio("≥", 4.0))
+ONE_THREAD = Measure("64 tasks to one thread: throughput", _ratio("≥", 4.0))
 ONE_THREAD_LOST = _both("64 tasks to one thread: lost, doubled or failed", _value(0))
-LAST_TURNS = TransactionBody("last 12 turns", _ratio("≤", 1.2), _ratio("≤", 1.6))
+LAST_TURNS = Measure("last 12 turns", _ratio("≤", 1.2), _ratio("≤", 1.6))
 LAST_TURNS_DEEP = _both("last 12 turns at lineage depth 1,000", _ratio("≤", 1.3))
 WHOLE = _both("whole thread, typed", _ratio("≤", 1.0))
 WHOLE_DECODED = _both("whole thread, typed, every part decoded", None)
@@ -68,26 +68,26 @@ UNDO = _both("undo", _ratio("≤", 1.5))
 COPIED = _both("messages copied by branch, save, load and undo", _value(0))
 LIST = _both("list 50 of 10,000 threads", _ratio("≤", 1.5))
 SEARCH = _both("search 1,000,000 messages", _value(50))
-DISK = TransactionBody("bytes on disk for each byte of payload", _value(1.45), _value(1.1))
+DISK = Measure("bytes on disk for each byte of payload", _value(1.45), _value(1.1))
 MEMORY = _both("memory while streaming 100,000 messages", _value(100))
-IMPORT = TransactionBody("import threadline, over bare Python", _value(150))
-HELP = TransactionBody("threadline --help", _value(250))
+IMPORT = Measure("import threadline, over bare Python", _value(150))
+HELP = Measure("threadline --help", _value(250))
 TURN = _both("a whole turn with an instant agent", None)
 FIRST_EVENT = _both("from the question to the first event", None)
 FAN_OUT = _both("events delivered to subscribers", None)
 PROMPT = _both("context of a turn at 100,000 messages, against 1,000", _ratio("≤", 1.1))
-MASKING = TransactionBody("masking of text", Budget("value", "≥", 20))
-MASKING_MESSAGE = TransactionBody("sealing a message of 2 kB, masked, against unmasked")
-CHAT = TransactionBody("threadline chat until its prompt appears", _value(700))
-CHAT_MEMORY = TransactionBody("threadline chat at its prompt: memory", None)
+MASKING = Measure("masking of text", Budget("value", "≥", 20))
+MASKING_MESSAGE = Measure("sealing a message of 2 kB, masked, against unmasked")
+CHAT = Measure("threadline chat until its prompt appears", _value(700))
+CHAT_MEMORY = Measure("threadline chat at its prompt: memory", None)
 CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", None)
 CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
 CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
-CHANNEL_OUTBOX = TransactionBody("replies delivered from the outbox")
-MATRIX_REPLY = TransactionBody("Matrix: a reply, from asking to seeing it")
-MATRIX_CROWD = TransactionBody("Matrix: many rooms at once")
-MATRIX_WRONG = TransactionBody("Matrix: messages lost or answered twice", _value(0))
-MATRIX_START = TransactionBody("Matrix: start of the bot")
+CHANNEL_OUTBOX = Measure("replies delivered from the outbox")
+MATRIX_REPLY = Measure("Matrix: a reply, from asking to seeing it")
+MATRIX_CROWD = Measure("Matrix: many rooms at once")
+MATRIX_WRONG = Measure("Matrix: messages lost or answered twice", _value(0))
+MATRIX_START = Measure("Matrix: start of the bot")
 HTTP_LIST = _both("HTTP: list 50 threads", None)
 HTTP_LIST_P99 = _both("HTTP: list 50 threads: slowest of 100", None)
 HTTP_READ = _both("HTTP: read a thread of 100 messages", None)
@@ -95,20 +95,20 @@ HTTP_READ_P99 = _both("HTTP: read a thread of 100 messages: slowest of 100", Non
 HTTP_CHAT = _both("HTTP: chat with the rehearsal agent", None)
 HTTP_CHAT_P99 = _both("HTTP: chat with the rehearsal agent: slowest of 100", None)
 HTTP_RAW = _both("HTTP: read a thread of 10,000 messages", None)
-STREAMS_MEMORY = TransactionBody("10,000 idle streams: memory", _value(400))
-STREAMS_MEMORY_EACH = TransactionBody("10,000 idle streams: memory for each")
-STREAMS_DELAY = TransactionBody("10,000 idle streams: a word to all, slowest of 100", _value(250))
-RESUME = TransactionBody("readers that come back at once")
-RESUME_P99 = TransactionBody("readers that come back at once: slowest of 100")
-PAGE_SIZE = TransactionBody("the page: first view, packed", _value(120))
-PAGE_PAINT = TransactionBody("the page: first paint, cold")
-PAGE_INTERACTIVE = TransactionBody("the page: ready to write, cold")
-PAGE_LONG = TransactionBody("the page: a thread of 5,000 messages opens, cold", _value(1_000))
-PAGE_FRAMES = TransactionBody("the page: from frame to frame at 500 events a second")
+STREAMS_MEMORY = Measure("10,000 idle streams: memory", _value(400))
+STREAMS_MEMORY_EACH = Measure("10,000 idle streams: memory for each")
+STREAMS_DELAY = Measure("10,000 idle streams: a word to all, slowest of 100", _value(250))
+RESUME = Measure("readers that come back at once")
+RESUME_P99 = Measure("readers that come back at once: slowest of 100")
+PAGE_SIZE = Measure("the page: first view, packed", _value(120))
+PAGE_PAINT = Measure("the page: first paint, cold")
+PAGE_INTERACTIVE = Measure("the page: ready to write, cold")
+PAGE_LONG = Measure("the page: a thread of 5,000 messages opens, cold", _value(1_000))
+PAGE_FRAMES = Measure("the page: from frame to frame at 500 events a second")
 PEERS_APPEND = _both("append a turn at 1,000 messages", None)
 PEERS_READ = _both("last 12 turns at 1,000 messages", None)
 
-WORKS = (
+MEASURES = (
     APPEND_ALONE,
     APPEND_FLAT,
     CROWD,

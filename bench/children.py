@@ -16,12 +16,9 @@ import msgspec
 
 from bench.contenders.bare_postgres import POOL, BarePostgres
 from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
-from bench.contenders.ours import SCOPE, ThreadlineStore
+from bench.contenders.ours import ThreadlineLibrary
 from bench.crowds import Crowd, run_crowd
 from bench.places import ROOT
-from threadline.clock import SystemClock
-from threadline.core.sealing import Sealer
-from threadline.threads.user_threads import Threads
 
 READY = b"ready\n"
 T = TypeVar("T")
@@ -81,7 +78,9 @@ class Child:
 
 async def crowd(order: CrowdOrder) -> Crowd:
     if order.ours:
-        ours = await ThreadlineStore.open(order.place)
+        ours = await ThreadlineLibrary.open(order.place)
+        for thread_id in order.thread_ids:
+            ours.add(await ours.user.thread(thread_id))
         await _told_to_go()
         found = await run_crowd(ours.append, order.thread_ids, order.per_task)
         await ours.close()
@@ -105,10 +104,11 @@ async def _told_to_go() -> None:
 
 
 async def stream(order: StreamOrder) -> StreamReport:
-    ours = await ThreadlineStore.open(order.place)
+    ours = await ThreadlineLibrary.open(order.place)
+    thread = await ours.user.thread(order.thread_id)
     before = _peak_megabytes()
     count = 0
-    async for message in Threads(ours.store, Sealer(), SystemClock(), SCOPE).stream(order.thread_id):
+    async for message in thread.stream():
         count += len(message.parts) > 0
     report = StreamReport(messages=count, peak_megabytes=_peak_megabytes(), megabytes_before=before)
     await ours.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.budgets import OURS, Budget, TransactionBody
+from bench.budgets import OURS, Budget, Measure
 from bench.measure import Samples
 from bench.places import ROOT, WORKSPACE, Backend
 
@@ -53,12 +53,12 @@ class Result(msgspec.Struct, frozen=True):
     missing: list[str] = []
     """Cases that this run left out."""
 
-    def rows(self, work: TransactionBody, backend: Backend) -> list[Row]:
+    def rows(self, work: Measure, backend: Backend) -> list[Row]:
         return [row for case in self.cases if case.backend == backend for row in case.rows if row.work == work.name]
 
 
 def timing(
-    work: TransactionBody, contender: str, samples: Samples, *, at: str = "", against: tuple[str, Samples] | None = None
+    work: Measure, contender: str, samples: Samples, *, at: str = "", against: tuple[str, Samples] | None = None
 ) -> Row:
     return Row(
         work=work.name,
@@ -75,13 +75,13 @@ def timing(
     )
 
 
-def timings(work: TransactionBody, taken: Mapping[str, Samples], *, reference: str, at: str = "") -> list[Row]:
+def timings(work: Measure, taken: Mapping[str, Samples], *, reference: str, at: str = "") -> list[Row]:
     """A row for each contender, each against the reference."""
     against = (reference, taken[reference])
     return [timing(work, name, samples, at=at, against=against) for name, samples in taken.items()]
 
 
-def throughput(work: TransactionBody, turns: int, taken: Mapping[str, Samples], *, reference: str) -> list[Row]:
+def throughput(work: Measure, turns: int, taken: Mapping[str, Samples], *, reference: str) -> list[Row]:
     """The same for samples that each took the time of `turns` turns: more is better, so ratios turn round."""
     return [
         Row(

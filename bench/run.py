@@ -16,7 +16,7 @@ import sys
 
 from bench import machine, table
 from bench.arena import running_server
-from bench.budgets import WORKS
+from bench.budgets import MEASURES
 from bench.catalogue import CASES, Case
 from bench.places import BACKENDS, ROOT, Backend
 from bench.results import RESULTS, CaseResult, Progress, Result, verdict, write
@@ -33,7 +33,7 @@ def main() -> int:
             print(f"{case.name:12} {_first_line(case.measure.__doc__)}")
         return 0
     if options.table:
-        table.update_readme()
+        table.update_pages()
         return 0
     chosen = [
         (case, backend)
@@ -85,16 +85,16 @@ def _publish(results: list[CaseResult]) -> None:
         date=date, host=machine.host(), versions=machine.versions(), quick=False, cases=results, missing=missing
     )
     write(result, RESULTS / f"{date}-{machine.kind()}.json")
-    table.update_readme()
+    table.update_pages()
 
 
 def _show(result: CaseResult) -> None:
     print(f"\n{result.case} on {result.backend}, {result.seconds} s")
-    budgets = {work.name: work.budget(result.backend) for work in WORKS}
+    budgets = {work.name: work.budget(result.backend) for work in MEASURES}
     for row in result.rows:
         budget = budgets.get(row.work)
         met = verdict(row, budget)
-        print("  " + table.shown(row, budget, met))
+        print("  " + table.format_row(row, budget, met))
     for line in result.noise:
         print(f"  noisy: {line}")
 
@@ -107,7 +107,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--publish", action="store_true", help="with --only: write the result of these cases alone")
-    parser.add_argument("--table", action="store_true", help="write the README's table from the newest result and end")
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="write the tables of README.md and docs/benchmarks.md from the newest result, and end",
+    )
     return parser.parse_args()
 
 

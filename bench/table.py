@@ -1,62 +1,57 @@
-"""The README's tables, made from a result: the peers, which budgets were missed, and folded away all that was measured.
+"""Tables made from a result: the comparison with peers for the README, and everything measured for docs/benchmarks.md.
 
-The text between the two markers belongs to this file; a test compares it with the newest result.
+The text between the two markers of each page is generated; a test compares it with the newest result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench import results
-from bench.budgets import OURS, PEERS_APPEND, PEERS_READ, WORKS, Budget, TransactionBody
+from bench.budgets import MEASURES, OURS, PEERS_APPEND, PEERS_READ, Budget, Measure
 from bench.places import BACKENDS, ROOT, Backend
 from bench.results import Result, Row, verdict
 
 README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 TIMES = "\u00d7"
 DATABASES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 
 
-def update_readme(readme: Path = README) -> None:
+def update_pages() -> None:
     result = results.newest()
     if result is None:
         raise SystemExit("there is no result yet: run `python -m bench` to its end first")
-    readme.write_text(with_tables(readme.read_text(), result))
+    for page, tables in PAGES.items():
+        page.write_text(replace_tables(page.read_text(), tables(result)))
 
 
-def with_tables(text: str, result: Result) -> str:
-    """The text with everything between the markers made anew."""
+def replace_tables(text: str, tables: str) -> str:
+    """The text with everything between the markers replaced."""
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
-        raise ValueError(f"the README needs the lines {START} and {END}")
-    return f"{before}{START}\n{tables(result)}\n{END}{after}"
+        raise ValueError(f"the page needs the lines {START} and {END}")
+    return f"{before}{START}\n{tables}\n{END}{after}"
 
 
-def tables(result: Result) -> str:
-    return "\n".join(
-        [
-            _origin(result),
-            "",
-            *_peers_table(result),
-            "",
-            _kept(result),
-            "",
-            "<details><summary>Everything that was measured, with its budget</summary>",
-            "",
-            *_budget_table(result),
-            "",
-            "</details>",
-        ]
-    )
+def peer_tables(result: Result) -> str:
+    return "\n".join([_origin(result), "", *_peers_table(result)])
 
 
-def _kept(result: Result) -> str:
-    """What a reader who opens no list should know of it."""
+def all_tables(result: Result) -> str:
+    return "\n".join([_origin(result), "", *_peers_table(result), "", _summary(result), "", *_budget_table(result)])
+
+
+PAGES: Mapping[Path, Callable[[Result], str]] = {README: peer_tables, BENCHMARKS: all_tables}
+
+
+def _summary(result: Result) -> str:
     verdicts = [
         (f"{work.name} ({DATABASES[backend]})", verdict(row, budget))
-        for work in WORKS
+        for work in MEASURES
         for backend in BACKENDS
         if (budget := work.budget(backend)) is not None
         and (row := worst(result.rows(work, backend), budget)) is not None
@@ -91,14 +86,14 @@ def _quietness(result: Result) -> str:
 
 def _budget_table(result: Result) -> list[str]:
     lines = ["| work | SQLite | budget | PostgreSQL | budget |", "|---|---|---|---|---|"]
-    for work in WORKS:
+    for work in MEASURES:
         cells = [cell for backend in BACKENDS for cell in _cells(result, work, backend)]
         if any(cells):
             lines.append(f"| {work.name} | {' | '.join(cells)} |")
     return lines
 
 
-def _cells(result: Result, work: TransactionBody, backend: Backend) -> tuple[str, str]:
+def _cells(result: Result, work: Measure, backend: Backend) -> tuple[str, str]:
     row = worst(result.rows(work, backend), work.budget(backend))
     if row is None:
         return "", ""
@@ -109,7 +104,7 @@ def _cells(result: Result, work: TransactionBody, backend: Backend) -> tuple[str
 
 
 def worst(rows: list[Row], budget: Budget | None) -> Row | None:
-    """Of Threadline's rows, the one that does the budget least honour."""
+    """Of Threadline's rows, the one furthest from the budget."""
     ours = [row for row in rows if row.contender == OURS]
     if not ours:
         return None
@@ -134,8 +129,8 @@ def _peers_table(result: Result) -> list[str]:
     return lines
 
 
-def shown(row: Row, budget: Budget | None, met: bool | None) -> str:
-    """One row for the eyes of whoever watches the run."""
+def format_row(row: Row, budget: Budget | None, met: bool | None) -> str:
+    """One row as a run prints it."""
     place = f" ({row.at})" if row.at else ""
     judged = {None: "", True: "  ok", False: "  MISSED"}[met]
     wanted = "" if budget is None or met is None else f"  budget {_limit(budget, row.unit)}"

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from bench.arena import Arena
 from bench.budgets import APPEND_ALONE, APPEND_FLAT, OURS
-from bench.cases.references import BARE, BARE_IN_STEPS, FRONT_DOOR, open_bare
+from bench.cases.references import BARE, BARE_IN_STEPS, STORE_PORT, open_bare
 from bench.contenders import Contender
 from bench.contenders.bare_postgres import BarePostgres
-from bench.contenders.ours import FrontDoor, ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, ThreadlineStore, place_for_ours
 from bench.measure import Operation, interleave
 from bench.results import Row, timing, timings
 from bench.workload import MESSAGES_PER_TURN, Turn, turns
@@ -22,23 +22,23 @@ from bench.workload import MESSAGES_PER_TURN, Turn, turns
 async def alone(arena: Arena) -> list[Row]:
     """One caller appends turn after turn to a thread of 1,000 messages: the time until a turn is durable.
     It is what every reply waits for, so nothing the store promises may make it much dearer than the bare driver's."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
-    door = await FrontDoor.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
+    port = await ThreadlineStore.open(await place_for_ours(arena))
     bare = await open_bare(arena)
     history = turns(500)
     feed = itertools.cycle(history)
     operations = {
         BARE: appending(bare, await bare.start(history), feed),
         OURS: appending(ours, await ours.start(history), feed),
-        FRONT_DOOR: appending(door, await door.start(history), feed),
+        STORE_PORT: appending(port, await port.start(history), feed),
     }
     if isinstance(bare, BarePostgres):
         thread_id = await bare.start(history)
         operations[BARE_IN_STEPS] = lambda: bare.append_in_steps(thread_id, next(feed))
     await arena.settle()
-    rounds, repeats, rest = arena.sized(60, 15), arena.sized(20, 8), {OURS: ours.rest, FRONT_DOOR: door.rest}
+    rounds, repeats, rest = arena.sized(60, 15), arena.sized(20, 8), {OURS: ours.rest, STORE_PORT: port.rest}
     taken = await interleave(operations, rounds=rounds, repeats=repeats, warmup=3, afterwards=rest)
-    for contender in (ours, door, bare):
+    for contender in (ours, port, bare):
         await contender.close()
     return timings(APPEND_ALONE, taken, reference=BARE)
 
@@ -46,7 +46,7 @@ async def alone(arena: Arena) -> list[Row]:
 async def flat(arena: Arena) -> list[Row]:
     """The same append in threads of 100 to 100,000 messages, all in one database.
     A conversation that gets slower as it gets longer is the commonest fault of what people use today."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     history = turns(2_000)
     feed = itertools.cycle(history)
     operations: dict[str, Operation] = {}

@@ -18,7 +18,7 @@ from bench.budgets import (
     OURS,
     PROCESSES,
     PROCESSES_ERRORS,
-    TransactionBody,
+    Measure,
 )
 from bench.cases.rivals import Rival, open_rivals
 from bench.children import Child, CrowdOrder
@@ -52,7 +52,7 @@ async def one_thread(arena: Arena) -> list[Row]:
     acknowledged = [message_id for crowd in crowds[OURS] for message_id in crowd.acknowledged]
     ours = rivals[-1]
     assert ours.store is not None
-    stored = await ours.store.tx.messages(ours.thread_ids[0])
+    stored = await ours.store.thread(ours.thread_ids[0]).messages()
     wrong = count_wrong(acknowledged, [(message.seq, message.id) for message in stored])
     failed = sum(len(crowd.errors) for crowd in crowds[OURS])
     return [
@@ -123,7 +123,7 @@ def _elapsed(crowds: Mapping[str, Sequence[Crowd]]) -> dict[str, Samples]:
     return {name: Samples([[crowd.seconds] for crowd in found[1:]]) for name, found in crowds.items()}
 
 
-def _errors(work: TransactionBody, crowds: Mapping[str, Sequence[Crowd]]) -> list[Row]:
+def _errors(work: Measure, crowds: Mapping[str, Sequence[Crowd]]) -> list[Row]:
     return [
         Row(work.name, name, "errors", float(sum(len(crowd.errors) for crowd in found)))
         for name, found in crowds.items()

@@ -25,7 +25,7 @@ from bench.budgets import (
     HTTP_READ,
     HTTP_READ_P99,
     OURS,
-    TransactionBody,
+    Measure,
 )
 from bench.contenders.ours import new_messages, place_for_ours
 from bench.http_client import Connection, Load, load, request
@@ -49,7 +49,7 @@ async def requests(arena: Arena) -> list[Row]:
     threads["read"] = turns(50)
     async with _both(arena, threads) as servers:
         numbers = itertools.count()
-        kinds: list[tuple[TransactionBody, TransactionBody, Callable[[], bytes], int]] = [
+        kinds: list[tuple[Measure, Measure, Callable[[], bytes], int]] = [
             (HTTP_LIST, HTTP_LIST_P99, lambda: request("GET", THREADS), arena.sized(800, 160)),
             (HTTP_READ, HTTP_READ_P99, lambda: request("GET", f"{THREADS}/read"), arena.sized(800, 160)),
             (HTTP_CHAT, HTTP_CHAT_P99, lambda: _chat(f"chat-{next(numbers)}"), arena.sized(400, 80)),
@@ -147,7 +147,7 @@ async def _in_turns(
     return taken
 
 
-def _rows(work: TransactionBody, slowest: TransactionBody, taken: dict[str, list[Load]]) -> list[Row]:
+def _rows(work: Measure, slowest: Measure, taken: dict[str, list[Load]]) -> list[Row]:
     # A rate is the inverse of a time, so rounds are compared as times and the ratio is turned round.
     times = {name: Samples([[1 / found.rate] for found in loads]) for name, loads in taken.items()}
     rows: list[Row] = []

@@ -13,7 +13,7 @@ from bench.budgets import OURS, PEERS_APPEND, PEERS_READ
 from bench.cases.append import appending
 from bench.cases.references import BARE, open_bare
 from bench.contenders import Contender
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.contenders.peers import PEERS, open_peer
 from bench.measure import interleave
 from bench.results import Row, timings
@@ -27,7 +27,7 @@ async def peers(arena: Arena) -> list[Row]:
     """Append of a turn to a thread of 1,000 messages and its last 12 turns, for each peer with the settings it comes
     with. The bare driver says what is possible; the peers say what is usual."""
     history = turns(TURNS)
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     contenders: dict[str, Contender] = {BARE: await open_bare(arena), OURS: ours}
     for peer in PEERS:
         if peer.backend == arena.backend:

@@ -1,6 +1,6 @@
 """The names of those Threadline is compared with, and how a case opens the bare driver of its database.
 
-The names stand in results and in the README, so they are spelled in one place.
+The names appear in results and tables, so each is spelled in one place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BARE_COMMIT = "one bare commit"
 BARE_COMMITS = "two bare commits"
 BARE_ROW = "one durable one-row insert"
 BARE_SCAN = "bare index scan"
-FRONT_DOOR = "Threadline, through the library"
+STORE_PORT = "Threadline, through the store alone"
 BARE_DECODED = "bare driver and orjson"
 OURS_DECODED = "Threadline, every part decoded"
 

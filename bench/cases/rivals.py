@@ -14,7 +14,7 @@ from bench.cases.references import BARE, BARE_PER_TASK, BARE_SHARED
 from bench.contenders.bare_postgres import POOL, BarePostgres
 from bench.contenders.bare_sqlite import BareSqlite
 from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.crowds import TASKS, Append
 
 
@@ -24,14 +24,14 @@ class Rival(NamedTuple):
     thread_ids: list[str]
     place: str | None
     """Where other processes find its database; None for one that makes no sense in several."""
-    store: ThreadlineStore | None = None
+    store: ThreadlineLibrary | None = None
 
 
 async def open_rivals(arena: Arena, *, threads: int) -> list[Rival]:
     """The reference first, Threadline last, each with so many empty threads."""
     bare = await (_bare_sqlite(arena, threads) if arena.backend == "sqlite" else _bare_postgres(arena, threads))
     place = await place_for_ours(arena)
-    ours = await ThreadlineStore.open(place)
+    ours = await ThreadlineLibrary.open(place)
     thread_ids = [await ours.start([]) for _ in range(threads)]
     return [*bare, Rival(OURS, ours.append, thread_ids, place, ours)]
 

@@ -12,12 +12,11 @@ from functools import partial
 
 from bench.arena import Arena
 from bench.budgets import OURS, SEARCH
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.measure import Operation, interleave
 from bench.results import Row, timing
 from bench.workload import SEED, commonest_word, prose
-from threadline.core.messages import user
-from threadline.core.sealing import Sealed, Sealer
+from threadline.core.messages import NewMessage, user
 
 MESSAGES_PER_THREAD = 1_000
 TEXT = 200
@@ -28,7 +27,7 @@ async def search(arena: Arena) -> list[Row]:
     """Searches in 1,000,000 messages of 200 characters in 1,000 threads of one owner: a word that ten messages hold,
     two words together, words in one message of a hundred and in two of three, and a word nobody used. People search
     to find one thing among everything they ever said, and they type while they wait."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)
     await ours.rest()
@@ -40,7 +39,7 @@ async def search(arena: Arena) -> list[Row]:
         "a word in two of three": commonest_word(),
         "a word nobody used": "archaeopteryx",
     }
-    operations: dict[str, Operation] = {name: partial(ours.tx.search, query) for name, query in queries.items()}
+    operations: dict[str, Operation] = {name: partial(ours.user.search, query) for name, query in queries.items()}
     taken = await interleave(operations, rounds=arena.sized(10, 5), repeats=2)
     await ours.close()
     return [timing(SEARCH, OURS, samples, at=f"{total:,} messages, {name}") for name, samples in taken.items()]
@@ -50,21 +49,18 @@ _SECOND = "pterodactyl"
 _HUNDREDTH = "plesiosaur"
 
 
-async def _fill(ours: ThreadlineStore, total: int) -> None:
+async def _fill(ours: ThreadlineLibrary, total: int) -> None:
     draw = random.Random(SEED)  # noqa: S311 - the same text in every run is the point
-    sealer = Sealer()
     texts = [prose(draw, TEXT) for _ in range(5_000)]
     for first in range(0, total, MESSAGES_PER_THREAD):
         thread_id = await ours.start([])
-        messages = [
-            _message(sealer, number, texts, total) for number in range(first, min(first + MESSAGES_PER_THREAD, total))
-        ]
-        await ours.tx.append(thread_id, messages)
+        messages = [_message(number, texts, total) for number in range(first, min(first + MESSAGES_PER_THREAD, total))]
+        await ours.thread(thread_id).append(*messages)
 
 
-def _message(sealer: Sealer, number: int, texts: list[str], total: int) -> Sealed:
+def _message(number: int, texts: list[str], total: int) -> NewMessage:
     marks = itertools.compress(
         (RARE, _SECOND, _HUNDREDTH),
         (number % (total // 10) == 7, number % (total // 5) == 7, number % 100 == 50),
     )
-    return sealer.message(user(" ".join((texts[number % len(texts)], *marks))))
+    return user(" ".join((texts[number % len(texts)], *marks)))

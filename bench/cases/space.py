@@ -14,21 +14,22 @@ import asyncpg
 from bench.arena import Arena
 from bench.budgets import DISK, MEMORY, OURS
 from bench.children import Child, StreamOrder, StreamReport
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, new_messages, place_for_ours
 from bench.results import Row
 from bench.workload import MESSAGES_PER_TURN, turns
+from threadline.core.parts import encode
 
 
 async def disk(arena: Arena) -> list[Row]:
     """10,000 messages appended turn by turn: what the database takes on disk, its search index counted apart, for
     each byte of message parts. History is kept for ever, so what is added to each message is paid for ever."""
     place = await place_for_ours(arena)
-    ours = await ThreadlineStore.open(place)
+    ours = await ThreadlineLibrary.open(place)
     count = arena.sized(5_000, 1_000)
     thread_id = await ours.start([])
     payload = 0
     for turn in itertools.islice(itertools.cycle(turns(2_000)), count):
-        payload += sum(len(sealed.parts_json) for sealed in ours.seal(turn))
+        payload += sum(len(encode(message.parts)) for message in new_messages(turn))
         await ours.append(thread_id, turn)
     await ours.rest()
     await ours.close()
@@ -44,7 +45,7 @@ async def memory(arena: Arena) -> list[Row]:
     """The peak of a process that streams a thread of 100,000 messages and looks at every part, Python included.
     An export or a migration of somebody's longest thread must not need a larger machine."""
     place = await place_for_ours(arena)
-    ours = await ThreadlineStore.open(place)
+    ours = await ThreadlineLibrary.open(place)
     length = arena.sized(100_000, 10_000)
     filling = list(itertools.islice(itertools.cycle(turns(1_000)), length // MESSAGES_PER_TURN))
     thread_id = await ours.start(filling)

@@ -16,7 +16,7 @@ import threadline
 from bench.arena import Arena
 from bench.budgets import FAN_OUT, FIRST_EVENT, OURS, PROMPT, TURN
 from bench.cases.references import BARE_COMMIT, BARE_COMMITS, open_bare
-from bench.contenders.ours import FrontDoor, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.measure import Operation, Samples, interleave
 from bench.results import Row, timing, timings
 from bench.workload import MESSAGES_PER_TURN, turns
@@ -145,9 +145,9 @@ async def _opened(arena: Arena) -> AsyncIterator[threadline.Threadline]:
 
 
 async def _filled(opened: threadline.Threadline, messages: int) -> threadline.ThreadHandle:
-    door = FrontDoor(opened)
+    ours = ThreadlineLibrary(opened)
     filling = list(itertools.islice(itertools.cycle(turns(1_000)), messages // MESSAGES_PER_TURN))
-    return door.thread(await door.start(filling))
+    return ours.thread(await ours.start(filling))
 
 
 async def _ask(thread: threadline.ThreadHandle, question: str) -> object:

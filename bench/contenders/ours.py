@@ -1,7 +1,6 @@
-"""Threadline itself, in the two ways it is reached.
+"""Threadline, measured through its public API: what a user calls, with masking and search on.
 
-`ThreadlineStore` is what the budget is about: a turn as plain values, sealed and appended through the store's port.
-`FrontDoor` is the same turn through the public library, with the masker that is on by default.
+`ThreadlineStore` is the same append through the store's port: the difference is the library's share of the time.
 """
 
 from __future__ import annotations
@@ -20,13 +19,56 @@ from threadline.stores.postgres.store import PostgresStore
 from threadline.stores.sqlite.store import SqliteStore
 
 SCOPE = Scope("bench", "ada")
-_PER_APPEND = 2_500
+_TURNS_PER_APPEND = 2_500
+
+
+class ThreadlineLibrary:
+    def __init__(self, opened: threadline.Threadline) -> None:
+        self.opened = opened
+        self.user = opened.as_user(SCOPE.user_id, tenant=SCOPE.tenant_id)
+        self._threads: dict[str, threadline.ThreadHandle] = {}
+
+    @classmethod
+    async def open(cls, place: str) -> ThreadlineLibrary:
+        return cls(await threadline.open(place))
+
+    async def start(self, turns: Sequence[Turn]) -> str:
+        """Creates a thread that holds these turns; its id."""
+        thread = self.add(await self.user.create_thread())
+        for first in range(0, len(turns), _TURNS_PER_APPEND):
+            chunk = turns[first : first + _TURNS_PER_APPEND]
+            await thread.append(*(message for turn in chunk for message in new_messages(turn)))
+        await self.rest()
+        return thread.id
+
+    def add(self, thread: threadline.ThreadHandle) -> threadline.ThreadHandle:
+        self._threads[thread.id] = thread
+        return thread
+
+    async def rest(self) -> None:
+        """Waits until new messages are in the search index."""
+        await self.opened.store.index_pending()
+
+    def thread(self, thread_id: str) -> threadline.ThreadHandle:
+        return self._threads[thread_id]
+
+    async def append(self, thread_id: str, turn: Turn) -> Sequence[str]:
+        return (await self._threads[thread_id].append(*new_messages(turn))).message_ids
+
+    async def last_turns(self, thread_id: str, count: int) -> list[Message]:
+        return await self._threads[thread_id].last_turns(count)
+
+    async def count_message_rows(self) -> int:
+        return (await self.opened.store.scoped(SCOPE).row_counts())["messages"]
+
+    async def close(self) -> None:
+        await self.opened.close()
 
 
 class ThreadlineStore:
     def __init__(self, store: Store) -> None:
-        self.store = store
-        self.tx = store.scoped(SCOPE)
+        self._store = store
+        self._session = store.scoped(SCOPE)
         self._sealer = Sealer()
 
     @classmethod
@@ -35,63 +77,27 @@ class ThreadlineStore:
         return cls(await PostgresStore.open(place) if postgres else await SqliteStore.open(place))
 
     async def start(self, turns: Sequence[Turn]) -> str:
-        thread = await self.tx.create_thread(NewThread())
-        for first in range(0, len(turns), _PER_APPEND):
-            chunk = turns[first : first + _PER_APPEND]
-            await self.tx.append(thread.id, [sealed for turn in chunk for sealed in self.seal(turn)])
+        thread = await self._session.create_thread(NewThread())
+        for first in range(0, len(turns), _TURNS_PER_APPEND):
+            chunk = turns[first : first + _TURNS_PER_APPEND]
+            await self._session.append(thread.id, [sealed for turn in chunk for sealed in self._seal(turn)])
         await self.rest()
         return thread.id
 
     async def rest(self) -> None:
-        """Waits for what the store still does behind its answers: words of new messages go into the search index."""
-        await self.store.index_pending()
+        await self._store.index_pending()
 
     async def append(self, thread_id: str, turn: Turn) -> Sequence[str]:
-        return (await self.tx.append(thread_id, self.seal(turn))).message_ids
+        return (await self._session.append(thread_id, self._seal(turn))).message_ids
 
     async def last_turns(self, thread_id: str, count: int) -> list[Message]:
-        return await self.tx.last_turns(thread_id, count)
+        return await self._session.last_turns(thread_id, count)
 
-    def seal(self, turn: Turn) -> list[Sealed]:
+    def _seal(self, turn: Turn) -> list[Sealed]:
         return [self._sealer.message(message) for message in new_messages(turn)]
 
     async def close(self) -> None:
-        await self.store.close()
-
-
-class FrontDoor:
-    def __init__(self, opened: threadline.Threadline) -> None:
-        self._opened = opened
-        self._user = opened.as_user("ada", tenant="bench")
-        self._threads: dict[str, threadline.ThreadHandle] = {}
-
-    @classmethod
-    async def open(cls, place: str) -> FrontDoor:
-        return cls(await threadline.open(place))
-
-    async def start(self, turns: Sequence[Turn]) -> str:
-        thread = await self._user.create_thread()
-        self._threads[thread.id] = thread
-        for first in range(0, len(turns), _PER_APPEND):
-            chunk = turns[first : first + _PER_APPEND]
-            await thread.append(*(message for turn in chunk for message in new_messages(turn)))
-        await self.rest()
-        return thread.id
-
-    async def rest(self) -> None:
-        await self._opened.store.index_pending()
-
-    def thread(self, thread_id: str) -> threadline.ThreadHandle:
-        return self._threads[thread_id]
-
-    async def append(self, thread_id: str, turn: Turn) -> object:
-        return await self._threads[thread_id].append(*new_messages(turn))
-
-    async def last_turns(self, thread_id: str, count: int) -> list[Message]:
-        return await self._threads[thread_id].last_turns(count)
-
-    async def close(self) -> None:
-        await self._opened.close()
+        await self._store.close()
 
 
 async def place_for_ours(arena: Arena) -> str:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.contenders.ours import FrontDoor, ThreadlineStore
+from bench.contenders.ours import ThreadlineLibrary, ThreadlineStore
 from bench.crowds import count_wrong, run_crowd
 from bench.workload import Turn, turns
 
 
-@pytest.mark.parametrize("contender", [ThreadlineStore, FrontDoor])
+@pytest.mark.parametrize("contender", [ThreadlineStore, ThreadlineLibrary])
 async def test_a_turn_appended_is_the_last_of_the_last_turns(
-    tmp_path: Path, contender: type[ThreadlineStore | FrontDoor]
+    tmp_path: Path, contender: type[ThreadlineStore | ThreadlineLibrary]
 ) -> None:
     history = turns(21)
     opened = await contender.open(str(tmp_path / "bench.sqlite3"))
@@ -26,10 +26,10 @@ async def test_a_turn_appended_is_the_last_of_the_last_turns(
 
 
 async def test_a_crowd_on_one_thread_is_counted_message_by_message(tmp_path: Path) -> None:
-    ours = await ThreadlineStore.open(str(tmp_path / "bench.sqlite3"))
+    ours = await ThreadlineLibrary.open(str(tmp_path / "bench.sqlite3"))
     thread_id = await ours.start([])
     crowd = await run_crowd(ours.append, [thread_id] * 8, per_task=3)
-    stored = [(message.seq, message.id) for message in await ours.tx.messages(thread_id)]
+    stored = [(message.seq, message.id) for message in await ours.thread(thread_id).messages()]
     await ours.close()
     assert (len(crowd.acknowledged), len(crowd.latencies), crowd.errors) == (48, 24, [])
     assert count_wrong(crowd.acknowledged, stored) == 0

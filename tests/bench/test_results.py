@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from bench import results
-from bench.budgets import OURS, Budget, TransactionBody
+from bench.budgets import OURS, Budget, Measure
 from bench.crowds import count_wrong
 from bench.measure import Samples
 from bench.places import Backend
 from bench.results import CaseResult, Progress, Result, Row, throughput, timings, verdict
 
-WORK = TransactionBody("some work", Budget("ratio", "≤", 1.4), Budget("ratio", "≥", 0.9))
+WORK = Measure("some work", Budget("ratio", "≤", 1.4), Budget("ratio", "≥", 0.9))
 
 
 def test_a_ratio_is_against_the_reference_and_times_are_milliseconds() -> None:

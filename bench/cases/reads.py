@@ -12,11 +12,10 @@ from functools import partial
 from bench.arena import Arena
 from bench.budgets import LAST_TURNS, LAST_TURNS_DEEP, OURS, WHOLE, WHOLE_DECODED
 from bench.cases.references import BARE, BARE_DECODED, OURS_DECODED, open_bare
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.measure import Operation, interleave
 from bench.results import Row, timing, timings
 from bench.workload import MESSAGES_PER_TURN, Turn, turns
-from threadline.core.threads import NewThread
 
 WINDOW = 12
 DEPTH = 1_000
@@ -25,7 +24,7 @@ DEPTH = 1_000
 async def last_turns(arena: Arena) -> list[Row]:
     """The last 12 turns of threads of 100 to 100,000 messages, against the same rows fetched bare.
     Each reply begins with this read, so it must cost the same however long the thread and however large the file."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     bare = await open_bare(arena)
     lengths = (100, 1_000, 10_000, arena.sized(100_000, 20_000))
     histories = {length: (await bare.start(_filling(length)), await ours.start(_filling(length))) for length in lengths}
@@ -48,7 +47,7 @@ async def last_turns(arena: Arena) -> list[Row]:
 async def at_depth(arena: Arena) -> list[Row]:
     """The last 12 turns of a thread that was branched 1,000 times, a turn written after each branch.
     A window then spans 12 timelines, which is where a store that looks its ancestors up one by one falls behind."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     bare = await open_bare(arena)
     history = turns(DEPTH)
     deep = await _branched(ours, history)
@@ -72,7 +71,7 @@ async def at_depth(arena: Arena) -> list[Row]:
 async def whole_thread(arena: Arena) -> list[Row]:
     """A whole thread as typed messages, against a loop of bare rows and orjson.loads.
     Exports, web pages and agents with large windows read this; types must not cost more than dictionaries."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     bare = await open_bare(arena)
     rows: list[Row] = []
     for length in (1_000, arena.sized(10_000, 4_000)):
@@ -80,7 +79,7 @@ async def whole_thread(arena: Arena) -> list[Row]:
         in_ours = await ours.start(history)
         operations: dict[str, Operation] = {
             BARE: partial(bare.whole_decoded, await bare.start(history)),
-            OURS: partial(ours.tx.messages, in_ours),
+            OURS: ours.thread(in_ours).messages,
             OURS_DECODED: partial(_whole_decoded, ours, in_ours),
         }
         await arena.settle()
@@ -103,17 +102,17 @@ def _filling(messages: int) -> list[Turn]:
     return list(itertools.islice(itertools.cycle(turns(2_000)), messages // MESSAGES_PER_TURN))
 
 
-async def _branched(ours: ThreadlineStore, history: list[Turn]) -> str:
+async def _branched(ours: ThreadlineLibrary, history: list[Turn]) -> str:
     thread_id = await ours.start(history[:1])
     for turn in history[1:]:
-        thread_id = (await ours.tx.branch(thread_id, NewThread())).id
+        thread_id = ours.add(await ours.thread(thread_id).branch()).id
         await ours.append(thread_id, turn)
     return thread_id
 
 
-async def _last_turns_decoded(ours: ThreadlineStore, thread_id: str) -> list[object]:
+async def _last_turns_decoded(ours: ThreadlineLibrary, thread_id: str) -> list[object]:
     return [message.parts for message in await ours.last_turns(thread_id, WINDOW)]
 
 
-async def _whole_decoded(ours: ThreadlineStore, thread_id: str) -> list[object]:
-    return [message.parts for message in await ours.tx.messages(thread_id)]
+async def _whole_decoded(ours: ThreadlineLibrary, thread_id: str) -> list[object]:
+    return [message.parts for message in await ours.thread(thread_id).messages()]

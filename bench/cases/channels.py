@@ -20,8 +20,8 @@ from bench.budgets import (
     CHANNEL_WRONG,
     OURS,
 )
+from bench.channel_load import Ground, Service, ground
 from bench.measure import Samples
-from bench.messaging import Ground, Service, ground
 from bench.results import Row, timing
 from threadline.core.sealing import CleanText
 from threadline.core.threads import system_scope

@@ -16,12 +16,11 @@ from bench.arena import Arena
 from bench.budgets import LIST, OURS
 from bench.cases.references import BARE_SCAN
 from bench.contenders.bare_sqlite import connect
-from bench.contenders.ours import ThreadlineStore, place_for_ours
+from bench.contenders.ours import ThreadlineLibrary, place_for_ours
 from bench.measure import Operation, interleave
 from bench.results import Row, timings
 from bench.workload import turns
 from threadline.core.ids import new_id
-from threadline.core.threads import NewThread
 
 THREADS = 10_000
 PAGE = 50
@@ -49,7 +48,7 @@ SELECT * FROM threads WHERE owner_id = $1 AND (updated_at, id) < ($2, $3) ORDER 
 async def list_threads(arena: Arena) -> list[Row]:
     """50 of 10,000 threads, the first page and one in the middle reached by a cursor, against an index scan of a bare
     table with the same columns. It is what a page of chats shows first, and it must not slow down further back."""
-    ours = await ThreadlineStore.open(await place_for_ours(arena))
+    ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     questions = [turn.question for turn in turns(500)]
     titles = [questions[number % len(questions)][:60] for number in range(THREADS)]
     for done in range(0, THREADS, _AT_ONCE):
@@ -59,8 +58,8 @@ async def list_threads(arena: Arena) -> list[Row]:
     await arena.settle()
     rows: list[Row] = []
     for at, scan, page in (
-        ("first page", first, partial(ours.tx.threads, limit=PAGE)),
-        ("in the middle", middle, partial(ours.tx.threads, limit=PAGE, cursor=cursor)),
+        ("first page", first, partial(ours.user.threads, limit=PAGE)),
+        ("in the middle", middle, partial(ours.user.threads, limit=PAGE, cursor=cursor)),
     ):
         operations: dict[str, Operation] = {BARE_SCAN: scan, OURS: page}
         taken = await interleave(operations, rounds=arena.sized(40, 15), repeats=10, warmup=2)
@@ -69,14 +68,14 @@ async def list_threads(arena: Arena) -> list[Row]:
     return rows
 
 
-async def _create(ours: ThreadlineStore, title: str) -> None:
-    await ours.tx.create_thread(NewThread(id=new_id(), state_key=new_id(), title=title))
+async def _create(ours: ThreadlineLibrary, title: str) -> None:
+    await ours.user.create_thread(title=title)
 
 
-async def _cursor_in_the_middle(ours: ThreadlineStore) -> str:
-    page = await ours.tx.threads(limit=PAGE)
+async def _cursor_in_the_middle(ours: ThreadlineLibrary) -> str:
+    page = await ours.user.threads(limit=PAGE)
     for _ in range(_DEPTH):
-        page = await ours.tx.threads(limit=PAGE, cursor=page.next_cursor)
+        page = await ours.user.threads(limit=PAGE, cursor=page.next_cursor)
     assert page.next_cursor is not None
     return page.next_cursor
 

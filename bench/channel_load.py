@@ -33,10 +33,10 @@ database = "{database}"
 agent = "{agent}"
 [agents.slow]
 provider = "function"
-settings = {{ function = "bench.messaging:answer_slowly" }}
+settings = {{ function = "bench.channel_load:answer_slowly" }}
 [agents.instant]
 provider = "function"
-settings = {{ function = "bench.messaging:answer" }}
+settings = {{ function = "bench.channel_load:answer" }}
 [service]
 recovery_seconds = 1.0
 lease_seconds = 5.0
