@@ -1,4 +1,4 @@
-"""A whole Threadline on each database, with agents that do as they are told."""
+"""Fixtures for tests of turns: a scripted agent and a whole Threadline on each database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from threadline.testing.clock import ManualClock
 
 
 class ScriptedAgent:
-    """An agent on a stage: says its lines, waits at the gate if one is set, keeps the prompts it was given."""
+    """Emits its lines, waits after the first one while a gate is set, and records the prompts it gets."""
 
     def __init__(self) -> None:
         self.prompts: list[Prompt] = []
@@ -39,37 +39,37 @@ class ScriptedAgent:
                 self.waiting.set()
                 await self.gate.wait()
 
-    def heard(self, turn: int = -1) -> list[tuple[str, str]]:
-        """What a turn's prompt said, as roles and words."""
+    def prompt_texts(self, turn: int = -1) -> list[tuple[str, str]]:
+        """The role and the text of each message of a turn's prompt."""
         return [(message.role, plain_text(message.parts)) for message in self.prompts[turn].messages]
 
 
 @pytest.fixture
-def actor() -> ScriptedAgent:
+def scripted_agent() -> ScriptedAgent:
     return ScriptedAgent()
 
 
 @pytest.fixture
 def settings(tenant_id: str) -> Settings:
-    return Settings(tenant=tenant_id, user="alice", agent="actor")
+    return Settings(tenant=tenant_id, user="alice", agent="scripted")
 
 
 @pytest.fixture
 async def threadline(
-    store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent
+    store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent
 ) -> AsyncIterator[Threadline]:
-    made = make_threadline(store, settings, clock, actor)
+    made = make_threadline(store, settings, clock, scripted_agent)
     yield made
     await made.runner.close()
 
 
-def make_threadline(store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent) -> Threadline:
-    return Threadline(store, settings, clock, agents={"actor": make_agent(actor)})
+def make_threadline(store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent) -> Threadline:
+    return Threadline(store, settings, clock, agents={"scripted": make_agent(scripted_agent)})
 
 
-def make_agent(actor: ScriptedAgent) -> Any:
+def make_agent(scripted_agent: ScriptedAgent) -> Any:
     async def act(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
-        async for each in actor(prompt):
+        async for each in scripted_agent(prompt):
             yield each
 
     return as_agent(act)

@@ -21,7 +21,7 @@ from threadline.settings import Guarding, Settings
 
 ASKING = Settings(
     database=":memory:",
-    agent="actor",
+    agent="scripted",
     service=msgspec.structs.replace(SERVICE, authentication=True),
     guard=Guarding(patterns=("forbidden",), message="Not that"),
 )

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.req("S2-03")
 
 
 @pytest.fixture
-def actor() -> ScriptedAgent:
+def scripted_agent() -> ScriptedAgent:
     return ScriptedAgent()
 
 
 @pytest.fixture
-async def threadline(actor: ScriptedAgent) -> AsyncIterator[Threadline]:
-    async with open_threadline(settings=ASKING, agents={"actor": make_agent(actor)}) as opened:
+async def threadline(scripted_agent: ScriptedAgent) -> AsyncIterator[Threadline]:
+    async with open_threadline(settings=ASKING, agents={"scripted": make_agent(scripted_agent)}) as opened:
         yield opened
 
 
@@ -62,21 +62,21 @@ async def told(platform: Platform, chat_id: str, text: str, key: str, instead_of
     return said
 
 
-async def asked(platform: Platform, actor: ScriptedAgent, chat_id: str, key: str) -> list[str]:
+async def asked(platform: Platform, scripted_agent: ScriptedAgent, chat_id: str, key: str) -> list[str]:
     """What the user has said in the context, as the agent is shown it with one more question."""
     await told(platform, chat_id, "and now?", key)
-    return [text for role, text in actor.heard() if role == "user"][:-1]
+    return [text for role, text in scripted_agent.prompt_texts() if role == "user"][:-1]
 
 
 async def test_contexts_are_created_branched_saved_loaded_and_talked_to(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert (chat.title, chat.message_count, chat.owner_id) == ("Trip", 0, "@alice:example.org")
     assert await told(platform, chat.id, "one", "k1") == "Hello, you."
     saved = await platform.save_chat_context(chat.id, "after one")
     fork = await platform.branch_chat_context(chat.id, title="Fork")
-    assert await asked(platform, actor, fork.id, "k2") == ["one"]
+    assert await asked(platform, scripted_agent, fork.id, "k2") == ["one"]
     loaded = await platform.load_chat_context(fork.id, saved.name, key="k3")
     assert (loaded.id, loaded.message_count) == (fork.id, 2)
     assert [each.name for each in await platform.saved_points()] == ["after one"]
@@ -97,13 +97,15 @@ async def test_contexts_are_listed_renamed_and_archived(platform: Platform) -> N
 
 
 @pytest.mark.req("S2-15")
-async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platform, actor: ScriptedAgent) -> None:
+async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
+    platform: Platform, scripted_agent: ScriptedAgent
+) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
         await told(platform, "c1", "one", "k1")
         await told(platform, "c1", "two", "k2")
         assert (await platform.branch_chat_context("c1", new_chat_id="c2")).message_count == 4
-    assert len(actor.prompts) == 2
+    assert len(scripted_agent.prompts) == 2
     await platform.save_chat_context("c1", "here")
     for _ in range(2):
         assert (await platform.undo("c1", key="k3")).message_count == 2
@@ -114,7 +116,7 @@ async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platf
 
 @pytest.mark.req("S2-15")
 async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is_bound_now(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     first, second = await platform.create_chat_context(), await platform.create_chat_context()
     turn = await platform.send_message(first.id, "one", key="k1")
@@ -124,17 +126,17 @@ async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is
     moved = await platform.undo(first.id, key="k2")
     assert moved.message_count == 0
     assert (await platform.undo(second.id, key="k2")).id == second.id
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
 async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_from_its_beginning(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
-    async with held(actor) as gate:
+    async with held(scripted_agent) as gate:
         turn = await platform.send_message(chat.id, "one", key="k1")
         assert turn.is_active
-        await asyncio.wait_for(actor.waiting.wait(), 30)
+        await asyncio.wait_for(scripted_agent.waiting.wait(), 30)
         assert (await platform.answered(turn.id)).message is None
         queued = await platform.send_message(chat.id, "two", key="k2")
         readers = [asyncio.create_task(text_of(platform, turn.id)) for _ in range(2)]
@@ -142,16 +144,16 @@ async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_fr
         assert await asyncio.gather(*readers) == ["Hello, you."] * 2
         assert await text_of(platform, queued.id) == "Hello, you."
     assert await text_of(platform, turn.id) == "Hello, you."
-    assert [text for role, text in actor.heard() if role == "user"] == ["one", "two"]
+    assert [text for role, text in scripted_agent.prompt_texts() if role == "user"] == ["one", "two"]
 
 
-async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, actor: ScriptedAgent) -> None:
+async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, scripted_agent: ScriptedAgent) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "first", "k0")
     await told(platform, chat.id, "wrnog", "k1")
     for _ in range(2):
         await told(platform, chat.id, "right", "k2", instead_of="k1")
-    assert await asked(platform, actor, chat.id, "k3") == ["first", "right"]
+    assert await asked(platform, scripted_agent, chat.id, "k3") == ["first", "right"]
     with pytest.raises(NotFound):
         await platform.send_message(chat.id, "new", key="k4", instead_of="k1")
     with pytest.raises(NotFound):
@@ -175,7 +177,7 @@ async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(pla
 
 
 async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "one", "k1")
@@ -183,16 +185,16 @@ async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
     assert not await platform.take_back(chat.id, "k1", key="b1")
     assert await platform.take_back(chat.id, "k2", key="b2")
     assert not await platform.take_back(chat.id, "k2", key="b2")
-    assert await asked(platform, actor, chat.id, "k3") == ["one"]
+    assert await asked(platform, scripted_agent, chat.id, "k3") == ["one"]
 
 
 async def test_taking_back_stops_the_answer_that_is_being_written_and_none_before_it(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
-    async with held(actor) as gate:
+    async with held(scripted_agent) as gate:
         first = await platform.send_message(chat.id, "one", key="k1")
-        await asyncio.wait_for(actor.waiting.wait(), 30)
+        await asyncio.wait_for(scripted_agent.waiting.wait(), 30)
         second = await platform.send_message(chat.id, "two", key="k2")
         assert await platform.take_back(chat.id, "k2", key="b2")
         gate.set()
@@ -201,11 +203,11 @@ async def test_taking_back_stops_the_answer_that_is_being_written_and_none_befor
     answered = await platform.answered(second.id)
     assert (answered.turn.status, answered.message) == ("stopped", None)
     assert (await platform.answered(first.id)).turn.status == "executed"
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
-async def test_an_agent_that_fails_is_an_answer(platform: Platform, actor: ScriptedAgent) -> None:
-    actor.lines = [AgentFailed("the agent is ill")]
+async def test_an_agent_that_fails_is_an_answer(platform: Platform, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [AgentFailed("the agent is ill")]
     chat = await platform.create_chat_context()
     turn = await platform.send_message(chat.id, "one", key="k1")
     assert await text_of(platform, turn.id) == ""
@@ -217,7 +219,7 @@ async def test_an_agent_that_fails_is_an_answer(platform: Platform, actor: Scrip
     )
 
 
-async def test_what_is_refused_stores_nothing(platform: Platform, actor: ScriptedAgent) -> None:
+async def test_what_is_refused_stores_nothing(platform: Platform, scripted_agent: ScriptedAgent) -> None:
     chat = await platform.create_chat_context()
     with pytest.raises(Refused, match="Not that"):
         await platform.send_message(chat.id, "something forbidden", key="k1")
@@ -229,7 +231,7 @@ async def test_what_is_refused_stores_nothing(platform: Platform, actor: Scripte
         await platform.save_chat_context(chat.id, "\u200b")
     with pytest.raises(InvalidInput):
         await platform.chat_context("no such/key")
-    assert await asked(platform, actor, chat.id, "k4") == []
+    assert await asked(platform, scripted_agent, chat.id, "k4") == []
 
 
 async def test_what_is_not_there_or_not_this_users_is_not_found(platform_of: PlatformOf) -> None:

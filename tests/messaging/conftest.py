@@ -41,13 +41,13 @@ class Stage:
         self,
         threadline: Threadline,
         http: httpx2.AsyncClient,
-        actor: ScriptedAgent,
+        agent: ScriptedAgent,
         clock: ManualClock,
         fakes: list[Any],
     ) -> None:
         self.threadline = threadline
         self.http = http
-        self.actor = actor
+        self.agent = agent
         self.clock = clock
         self.tenant_id = threadline.settings.tenant
         self.slack: FakeSlack = fakes[0]
@@ -82,7 +82,7 @@ class Stage:
         return (await fake.replies(before + 1))[before].text
 
     async def home(self, user: str = "alice") -> Thread:
-        found = await self.as_user(user).thread_by_key(home_key("actor"))
+        found = await self.as_user(user).thread_by_key(home_key("scripted"))
         assert found is not None
         return found
 
@@ -106,7 +106,7 @@ def decisions(told: Any) -> list[str]:
 
 @asynccontextmanager
 async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: Any) -> AsyncIterator[Stage]:
-    actor = ScriptedAgent()
+    agent = ScriptedAgent()
     async with AsyncExitStack() as stack:
         fakes: list[FakePlatform] = [FakeSlack(clock), FakeTelegram(clock), FakeWhatsApp(clock)]
         for fake in fakes:
@@ -114,18 +114,18 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
         apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api) for fake in fakes}
         settings = Settings(
             tenant=tenant_id,
-            agent="actor",
+            agent="scripted",
             service=SERVICE,
             channels=ChannelsSettings(keys=KEYS, sweep_seconds=0.05, **apis),
             **changes,
         )
-        threadline = Threadline(store, settings, clock, agents={"actor": make_agent(actor)})
+        threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})
         client = await stack.enter_async_context(serving(threadline, who_asks=whoever_is_named))
         for fake in fakes:
             scope = Scope(tenant_id, "root", "admin")
             await threadline.messaging.credentials.put(scope, fake.platform, fake.secrets)
             fake.webhook = f"{client.url}/api/v1/tenants/{tenant_id}/channels/{fake.platform}/webhook"
-        yield Stage(threadline, client.http, actor, clock, fakes)
+        yield Stage(threadline, client.http, agent, clock, fakes)
 
 
 @pytest.fixture(params=["memory", "postgres"])

@@ -36,7 +36,7 @@ async def test_new_moves_this_place_and_no_other(slack_user: Stage) -> None:
     await slack_user.say(slack_user.whatsapp, "Third")
     assert await said_here(slack_user) == ["Second", "Hello, you."]
     assert await slack_user.history() == ["First", "Hello, you.", "Third", "Hello, you."]
-    assert slack_user.actor.heard(1) == [("user", "Second")]
+    assert slack_user.agent.prompt_texts(1) == [("user", "Second")]
 
 
 async def test_branch_goes_on_as_this_chat_was(slack_user: Stage) -> None:
@@ -143,7 +143,7 @@ async def test_help_hints_and_misuse_do_nothing(slack_user: Stage) -> None:
     assert "linked already" in await slack_user.say(slack_user.slack, "!link AAAA0000")
     assert "alice" in await slack_user.say(slack_user.slack, "!whoami")
     assert await slack_user.history() == ["First", "Hello, you."]
-    assert len(slack_user.actor.prompts) == 1
+    assert len(slack_user.agent.prompts) == 1
 
 
 @pytest.mark.req("S3-17")

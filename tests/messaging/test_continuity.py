@@ -19,7 +19,7 @@ from threadline.ports import Store
 from threadline.settings import Guarding
 from threadline.testing.clock import ManualClock
 
-HOME = home_key("actor")
+HOME = home_key("scripted")
 ANSWER = ("assistant", "Hello, you.")
 
 
@@ -35,7 +35,7 @@ async def test_web_slack_whatsapp_and_terminal_go_on_with_one_thread(stage: Stag
     terminal = await stage.threadline.as_user("alice", tenant=stage.tenant_id).thread(HOME)
     await terminal.ask("In the terminal", surface="cli")
     said = ["On the web", "In Slack", "On WhatsApp", "In the terminal"]
-    assert [text for role, text in stage.actor.heard() if role == "user"] == said
+    assert [text for role, text in stage.agent.prompt_texts() if role == "user"] == said
     await check_projections(stage, said)
 
 
@@ -61,9 +61,9 @@ async def test_an_agent_is_shown_the_last_twelve_turns_and_nobody_elses(stage: S
     for number in range(1, 16):
         await stage.say(stage.slack, f"Turn {number}")
     await stage.say(stage.slack, "Bob's own", "U2002")
-    assert stage.actor.heard() == [("user", "Bob's own")]
+    assert stage.agent.prompt_texts() == [("user", "Bob's own")]
     await stage.say(stage.slack, "Now")
-    heard = stage.actor.heard()
+    heard = stage.agent.prompt_texts()
     assert [text for role, text in heard if role == "user"] == [*(f"Turn {number}" for number in range(4, 16)), "Now"]
     assert heard.count(ANSWER) == 12
 
@@ -71,11 +71,11 @@ async def test_an_agent_is_shown_the_last_twelve_turns_and_nobody_elses(stage: S
 @pytest.mark.req("S3-02")
 async def test_a_blank_answer_gives_the_question_alone(small_stage: Stage) -> None:
     await small_stage.link(small_stage.telegram)
-    small_stage.actor.lines = [" "]
+    small_stage.agent.lines = [" "]
     assert await small_stage.say(small_stage.telegram, "Say nothing") == "The agent had nothing to say."
-    small_stage.actor.lines = ["Something."]
+    small_stage.agent.lines = ["Something."]
     await small_stage.say(small_stage.telegram, "Say something")
-    assert [text.strip() for _, text in small_stage.actor.heard()] == ["Say nothing", "Say something"]
+    assert [text.strip() for _, text in small_stage.agent.prompt_texts()] == ["Say nothing", "Say something"]
 
 
 @pytest.mark.req("S3-05")
@@ -93,7 +93,7 @@ async def test_the_same_account_in_two_tenants_has_two_histories(stage: Stage) -
     await abroad.slack.replies(2)
     await abroad.link(abroad.slack)
     await abroad.say(abroad.slack, "There")
-    assert abroad.actor.heard() == [("user", "There")]
+    assert abroad.agent.prompt_texts() == [("user", "There")]
     assert await abroad.history() == ["There", "Hello, you."]
     assert await stage.history() == ["Here", "Hello, you."]
 
@@ -106,7 +106,7 @@ async def test_what_was_said_in_private_is_not_drawn_on_where_others_read_along(
         for body in small_stage.slack.mention(text):
             await small_stage.slack.deliver(body)
         await small_stage.slack.replies(before + 1)
-    assert small_stage.actor.heard() == [("user", "Here"), ANSWER, ("user", "And here again")]
+    assert small_stage.agent.prompt_texts() == [("user", "Here"), ANSWER, ("user", "And here again")]
     assert await small_stage.history() == ["My salary is a secret", "Hello, you."]
 
 
@@ -124,10 +124,10 @@ async def test_another_tenants_signature_opens_nothing_here(small_stage: Stage) 
 @pytest.mark.req("S3-08", "S0-16")
 async def test_what_is_pinned_goes_first(stage: Stage) -> None:
     await stage.link(stage.slack)
-    await stage.threadline.contexts(Scope(stage.tenant_id, "alice")).set("actor", "I am vegetarian.")
+    await stage.threadline.contexts(Scope(stage.tenant_id, "alice")).set("scripted", "I am vegetarian.")
     await stage.say(stage.slack, "First")
     await stage.say(stage.slack, "Second")
-    pinned, *rest = stage.actor.heard()
+    pinned, *rest = stage.agent.prompt_texts()
     assert pinned == ("system", "Persisted user context:\nI am vegetarian.")
     assert rest == [("user", "First"), ANSWER, ("user", "Second")]
 
@@ -135,16 +135,16 @@ async def test_what_is_pinned_goes_first(stage: Stage) -> None:
 @pytest.mark.req("S3-11", "S3-24", "S1-31")
 async def test_two_quick_messages_are_answered_in_order_and_the_second_sees_the_first(stage: Stage) -> None:
     await stage.link(stage.telegram)
-    async with held(stage.actor) as gate:
+    async with held(stage.agent) as gate:
         await stage.telegram.say("First")
         async with asyncio.timeout(30):
-            await stage.actor.waiting.wait()
+            await stage.agent.waiting.wait()
         told = await stage.telegram.say("Second")
         assert (told.status, decisions(told)) == (200, ["accepted"])
-        assert len(stage.actor.prompts) == 1
+        assert len(stage.agent.prompts) == 1
         gate.set()
     await stage.telegram.replies(2)
-    assert stage.actor.heard(1) == [("user", "First"), ANSWER, ("user", "Second")]
+    assert stage.agent.prompt_texts(1) == [("user", "First"), ANSWER, ("user", "Second")]
 
 
 @pytest.mark.req("S3-20", "S3-21", "S3-03")
@@ -159,10 +159,10 @@ async def test_a_refused_text_is_not_shown_again_on_any_surface(
         assert await stage.history() == ["Something forbidden", "Not here."]
         await stage.say(stage.slack, "And now?")
         expected = [("user", REFUSED_TEXT), ("assistant", "Not here."), ("user", "And now?")]
-        assert stage.actor.heard() == expected
+        assert stage.agent.prompt_texts() == expected
         handle = await stage.threadline.as_user("alice", tenant=tenant_id).thread(HOME)
         await handle.ask("On the web")
-        assert stage.actor.heard() == [*expected, ANSWER, ("user", "On the web")]
+        assert stage.agent.prompt_texts() == [*expected, ANSWER, ("user", "On the web")]
 
 
 @pytest.mark.req("S3-06")
@@ -177,7 +177,7 @@ async def test_a_history_that_cannot_be_read_costs_nobody_an_answer(
 
     monkeypatch.setattr(type(small_stage.house), "last_turns", fail)
     assert await small_stage.say(small_stage.slack, "During") == "Hello, you."
-    assert small_stage.actor.heard() == [("user", "During")]
+    assert small_stage.agent.prompt_texts() == [("user", "During")]
     metrics = small_stage.threadline.metrics
     assert metrics.value("threadline_history_read_failures_total") == 1
 
@@ -190,13 +190,17 @@ async def test_a_restart_keeps_history_and_outbox(store: Store, tenant_id: str, 
     clock.advance()
     async with staging(store, tenant_id, clock) as after:
         await after.say(after.slack, "After")
-        assert after.actor.heard() == [("user", "Before"), ANSWER, ("user", "After")]
+        assert after.agent.prompt_texts() == [("user", "Before"), ANSWER, ("user", "After")]
         await after.threadline.messaging.close()
         assert [row.status for row in await after.outbox()] == ["sent", "sent"]
         clock.advance(40 * 24 * 3_600)
         assert await after.house.drop_settled(before=clock.now()) == 4
         await after.say(after.slack, "Much later")
-        assert [text for role, text in after.actor.heard() if role == "user"] == ["Before", "After", "Much later"]
+        assert [text for role, text in after.agent.prompt_texts() if role == "user"] == [
+            "Before",
+            "After",
+            "Much later",
+        ]
 
 
 @pytest.mark.req("S3-23")
@@ -206,10 +210,10 @@ async def test_a_turn_whose_process_ends_is_finished_by_the_next(
     """A service that is told to stop hands over what its agents have not finished."""
     async with staging(store, tenant_id, clock) as before:
         await before.link(before.slack)
-        before.actor.gate = asyncio.Event()
+        before.agent.gate = asyncio.Event()
         await before.slack.say("Do not lose me")
         async with asyncio.timeout(30):
-            await before.actor.waiting.wait()
+            await before.agent.waiting.wait()
     async with staging(store, tenant_id, clock) as after:
         assert [reply.text for reply in await after.slack.replies(1)] == ["Hello, you."]
         assert [turn.status for turn in await after.turns()] == ["executed"]

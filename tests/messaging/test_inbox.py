@@ -53,7 +53,7 @@ async def test_who_is_not_linked_gets_no_turn_and_learns_only_how_to_link(stage:
     assert (told.status, decisions(told)) == (403, ["denied_unverified"])
     (hint,) = await stage.slack.replies(1)
     assert "!link" in hint.text
-    for text in ("Again", "!help", "!chats", "!open home-actor"):
+    for text in ("Again", "!help", "!chats", "!open home-scripted_agent"):
         told = await stage.slack.say(text)
         assert (told.status, decisions(told)) == (403, ["denied_unverified"])
     await stage.threadline.messaging.delivering.deliver(stage.tenant_id)
@@ -148,7 +148,7 @@ async def test_a_role_without_the_right_to_chat_is_told_so(stage: Stage) -> None
     (turn,) = await stage.turns()
     assert (turn.status, turn.owner_id) == ("denied_rbac", "alice")
     assert await stage.history() == ["May I?", said]
-    assert stage.actor.prompts == []
+    assert stage.agent.prompts == []
     await stage.say(stage.slack, "!new")
     assert len(await stage.turns()) == 1
 
@@ -167,15 +167,15 @@ async def test_a_missing_agent_is_told(small_stage: Stage) -> None:
 @pytest.mark.req("S3-20", "S3-07", "S3-03")
 async def test_an_agent_that_fails_is_told_without_its_reasons(stage: Stage) -> None:
     await stage.link(stage.telegram)
-    stage.actor.lines = [RuntimeError("secret of the house")]
+    stage.agent.lines = [RuntimeError("secret of the house")]
     said = await stage.say(stage.telegram, "Break")
     assert "could not answer" in said
     assert "secret" not in said
     (turn,) = await stage.turns()
     assert turn.status == "dispatch_failed"
-    stage.actor.lines = ["Better."]
+    stage.agent.lines = ["Better."]
     assert await stage.say(stage.telegram, "And now?") == "Better."
-    assert stage.actor.heard()[:1] == [("user", "Break")]
+    assert stage.agent.prompt_texts()[:1] == [("user", "Break")]
 
 
 async def test_a_blank_message_is_acknowledged_and_nothing_else(small_stage: Stage) -> None:
@@ -189,7 +189,7 @@ async def test_a_blank_message_is_acknowledged_and_nothing_else(small_stage: Sta
 async def test_an_agent_that_cannot_be_made_is_a_failure_that_is_told(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
     small_stage.threadline.directory._given.clear()  # noqa: SLF001 - as if the operator had configured it wrongly
-    await small_stage.house.put_agent(Agent("actor", "ScriptedAgent", "no such provider"))
+    await small_stage.house.put_agent(Agent("scripted", "Scripted agent", "no such provider"))
     assert "could not answer" in await small_stage.say(small_stage.slack, "Hello?")
     assert [turn.status for turn in await small_stage.turns()] == ["dispatch_failed"]
 
@@ -201,7 +201,7 @@ async def test_a_message_and_its_mention_are_one_turn(small_stage: Stage) -> Non
         assert (await small_stage.slack.deliver(body)).status == 200
     await small_stage.slack.replies(1)
     assert await small_stage.say(small_stage.slack, "And here?") == "Hello, you."
-    assert [prompt.messages[-1].parts for prompt in small_stage.actor.prompts] == [
+    assert [prompt.messages[-1].parts for prompt in small_stage.agent.prompts] == [
         user("What is new?").parts,
         user("And here?").parts,
     ]
@@ -214,7 +214,7 @@ async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> Non
         before = len(stage.slack.sent)
         await stage.slack.deliver(stage.slack.mention(text, sender)[1])
         await stage.slack.replies(before + 1)
-    heard = [[text for role, text in stage.actor.heard(turn) if role == "user"] for turn in range(3)]
+    heard = [[text for role, text in stage.agent.prompt_texts(turn) if role == "user"] for turn in range(3)]
     assert heard == [["I am alice"], ["I am bob"], ["I am alice", "Who am I?"]]
     assert len(await stage.house.bindings(surface="slack")) == 2
 

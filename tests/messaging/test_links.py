@@ -132,7 +132,7 @@ async def test_linking_again_moves_the_account_and_leaves_the_threads_apart(stag
     await stage.say(stage.slack, "I am bob")
     assert await stage.history("alice") == ["I am alice", "Hello, you."]
     assert await stage.history("bob") == ["I am bob", "Hello, you."]
-    assert stage.actor.heard() == [("user", "I am bob")]
+    assert stage.agent.prompt_texts() == [("user", "I am bob")]
 
 
 async def test_only_administrators_link_and_bar_without_a_code(small_stage: Stage) -> None:

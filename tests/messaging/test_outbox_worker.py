@@ -205,7 +205,7 @@ async def test_a_stale_claim_is_taken_over(quiet: Stage) -> None:
 async def test_a_long_reply_arrives_in_pieces_and_in_order(small_stage: Stage) -> None:
     await small_stage.link(small_stage.telegram)
     paragraphs = [f"Paragraph {number}. " + "word " * 150 for number in range(20)]
-    small_stage.actor.lines = ["\n\n".join(paragraphs)]
+    small_stage.agent.lines = ["\n\n".join(paragraphs)]
     await small_stage.telegram.say("Tell me everything")
     shown = "\n\n".join(reply.text for reply in await small_stage.telegram.replies(4))
     found = [shown.index(f"Paragraph {number}.") for number in range(20)]

@@ -63,7 +63,7 @@ async def test_a_mention_that_comes_as_two_events_is_answered_once_in_its_thread
     channel, _, thread_ts = reply.recipient.partition(":")
     assert channel == "C0GENERAL"
     assert thread_ts
-    assert small_stage.actor.heard() == [("user", "hello")]
+    assert small_stage.agent.prompt_texts() == [("user", "hello")]
 
 
 @pytest.mark.req("S3-11")

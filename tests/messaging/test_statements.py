@@ -94,14 +94,14 @@ async def test_a_burst_of_one_user_waits_in_line_without_asking_the_database(
     store = await open_database(await postgres_database(), clock=clock)
     async with staging(store, tenant_id, clock) as stage:
         await stage.link(stage.slack)
-        stage.actor.gate = asyncio.Event()
+        stage.agent.gate = asyncio.Event()
         for number in range(20):
             told = await stage.slack.say(f"message {number}")
             assert told.status == 200
-        await asyncio.wait_for(stage.actor.waiting.wait(), 30)
-        stage.actor.gate.set()
+        await asyncio.wait_for(stage.agent.waiting.wait(), 30)
+        stage.agent.gate.set()
         await stage.slack.replies(20)
-        asked = [plain_text(prompt.messages[-1].parts) for prompt in stage.actor.prompts]
+        asked = [plain_text(prompt.messages[-1].parts) for prompt in stage.agent.prompts]
         leases = [statement for statement in statements if "threadline.lease_turn(" in statement]
         assert asked == [f"message {number}" for number in range(20)]
         assert len(leases) == 20

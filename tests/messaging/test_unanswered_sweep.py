@@ -20,10 +20,10 @@ from threadline.messaging.polling import Polling
 async def one_running_one_waiting(stage: Stage) -> AsyncIterator[str]:
     """The id of the turn that waits."""
     await stage.link(stage.slack)
-    async with held(stage.actor):
+    async with held(stage.agent):
         await stage.slack.say("First")
         async with asyncio.timeout(30):
-            await stage.actor.waiting.wait()
+            await stage.agent.waiting.wait()
         assert decisions(await stage.slack.say("Second")) == ["accepted"]
         yield (await stage.turns())[0].id
 

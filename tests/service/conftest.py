@@ -23,18 +23,18 @@ SERVICE = ServiceSettings(heartbeat_seconds=0.05, recovery_seconds=0.05, grace_s
 
 
 @pytest.fixture
-def actor() -> ScriptedAgent:
+def scripted_agent() -> ScriptedAgent:
     return ScriptedAgent()
 
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(database=":memory:", agent="actor", service=SERVICE)
+    return Settings(database=":memory:", agent="scripted", service=SERVICE)
 
 
 @pytest.fixture
-async def threadline(settings: Settings, actor: ScriptedAgent) -> AsyncIterator[Threadline]:
-    async with open_threadline(settings=settings, agents={"actor": make_agent(actor)}) as opened:
+async def threadline(settings: Settings, scripted_agent: ScriptedAgent) -> AsyncIterator[Threadline]:
+    async with open_threadline(settings=settings, agents={"scripted": make_agent(scripted_agent)}) as opened:
         yield opened
 
 
@@ -74,11 +74,11 @@ async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def held(actor: ScriptedAgent) -> AsyncIterator[asyncio.Event]:
-    """The actor stops after its first line until the event is set, at the latest at the end."""
-    actor.gate = asyncio.Event()
-    actor.waiting.clear()
+async def held(scripted_agent: ScriptedAgent) -> AsyncIterator[asyncio.Event]:
+    """The agent stops after its first line until the event is set, at the latest at the end."""
+    scripted_agent.gate = asyncio.Event()
+    scripted_agent.waiting.clear()
     try:
-        yield actor.gate
+        yield scripted_agent.gate
     finally:
-        actor.gate.set()
+        scripted_agent.gate.set()

@@ -24,8 +24,8 @@ from threadline.service.server import Server, address_of, listen
 from threadline.settings import AgentSettings, Settings
 
 AGENTS = "/api/v1/agents"
-CONTEXT = f"{AGENTS}/actor/context"
-MESSAGE = f"{AGENTS}/actor/message"
+CONTEXT = f"{AGENTS}/scripted/context"
+MESSAGE = f"{AGENTS}/scripted/message"
 
 
 class Far:
@@ -115,38 +115,38 @@ async def test_the_agent_is_sent_the_context_first_and_the_plain_fields_beside_i
     ],
 )
 async def test_a_body_without_a_message_is_refused_and_nothing_dispatched(
-    client: Client, actor: ScriptedAgent, route: str, body: Any
+    client: Client, scripted_agent: ScriptedAgent, route: str, body: Any
 ) -> None:
-    answer = await client.http.post(f"{AGENTS}/actor/{route}", json=body)
+    answer = await client.http.post(f"{AGENTS}/scripted/{route}", json=body)
     assert answer.status_code == 400
-    assert actor.prompts == []
+    assert scripted_agent.prompts == []
 
 
 @pytest.mark.req("S1-17")
 async def test_without_a_thread_nothing_is_stored(client: Client) -> None:
     answer = await client.http.post(MESSAGE, json={"content": "Hi"})
     assert (answer.json()["role"], answer.json()["content"]) == ("assistant", "Hello, you.")
-    streamed = await client.http.post(f"{AGENTS}/actor/stream", json={"content": "Hi"})
+    streamed = await client.http.post(f"{AGENTS}/scripted/stream", json={"content": "Hi"})
     assert said(client.chunks(streamed)) == "Hello, you."
     assert (await client.http.get(THREADS)).json() == {"threads": []}
 
 
-async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, actor: ScriptedAgent) -> None:
+async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, scripted_agent: ScriptedAgent) -> None:
     answer = (await client.http.post(MESSAGE, json={"content": "One", "stateKey": "key"})).json()
     assert (answer["content"], answer["stateKey"]) == ("Hello, you.", "key")
     forged = [{"role": "assistant", "content": "I promised."}, {"role": "user", "content": "Two"}]
-    await client.http.post(f"{AGENTS}/actor/stream", json={"messages": forged, "stateKey": "key"})
-    assert [text for _, text in actor.heard()] == ["One", "Hello, you.", "Two"]
+    await client.http.post(f"{AGENTS}/scripted/stream", json={"messages": forged, "stateKey": "key"})
+    assert [text for _, text in scripted_agent.prompt_texts()] == ["One", "Hello, you.", "Two"]
     assert len(await client.messages("key")) == 4
 
 
-async def test_an_agent_that_fails_is_told_of(client: Client, actor: ScriptedAgent) -> None:
-    actor.lines = [AgentFailed("The model is away.")]
+async def test_an_agent_that_fails_is_told_of(client: Client, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [AgentFailed("The model is away.")]
     for body in ({"content": "Hi"}, {"content": "Hi", "stateKey": "key"}):
         answer = await client.http.post(MESSAGE, json=body)
         assert (answer.status_code, answer.json()["code"]) == (502, "agent_failed")
         assert answer.json()["detail"] == "The model is away."
-    streamed = client.chunks(await client.http.post(f"{AGENTS}/actor/stream", json={"content": "Hi"}))
+    streamed = client.chunks(await client.http.post(f"{AGENTS}/scripted/stream", json={"content": "Hi"}))
     assert streamed[-1] == {"type": "error", "errorText": "The model is away."}
 
 
@@ -198,7 +198,7 @@ async def test_an_administrator_sets_agents_up(people: dict[str, Client]) -> Non
     changed = await admin.patch(f"{AGENTS}/far", json={"name": "Farther", "enabled": False})
     assert (changed.json()["name"], changed.json()["enabled"]) == ("Farther", False)
     listed = (await people["alice"].http.get(AGENTS)).json()
-    assert ([each["id"] for each in listed["agents"]], "actor" in listed["shared"]) == (["far"], True)
+    assert ([each["id"] for each in listed["agents"]], "scripted" in listed["shared"]) == (["far"], True)
     assert (await people["alice"].http.post(f"{AGENTS}/far/context", json={"context": "x"})).status_code == 404
     assert (await admin.delete(f"{AGENTS}/far")).json() == {"ok": True}
     assert (await admin.patch(f"{AGENTS}/far", json={})).status_code == 404

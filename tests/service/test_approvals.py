@@ -229,16 +229,16 @@ async def test_version_5_is_told_what_it_understands(client: Client) -> None:
 
 @pytest.mark.req("S1-26", "S1-27")
 async def test_while_a_reply_goes_on_the_history_leaves_it_out_and_its_stream_brings_all_of_it() -> None:
-    actor = ScriptedAgent()
-    agents = {"actor": make_agent(actor)}
-    settings = Settings(database=":memory:", service=SERVICE, agent="actor")
+    scripted_agent = ScriptedAgent()
+    agents = {"scripted": make_agent(scripted_agent)}
+    settings = Settings(database=":memory:", service=SERVICE, agent="scripted")
     async with open_threadline(settings=settings, agents=agents) as tl, serving(tl) as client:
-        actor.lines = ["May I?", events.ToolCall("c1", "pay", {}), events.ApprovalRequest("c1", "a1")]
+        scripted_agent.lines = ["May I?", events.ToolCall("c1", "pay", {}), events.ApprovalRequest("c1", "a1")]
         reply = await waiting(client, "Pay.")
-        actor.lines = [events.ToolCall("c1", "pay", {}), events.ToolResult("c1", "paid"), "Paid."]
-        async with held(actor) as gate:
+        scripted_agent.lines = [events.ToolCall("c1", "pay", {}), events.ToolResult("c1", "paid"), "Paid."]
+        async with held(scripted_agent) as gate:
             answering = asyncio.create_task(respond(client, responded(reply, **APPROVED)))
-            await actor.waiting.wait()
+            await scripted_agent.waiting.wait()
             read = (await client.http.get(f"{THREADS}/key")).json()
             assert ([message["role"] for message in read["messages"]], read["active"]) == (["user"], True)
             resumed = await client.resume("key", gate.set)

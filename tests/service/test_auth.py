@@ -34,7 +34,7 @@ ASKING = msgspec.structs.replace(SERVICE, authentication=True)
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(database=":memory:", agent="actor", service=ASKING)
+    return Settings(database=":memory:", agent="scripted", service=ASKING)
 
 
 @pytest.fixture
@@ -106,10 +106,12 @@ async def test_one_tenants_secret_opens_no_other_tenant(ada: Client, client: Cli
 
 @pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
-    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
     store = await open_store()
-    threadline = make_threadline(store, Settings(tenant=tenant_id, agent="actor", service=ASKING), clock, actor)
+    threadline = make_threadline(
+        store, Settings(tenant=tenant_id, agent="scripted", service=ASKING), clock, scripted_agent
+    )
     text = await token_for(threadline, "ada", tenant=tenant_id)
     first = clock.now()
     async with serving(threadline) as anyone, client_with(anyone.url, text) as ada:
@@ -214,8 +216,10 @@ async def test_administrators_make_and_end_tokens_over_http(threadline: Threadli
 
 
 @pytest.mark.req("S0-10")
-async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(tmp_path: Any, actor: ScriptedAgent) -> None:
-    settings = Settings(database=str(tmp_path / "t.db"), agent="actor", service=SERVICE)
+async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(
+    tmp_path: Any, scripted_agent: ScriptedAgent
+) -> None:
+    settings = Settings(database=str(tmp_path / "t.db"), agent="scripted", service=SERVICE)
     with a_disk() as disk:
         async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
             url = "/api/v1/agents/rehearsal/context"

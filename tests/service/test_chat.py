@@ -26,13 +26,13 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.req("S1-01")
 async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_first(
-    client: Client, actor: ScriptedAgent
+    client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     assert said(await client.ask("One", "key")) == "Hello, you."
     await client.ask("Two", "key")
     roles = [role for role, _ in await client.messages("key")]
     assert roles == ["user", "assistant", "user", "assistant"]
-    assert [text for _, text in actor.heard()] == ["One", "Hello, you.", "Two"]
+    assert [text for _, text in scripted_agent.prompt_texts()] == ["One", "Hello, you.", "Two"]
 
 
 @pytest.mark.req("S1-04")
@@ -53,9 +53,9 @@ async def test_a_key_outside_its_alphabet_is_refused(client: Client, key: str) -
 
 @pytest.mark.req("S1-18", "S1-19")
 async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(
-    client: Client, actor: ScriptedAgent
+    client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    actor.lines = [
+    scripted_agent.lines = [
         "Let me see.",
         events.Status("looking"),
         events.ToolInputStart("c1", "look"),
@@ -77,8 +77,10 @@ async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(
 
 
 @pytest.mark.req("S1-15", "S1-19")
-async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
-    actor.lines = ["I begin", AgentFailed("The model is away.")]
+async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    scripted_agent.lines = ["I begin", AgentFailed("The model is away.")]
     chunks = await client.ask("Hi", "key")
     assert kinds(chunks)[-2:] == ["text-end", "error"]
     assert chunks[-1]["errorText"] == "The model is away."
@@ -87,11 +89,11 @@ async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(client: Client
 
 
 @pytest.mark.req("S1-14")
-async def test_a_dropped_connection_does_not_stop_the_turn(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor) as gate:
+async def test_a_dropped_connection_does_not_stop_the_turn(client: Client, scripted_agent: ScriptedAgent) -> None:
+    async with held(scripted_agent) as gate:
         body = {"id": "key", "message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}}
         async with client.http.stream("POST", CHAT, json=body):
-            await actor.waiting.wait()
+            await scripted_agent.waiting.wait()
         gate.set()
         await ended(client)
     assert await client.messages("key") == [("user", "Hi"), ("assistant", "Hello, you.")]
@@ -108,25 +110,25 @@ async def test_a_retry_under_its_key_is_the_same_turn_with_the_same_answer(clien
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor) as gate:
+async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, scripted_agent: ScriptedAgent) -> None:
+    async with held(scripted_agent) as gate:
         keyed = {"idempotency-key": "k1"}
         first = asyncio.create_task(client.post_chat("Hi", "key", headers=keyed))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         second = asyncio.create_task(client.post_chat("Hi", "key", headers=keyed))
         await heartbeat(client)
         gate.set()
         assert said(client.chunks(await first)) == said(client.chunks(await second)) == "Hello, you."
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-31")
 async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unless_asked_otherwise(
-    client: Client, actor: ScriptedAgent
+    client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    async with held(actor) as gate:
+    async with held(scripted_agent) as gate:
         first = asyncio.create_task(client.post_chat("One", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         refused = await client.post_chat("Two", "key")
         assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
         assert refused.json()["currentCount"] == 1
@@ -138,18 +140,20 @@ async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unles
 
 
 @pytest.mark.req("S1-26")
-async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor) as gate:
+async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    async with held(scripted_agent) as gate:
         first = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         resumed = await client.resume("key", gate.set)
         assert resumed == client.chunks(await first)
     assert (await client.http.get(f"{CHAT}/key/stream")).status_code == 204
 
 
 @pytest.mark.req("S1-26")
-async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, actor: ScriptedAgent) -> None:
-    actor.lines = ["one ", "two ", "three"]
+async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = ["one ", "two ", "three"]
     whole = await client.ask("Hi", "key")
     ids = list(client.ids)
     for position, seen in enumerate(ids):
@@ -178,20 +182,22 @@ async def test_an_event_id_of_elsewhere_finds_nothing(client: Client) -> None:
 
 
 @pytest.mark.req("S1-27")
-async def test_while_a_turn_runs_the_history_leaves_its_reply_out(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor):
+async def test_while_a_turn_runs_the_history_leaves_its_reply_out(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         read = (await client.http.get(f"{THREADS}/key")).json()
         assert ([message["role"] for message in read["messages"]], read["active"]) == (["user"], True)
     await asking
 
 
 @pytest.mark.req("S1-28")
-async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor):
+async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, scripted_agent: ScriptedAgent) -> None:
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         assert (await client.http.post(f"{CHAT}/key/stop")).json() == {"ok": True, "stopped": 1}
         assert kinds(client.chunks(await asking))[-2:] == ["text-end", "abort"]
     assert await client.messages("key") == [("user", "Hi"), ("assistant", "Hello, ")]
@@ -199,10 +205,12 @@ async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, actor: 
     assert (await client.http.post(f"{CHAT}/unknown/stop")).status_code == 404
 
 
-async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor) as gate:
+async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    async with held(scripted_agent) as gate:
         asking = [asyncio.create_task(client.post_chat("Hi", "key"))]
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         asking.append(asyncio.create_task(client.post_chat("And?", "key", policy="queue")))
         while len(turns := (await client.http.get(f"{THREADS}/key/turns")).json()["turns"]) < 2:
             pass
@@ -217,10 +225,12 @@ async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(client: C
 
 
 @pytest.mark.req("S1-29")
-async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: Client, actor: ScriptedAgent) -> None:
+async def test_regenerating_answers_the_same_question_on_a_new_timeline(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
     first = await client.ask("Hi", "key")
     before = (await client.http.get(f"{THREADS}/key")).json()
-    actor.lines = ["Another answer."]
+    scripted_agent.lines = ["Another answer."]
     again = await client.http.post(
         CHAT, json={"id": "key", "trigger": "regenerate-message", "messageId": first[0]["messageId"], "messages": []}
     )
@@ -236,19 +246,21 @@ async def test_regenerating_answers_the_same_question_on_a_new_timeline(client: 
 @pytest.mark.req("S1-29")
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_reply_that_was_never_stored_can_be_asked_for_again(
-    client: Client, actor: ScriptedAgent, named: bool
+    client: Client, scripted_agent: ScriptedAgent, named: bool
 ) -> None:
-    actor.lines = [AgentFailed("away")]
+    scripted_agent.lines = [AgentFailed("away")]
     failed = await client.ask("Hi", "key")
     assert await client.messages("key") == [("user", "Hi")]
-    actor.lines = ["Here I am."]
+    scripted_agent.lines = ["Here I am."]
     name = {"messageId": failed[0]["messageId"]} if named else {}
     await client.http.post(CHAT, json={"id": "key", "trigger": "regenerate-message", **name})
     assert await client.messages("key") == [("user", "Hi"), ("assistant", "Here I am.")]
 
 
 @pytest.mark.req("S1-29")
-async def test_editing_a_question_replaces_all_that_came_after_it(client: Client, actor: ScriptedAgent) -> None:
+async def test_editing_a_question_replaces_all_that_came_after_it(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
     await client.ask("One", "key")
     await client.ask("Two", "key")
     history = (await client.http.get(f"{THREADS}/key")).json()["messages"]
@@ -256,7 +268,7 @@ async def test_editing_a_question_replaces_all_that_came_after_it(client: Client
     body = {"id": "key", "trigger": "submit-message", "messageId": history[0]["id"], "messages": [edited]}
     assert (await client.http.post(CHAT, json=body)).status_code == 200
     assert await client.messages("key") == [("user", "Uno"), ("assistant", "Hello, you.")]
-    assert actor.heard() == [("user", "Uno")]
+    assert scripted_agent.prompt_texts() == [("user", "Uno")]
     assert len((await client.http.get(f"{THREADS}/key/timelines")).json()["timelines"]) == 2
 
 
@@ -270,10 +282,12 @@ async def test_a_reply_cannot_be_edited_and_an_unknown_message_neither(client: C
     assert len((await client.http.get(f"{THREADS}/key/timelines")).json()["timelines"]) == 1
 
 
-async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor):
+async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         await heartbeat(client)
     assert "\n\n: keep-alive\n\n" in (await asking).text
 

@@ -52,20 +52,20 @@ async def cut_off(client: Client, gone: asyncio.Event) -> list[str]:
 @pytest.mark.req("S1-26", "S1-27")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
-    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
-    settings = Settings(tenant=tenant_id, agent="actor", service=SERVICE)
-    one, other = [make_threadline(await open_store(), settings, clock, actor) for _ in range(2)]
-    async with asyncio.timeout(WHOLE), serving(other) as second, held(actor) as gate:
+    settings = Settings(tenant=tenant_id, agent="scripted", service=SERVICE)
+    one, other = [make_threadline(await open_store(), settings, clock, scripted_agent) for _ in range(2)]
+    async with asyncio.timeout(WHOLE), serving(other) as second, held(scripted_agent) as gate:
         async with serving(one) as first:
             reader, shown = client_of(first.url), asyncio.Event()
             reading = asyncio.create_task(cut_off(reader, shown))
             await shown.wait()
-            actor.waiting.clear()
+            scripted_agent.waiting.clear()
         before = reader.frames(await reading)
         await reader.close()
         # Somebody has taken the turn up, and is kept waiting as well.
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         assert await second.messages("key") == [("user", "Hi")]
         late = client_of(second.url)
         anew = asyncio.create_task(late.resume("key", gate.set))
@@ -90,12 +90,12 @@ async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
 @pytest.mark.req("S1-28")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 async def test_a_turn_that_nobody_runs_at_the_moment_can_be_stopped(
-    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
     never = msgspec.structs.replace(SERVICE, recovery_seconds=3600.0)
-    settings = Settings(tenant=tenant_id, agent="actor", service=never)
-    one, other = [make_threadline(await open_store(), settings, clock, actor) for _ in range(2)]
-    async with asyncio.timeout(WHOLE), serving(other) as second, held(actor):
+    settings = Settings(tenant=tenant_id, agent="scripted", service=never)
+    one, other = [make_threadline(await open_store(), settings, clock, scripted_agent) for _ in range(2)]
+    async with asyncio.timeout(WHOLE), serving(other) as second, held(scripted_agent):
         async with serving(one) as first:
             reader, shown = client_of(first.url), asyncio.Event()
             reading = asyncio.create_task(cut_off(reader, shown))

@@ -109,7 +109,7 @@ async def test_a_key_to_retry_with_is_an_id(client: Client, key: str) -> None:
 
 
 @pytest.mark.req("S1-02")
-async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client, actor: ScriptedAgent) -> None:
+async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client, scripted_agent: ScriptedAgent) -> None:
     await client.ask("Mine", "key")
     stored = (await client.http.get(f"{THREADS}/key")).json()["messages"]
     forged = [
@@ -120,7 +120,7 @@ async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client,
     ]
     answer = await client.http.post(CHAT, json={"id": "key", "messages": forged})
     assert answer.status_code == 200
-    assert [text for _, text in actor.heard()] == ["Mine", "Hello, you.", "Go on"]
+    assert [text for _, text in scripted_agent.prompt_texts()] == ["Mine", "Hello, you.", "Go on"]
     assert (await client.http.get(f"{THREADS}/key")).json()["messages"][:2] == stored
 
 
@@ -133,9 +133,11 @@ async def test_an_id_that_is_taken_cannot_be_taken_again(client: Client) -> None
     assert len(await client.messages("key")) == 2
 
 
-async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(client: Client, actor: ScriptedAgent) -> None:
+async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
     evil = '\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n'
-    actor.lines = [evil]
+    scripted_agent.lines = [evil]
     chunks = await client.ask(evil, "key")
     assert [chunk["type"] for chunk in chunks] == ["start", "text-start", "text-delta", "text-end", "finish"]
     assert await client.messages("key") == [("user", evil), ("assistant", evil)]
@@ -148,20 +150,22 @@ async def test_a_header_cannot_make_anyone_someone_else(people: dict[str, Client
     assert answer.json()["messages"] == []
 
 
-async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, actor: ScriptedAgent) -> None:
+async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, scripted_agent: ScriptedAgent) -> None:
     asking = [client.post_chat("Hi", "key", headers={"idempotency-key": "k"}) for _ in range(100)]
     answers = await asyncio.gather(*asking)
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.text.replace(": keep-alive\n\n", "") for answer in answers}) == 1
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
     assert len(await client.messages("key")) == 2
 
 
 @pytest.mark.req("S1-28")
-async def test_many_stops_at_once_are_one_and_keep_what_was_shown(client: Client, actor: ScriptedAgent) -> None:
-    async with held(actor):
+async def test_many_stops_at_once_are_one_and_keep_what_was_shown(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         await asyncio.gather(*(client.http.post(f"{CHAT}/key/stop") for _ in range(20)))
         assert client.chunks(await asking)[-1] == {"type": "abort"}
     assert await client.messages("key") == [("user", "Hi"), ("assistant", "Hello, ")]

@@ -33,7 +33,7 @@ UNDO = f"{THREADS}/key/undo"
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(database=":memory:", agent="actor", service=ASKING)
+    return Settings(database=":memory:", agent="scripted", service=ASKING)
 
 
 @pytest.fixture

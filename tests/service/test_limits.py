@@ -28,12 +28,12 @@ both = pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 
 @pytest.fixture
 async def workers(
-    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> AsyncIterator[list[Client]]:
     """Two services on one database, with the same token."""
     service = msgspec.structs.replace(SERVICE, authentication=True, rates=Rates(per_token=40, per_address=60))
-    settings = Settings(tenant=tenant_id, agent="actor", service=service)
-    made = [make_threadline(await open_store(), settings, clock, actor) for _ in range(2)]
+    settings = Settings(tenant=tenant_id, agent="scripted", service=service)
+    made = [make_threadline(await open_store(), settings, clock, scripted_agent) for _ in range(2)]
     text = await token_for(made[0], "ada", tenant=tenant_id)
     async with AsyncExitStack() as stack:
         served = [await stack.enter_async_context(serving(each)) for each in made]

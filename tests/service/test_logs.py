@@ -66,22 +66,22 @@ async def test_a_request_id_is_echoed_if_it_is_sane_and_made_if_not(client: Clie
 
 
 async def test_nothing_that_was_said_gets_into_the_log(
-    threadline: Threadline, client: Client, actor: ScriptedAgent, log: io.StringIO
+    threadline: Threadline, client: Client, scripted_agent: ScriptedAgent, log: io.StringIO
 ) -> None:
     secret = f"{WORD} {TOKEN}"
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    actor.lines = [f"You said {secret}."]
+    scripted_agent.lines = [f"You said {secret}."]
     await client.ask(f"Remember {secret}", WORD, headers=bearer)
     await client.http.patch(f"{THREADS}/{WORD}", json={"title": f"About {WORD}"})
     await client.http.put(f"/api/v1/ai/saves/my {WORD}", json={"stateKey": WORD})
     await client.http.get(THREADS, params={"q": WORD})
-    await client.http.post("/api/v1/agents/actor/context", json={"context": secret})
-    actor.lines = [AgentFailed(f"the model refused {secret}")]
+    await client.http.post("/api/v1/agents/scripted/context", json={"context": secret})
+    scripted_agent.lines = [AgentFailed(f"the model refused {secret}")]
     await client.post_chat(f"Again {secret}", WORD)
-    await client.http.post("/api/v1/agents/actor/message", json={"content": secret})
-    actor.lines = [ValueError(f"cannot read {secret}")]
+    await client.http.post("/api/v1/agents/scripted/message", json={"content": secret})
+    scripted_agent.lines = [ValueError(f"cannot read {secret}")]
     await client.post_chat(f"Again {secret}", WORD)
-    await client.http.post("/api/v1/agents/actor/message", json={"content": secret})
+    await client.http.post("/api/v1/agents/scripted/message", json={"content": secret})
     for body in (b"{" + secret.encode(), json.dumps({"id": "x", "message": secret}).encode()):
         await client.http.post(CHAT, content=body, headers={"content-type": "application/json", **bearer})
     await quiet(threadline)

@@ -66,11 +66,11 @@ async def test_the_page_of_operations_lists_every_metric(threadline: Threadline,
 
 
 async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(
-    threadline: Threadline, client: Client, actor: ScriptedAgent
+    threadline: Threadline, client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    async with held(actor):
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         during = await scraped_now(client)
     await asking
     after = await scraped(threadline, client)
@@ -138,11 +138,11 @@ def test_texts_and_labels_are_escaped() -> None:
 
 
 async def test_a_stopped_turn_is_counted_by_how_it_ended(
-    threadline: Threadline, client: Client, actor: ScriptedAgent
+    threadline: Threadline, client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    async with held(actor):
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         await client.http.post(f"{CHAT}/key/stop")
         await asking
     assert (await scraped(threadline, client))['threadline_turns_total{status="stopped",surface="web"}'] == 1

@@ -25,11 +25,11 @@ async def test_a_head_is_told_at_once_if_it_is_not_the_one_that_was_seen(client:
     assert same.status_code == 204
 
 
-async def test_whoever_waits_is_told_when_the_thread_goes_on(client: Client, actor: ScriptedAgent) -> None:
+async def test_whoever_waits_is_told_when_the_thread_goes_on(client: Client, scripted_agent: ScriptedAgent) -> None:
     await client.ask("Hi", "key")
     seen = (await client.http.get(f"{THREADS}/key/head")).json()["version"]
     waiting = asyncio.create_task(client.http.get(f"{THREADS}/key/head", params={"seen": seen, "wait": 20}))
-    async with held(actor):
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.ask("More", "key"))
         head = (await asyncio.wait_for(waiting, 15)).json()
     assert head["version"] != seen
@@ -54,7 +54,7 @@ async def test_the_newest_messages_are_read_by_their_number(client: Client) -> N
 
 async def test_turns_say_from_where_they_came_and_how_they_ended(client: Client) -> None:
     await client.ask("One", "key")
-    await client.http.post("/api/v1/agents/actor/message", json={"content": "Two", "stateKey": "key"})
+    await client.http.post("/api/v1/agents/scripted/message", json={"content": "Two", "stateKey": "key"})
     turns = (await client.http.get(f"{THREADS}/key/turns")).json()["turns"]
     assert [(turn["surface"], turn["status"], turn["requestSeq"], turn["replySeq"]) for turn in turns] == [
         ("api", "executed", 2, 3),
@@ -64,7 +64,7 @@ async def test_turns_say_from_where_they_came_and_how_they_ended(client: Client)
 
 
 async def test_what_an_agent_was_shown_can_be_seen_also_on_a_timeline_that_was_left(client: Client) -> None:
-    await client.http.post("/api/v1/agents/actor/context", json={"context": "I live in Bern."})
+    await client.http.post("/api/v1/agents/scripted/context", json={"context": "I live in Bern."})
     await client.ask("One", "key")
     await client.ask("Two", "key")
     first, second = reversed((await client.http.get(f"{THREADS}/key/turns")).json()["turns"])

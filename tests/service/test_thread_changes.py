@@ -116,11 +116,11 @@ async def test_a_thread_that_comes_to_be_is_told_by_a_notice(
 
 @pytest.fixture(params=["file", "postgres"])
 async def processes(
-    request: pytest.FixtureRequest, tmp_path: Path, actor: ScriptedAgent
+    request: pytest.FixtureRequest, tmp_path: Path, scripted_agent: ScriptedAgent
 ) -> AsyncIterator[tuple[Threadline, Threadline]]:
     """Two that share nothing but the database."""
     database = str(tmp_path / "threadline.db") if request.param == "file" else await postgres_database()
-    settings, agents = Settings(database=database, agent="actor"), {"actor": make_agent(actor)}
+    settings, agents = Settings(database=database, agent="scripted"), {"scripted": make_agent(scripted_agent)}
     async with (
         open_threadline(settings=settings, agents=agents) as ours,
         open_threadline(settings=settings, agents=agents) as theirs,

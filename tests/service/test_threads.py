@@ -84,11 +84,11 @@ async def test_a_deleted_thread_is_gone_twice_over_and_its_key_begins_anew(clien
 
 
 async def test_a_thread_deleted_under_a_turn_ends_its_stream_and_stays_deleted(
-    client: Client, actor: ScriptedAgent
+    client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    async with held(actor):
+    async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         await client.http.delete(f"{THREADS}/key")
         assert client.chunks(await asking)[-1] == {"type": "error", "errorText": "the thread was deleted"}
     assert await client.messages("key") == []

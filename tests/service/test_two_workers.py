@@ -19,23 +19,23 @@ pytestmark = pytest.mark.parametrize("database", ["file", "postgres"], indirect=
 
 @pytest.fixture
 async def workers(
-    open_store: OpenStore, clock: ManualClock, actor: ScriptedAgent, tenant_id: str
+    open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> AsyncIterator[tuple[Client, Client]]:
-    settings = Settings(tenant=tenant_id, agent="actor", service=SERVICE)
-    one = make_threadline(await open_store(), settings, clock, actor)
-    other = make_threadline(await open_store(), settings, clock, actor)
+    settings = Settings(tenant=tenant_id, agent="scripted", service=SERVICE)
+    one = make_threadline(await open_store(), settings, clock, scripted_agent)
+    other = make_threadline(await open_store(), settings, clock, scripted_agent)
     async with serving(one) as first, serving(other) as second:
         yield first, second
 
 
 @pytest.mark.req("S1-26")
 async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
-    workers: tuple[Client, Client], actor: ScriptedAgent
+    workers: tuple[Client, Client], scripted_agent: ScriptedAgent
 ) -> None:
     one, other = workers
-    async with held(actor) as gate:
+    async with held(scripted_agent) as gate:
         asking = asyncio.create_task(one.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         refused = await other.post_chat("Meanwhile", "key")
         assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
         resumed = await other.resume("key", gate.set)
@@ -46,12 +46,12 @@ async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
 
 @pytest.mark.req("S1-28")
 async def test_a_turn_that_runs_on_one_worker_is_stopped_on_the_other(
-    workers: tuple[Client, Client], actor: ScriptedAgent
+    workers: tuple[Client, Client], scripted_agent: ScriptedAgent
 ) -> None:
     one, other = workers
-    async with held(actor):
+    async with held(scripted_agent):
         asking = asyncio.create_task(one.post_chat("Hi", "key"))
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
         assert (await other.http.post(f"{CHAT}/key/stop")).json() == {"ok": True, "stopped": 1}
         assert one.chunks(await asking)[-1] == {"type": "abort"}
     assert await other.messages("key") == [("user", "Hi"), ("assistant", "Hello, ")]

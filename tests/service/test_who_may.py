@@ -82,12 +82,12 @@ def questions(threadline: Threadline) -> list[Question]:
 
 @pytest.fixture
 def settings(tenant_id: str) -> Settings:
-    return Settings(agent="actor", tenant=tenant_id, service=msgspec.structs.replace(SERVICE, authentication=True))
+    return Settings(agent="scripted", tenant=tenant_id, service=msgspec.structs.replace(SERVICE, authentication=True))
 
 
 @pytest.fixture
-def threadline(store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent) -> Threadline:
-    return make_threadline(store, settings, clock, actor)
+def threadline(store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent) -> Threadline:
+    return make_threadline(store, settings, clock, scripted_agent)
 
 
 @pytest.fixture
@@ -110,10 +110,10 @@ async def callers(threadline: Threadline, clock: ManualClock, tenant_id: str) ->
 
 
 @pytest.fixture
-async def alices(callers: dict[str, Client], actor: ScriptedAgent) -> Client:
+async def alices(callers: dict[str, Client], scripted_agent: ScriptedAgent) -> Client:
     """Alice has a thread, a saved point and a pinned text; her tenant has an agent."""
     alice, admin = callers["alice"], callers["an admin"]
-    actor.lines = [f"{SECRET} is the word."]
+    scripted_agent.lines = [f"{SECRET} is the word."]
     await alice.ask(f"{SECRET}?", "lisbon")
     await alice.ask("And again?", "lisbon")
     put = await alice.http.put("/api/v1/ai/saves/before the trip", json={"stateKey": "lisbon"})
@@ -122,7 +122,7 @@ async def alices(callers: dict[str, Client], actor: ScriptedAgent) -> Client:
         "/api/v1/agents", json={"id": "concierge", "provider": "rehearsal", "name": OUR_SECRET}
     )
     assert (put.status_code, pin.status_code, made.status_code) == (200, 200, 201)
-    actor.lines = ["Hello."]
+    scripted_agent.lines = ["Hello."]
     return alice
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scripted_agent import actor as actor
 from tests.scripted_agent import me as me
+from tests.scripted_agent import scripted_agent as scripted_agent
 from tests.scripted_agent import settings as settings
 from tests.scripted_agent import threadline as threadline

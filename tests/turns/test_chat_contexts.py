@@ -35,14 +35,14 @@ async def told(platform: Platform, chat_id: str, text: str, key: str) -> str:
 
 @pytest.mark.req("S2-03")
 async def test_contexts_are_created_branched_saved_loaded_and_talked_to_through_one_port(
-    platform: Platform, actor: ScriptedAgent
+    platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert await told(platform, chat.id, "one", "k1") == "Hello, you."
     saved = await platform.save_chat_context(chat.id, "after one")
     fork = await platform.branch_chat_context(chat.id, title="Fork")
     await told(platform, fork.id, "two", "k2")
-    assert actor.heard() == [("user", "one"), ("assistant", "Hello, you."), ("user", "two")]
+    assert scripted_agent.prompt_texts() == [("user", "one"), ("assistant", "Hello, you."), ("user", "two")]
     loaded = await platform.load_chat_context(fork.id, saved.name, key="k3")
     assert loaded.message_count == 2
     assert [each.name for each in await platform.saved_points()] == ["after one"]
@@ -53,13 +53,15 @@ async def test_contexts_are_created_branched_saved_loaded_and_talked_to_through_
 
 
 @pytest.mark.req("S2-03", "S2-15")
-async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(platform: Platform, actor: ScriptedAgent) -> None:
+async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
+    platform: Platform, scripted_agent: ScriptedAgent
+) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
         await told(platform, "c1", "one", "k1")
         await told(platform, "c1", "two", "k2")
         assert (await platform.branch_chat_context("c1", new_chat_id="c2")).message_count == 4
-    assert len(actor.prompts) == 2
+    assert len(scripted_agent.prompts) == 2
     for _ in range(2):
         assert (await platform.undo("c1", key="k3")).message_count == 2
     assert (await platform.undo("c1", key="k4")).message_count == 0

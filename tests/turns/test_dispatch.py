@@ -22,41 +22,46 @@ from threadline.testing.clock import ManualClock
 
 
 async def answered(threadline: Threadline, me: UserView, body: dict[str, Any]) -> str:
-    prompt = await threadline.dispatching.prompt(me.scope, "actor", body)
-    agent = await threadline.directory.find(me.scope, "actor")
+    prompt = await threadline.dispatching.prompt(me.scope, "scripted", body)
+    agent = await threadline.directory.find(me.scope, "scripted")
     events = [event async for event in threadline.dispatching.run(agent, prompt, DenyAll(), Fold())]
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
 @pytest.mark.req("S1-17", "S0-04", "S0-16")
 async def test_a_question_without_a_thread_stores_no_thread(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    await me.contexts.set("actor", "Be brief.")
+    await me.contexts.set("scripted", "Be brief.")
     before = await threadline.store.scoped(me.scope).row_counts()
     assert await answered(threadline, me, {"role": "user", "content": "Hi"}) == "Hello, you."
-    assert actor.heard() == [("system", "Persisted user context:\nBe brief."), ("user", "Hi")]
+    assert scripted_agent.prompt_texts() == [("system", "Persisted user context:\nBe brief."), ("user", "Hi")]
     assert await threadline.store.scoped(me.scope).row_counts() == before
 
 
 @pytest.mark.req("S0-06")
 async def test_messages_keep_their_order_behind_the_snapshot(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    await me.contexts.set("actor", "Be brief.")
+    await me.contexts.set("scripted", "Be brief.")
     said = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
     await answered(threadline, me, {"messages": said})
-    assert [words for _, words in actor.heard()] == ["Persisted user context:\nBe brief.", "1", "2", "3"]
+    assert [words for _, words in scripted_agent.prompt_texts()] == [
+        "Persisted user context:\nBe brief.",
+        "1",
+        "2",
+        "3",
+    ]
 
 
 @pytest.mark.req("S0-07", "S0-08")
 @pytest.mark.parametrize("body", [{}, {"messages": "no array"}, {"content": "  "}, {"messages": []}, {"messages": [1]}])
 async def test_what_has_no_message_in_it_is_not_dispatched(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, body: dict[str, Any]
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, body: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidMessage):
         await answered(threadline, me, body)
-    assert actor.prompts == []
+    assert scripted_agent.prompts == []
 
 
 class Forgetful:
@@ -88,12 +93,16 @@ class _WithoutContexts:
 
 @pytest.mark.req("S0-09")
 async def test_a_snapshot_that_cannot_be_read_is_left_out_logged_and_counted(
-    store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent, caplog: pytest.LogCaptureFixture
+    store: Store,
+    settings: Settings,
+    clock: ManualClock,
+    scripted_agent: ScriptedAgent,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tl = make_threadline(Forgetful(store), settings, clock, actor)
+    tl = make_threadline(Forgetful(store), settings, clock, scripted_agent)
     me = tl.as_user()
     with pytest.raises(StoreFailed):
-        await me.contexts.get("actor")
+        await me.contexts.get("scripted")
     assert (await (await me.create_thread()).ask("Hi")).text == "Hello, you."
     assert await answered(tl, me, {"content": "Hi"}) == "Hello, you."
     assert tl.metrics.value("threadline_snapshot_read_failures_total") == 2

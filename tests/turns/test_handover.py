@@ -33,10 +33,10 @@ _PATIENCE = 30
 
 @pytest.fixture
 async def other(
-    store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent, threadline: Threadline
+    store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent, threadline: Threadline
 ) -> AsyncIterator[Threadline]:
     """Another process on the same database."""
-    made = make_threadline(store, settings, clock, actor)
+    made = make_threadline(store, settings, clock, scripted_agent)
     yield made
     await made.runner.close()
 
@@ -50,24 +50,24 @@ class Begun(NamedTuple):
 
 
 async def begun(
-    threadline: Threadline, actor: ScriptedAgent, surface: Surface = "web", key: str | None = None
+    threadline: Threadline, scripted_agent: ScriptedAgent, surface: Surface = "web", key: str | None = None
 ) -> Begun:
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     thread = await threadline.as_user().create_thread()
     reply = thread.ask("Hi", surface=surface, key=key)
     turn = (await reply.accept()).turn
     async with asyncio.timeout(_PATIENCE):
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
     return Begun(thread, reply, turn)
 
 
 async def handed_over(
-    threadline: Threadline, actor: ScriptedAgent, surface: Surface = "web", key: str | None = None
+    threadline: Threadline, scripted_agent: ScriptedAgent, surface: Surface = "web", key: str | None = None
 ) -> Begun:
     """The same after its service ended. Whoever answers next is not kept waiting."""
-    there = await begun(threadline, actor, surface, key)
+    there = await begun(threadline, scripted_agent, surface, key)
     await threadline.runner.close(hands_over=True)
-    actor.gate = None
+    scripted_agent.gate = None
     return there
 
 
@@ -89,9 +89,9 @@ async def said(thread: ThreadHandle) -> list[tuple[str, str, Any]]:
 @pytest.mark.req("S1-14", "S1-16")
 @pytest.mark.parametrize("surface", ["web", "api"])
 async def test_a_turn_that_outlives_its_service_is_finished_by_another(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent, surface: Surface
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent, surface: Surface
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor, surface)
+    thread, _, turn = await handed_over(threadline, scripted_agent, surface)
     left = await threadline.turns.find(scope_of(threadline), turn.id)
     assert (left.status, left.is_handed_over) == ("running", True)
     assert await other.recovery.recover(system_scope(scope_of(threadline).tenant_id)) == 1
@@ -108,23 +108,23 @@ async def test_a_turn_that_outlives_its_service_is_finished_by_another(
 
 @pytest.mark.req("S1-15")
 async def test_of_many_that_find_it_one_goes_on_with_it(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
-    asked_before = len(actor.prompts)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
+    asked_before = len(scripted_agent.prompts)
     await asyncio.gather(
         *(each.recovery.recover(scope_of(threadline)) for each in (other, threadline) for _ in range(3))
     )
     assert (await outcome(other, turn)).status == "executed"
-    assert len(actor.prompts) == asked_before + 1
+    assert len(scripted_agent.prompts) == asked_before + 1
     assert [role for role, *_ in await said(thread)] == ["user", "assistant"]
 
 
 @pytest.mark.req("S1-15")
 async def test_what_was_handed_over_long_ago_is_interrupted(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent, clock: ManualClock
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
     clock.advance(_HANDOVER_SECONDS)
     assert await other.recovery.recover(scope_of(threadline)) == 1
     assert (await outcome(other, turn)).status == "interrupted"
@@ -134,27 +134,27 @@ async def test_what_was_handed_over_long_ago_is_interrupted(
 @pytest.mark.req("S1-15")
 @pytest.mark.parametrize(("surface", "hands_over"), [("cli", True), ("cli", False), ("web", False), ("api", False)])
 async def test_a_terminal_and_a_program_end_their_own_turns(
-    threadline: Threadline, actor: ScriptedAgent, surface: Surface, hands_over: bool
+    threadline: Threadline, scripted_agent: ScriptedAgent, surface: Surface, hands_over: bool
 ) -> None:
-    thread, reply, _ = await begun(threadline, actor, surface)
+    thread, reply, _ = await begun(threadline, scripted_agent, surface)
     await threadline.runner.close(hands_over=hands_over)
     assert (await reply.ended()).status == "interrupted"
     assert (await said(thread))[-1] == ("assistant", "Hello, ", "interrupted")
 
 
 async def test_who_took_a_turn_up_and_ends_as_well_hands_it_on(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
-    actor.gate = asyncio.Event()
-    actor.waiting.clear()
+    thread, _, turn = await handed_over(threadline, scripted_agent)
+    scripted_agent.gate = asyncio.Event()
+    scripted_agent.waiting.clear()
     await other.recovery.recover(scope_of(threadline))
     async with asyncio.timeout(_PATIENCE):
-        await actor.waiting.wait()
+        await scripted_agent.waiting.wait()
     await other.runner.close()
     left = await other.turns.find(scope_of(threadline), turn.id)
     assert (left.is_handed_over, left.fence) == (True, 2)
-    actor.gate = None
+    scripted_agent.gate = None
     await threadline.recovery.recover(scope_of(threadline))
     assert (await outcome(threadline, turn)).status == "executed"
     assert (await said(thread))[-1] == ("assistant", "Hello, you.", None)
@@ -162,10 +162,10 @@ async def test_who_took_a_turn_up_and_ends_as_well_hands_it_on(
 
 @pytest.mark.req("S1-28")
 async def test_a_turn_that_is_to_stop_is_not_handed_over(
-    threadline: Threadline, store: Store, actor: ScriptedAgent
+    threadline: Threadline, store: Store, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, reply, turn = await begun(threadline, actor)
-    await store.scoped(scope_of(threadline)).ask_to_stop(turn.id)
+    thread, reply, turn = await begun(threadline, scripted_agent)
+    await store.scoped(scope_of(threadline)).request_stop(turn.id)
     await threadline.runner.close(hands_over=True)
     assert (await reply.ended()).status == "stopped"
     assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
@@ -173,20 +173,20 @@ async def test_a_turn_that_is_to_stop_is_not_handed_over(
 
 @pytest.mark.req("S1-28")
 async def test_a_turn_is_stopped_while_nobody_runs_it(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
     assert await other.runner.stop(scope_of(threadline), turn.id) is True
     assert (await other.turns.find(scope_of(threadline), turn.id)).status == "stopped"
     assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-25")
 async def test_the_same_request_again_joins_what_was_handed_over(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor, key="once")
+    thread, _, turn = await handed_over(threadline, scripted_agent, key="once")
     again = (await other.as_user().thread(thread.id)).ask("Hi", surface="web", key="once")
     async with asyncio.timeout(_PATIENCE):
         ended = await again.ended()
@@ -196,9 +196,9 @@ async def test_the_same_request_again_joins_what_was_handed_over(
 
 @pytest.mark.req("S1-31")
 async def test_a_second_message_meets_what_was_handed_over_as_a_turn_that_runs(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
     there = await other.as_user().thread(thread.id)
     with pytest.raises(TurnRunning):
         await there.ask("Me too", surface="web", policy="reject").accept()
@@ -216,9 +216,9 @@ async def test_a_second_message_meets_what_was_handed_over_as_a_turn_that_runs(
 
 @pytest.mark.req("S1-31")
 async def test_a_message_that_interrupts_ends_what_was_handed_over(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
     there = await other.as_user().thread(thread.id)
     async with asyncio.timeout(_PATIENCE):
         assert (await there.ask("No, this", surface="web", policy="interrupt").ended()).status == "executed"
@@ -241,25 +241,25 @@ async def test_a_request_in_a_terminal_does_not_wait_for_the_dead(
 
 @pytest.mark.req("S1-31", "S3-24")
 async def test_a_request_that_waits_for_its_thread_is_handed_over_with_it(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await begun(threadline, actor)
+    thread, _, turn = await begun(threadline, scripted_agent)
     waiting = (await thread.ask("And now?", surface="web", policy="queue").accept()).turn
     await threadline.runner.close(hands_over=True)
-    actor.gate = None
+    scripted_agent.gate = None
     left = [await other.turns.find(scope_of(threadline), each.id) for each in (turn, waiting)]
     assert [(each.status, each.is_handed_over) for each in left] == [("running", True), ("accepted", True)]
     assert await other.recovery.recover(scope_of(threadline)) == 2
     ended = [await outcome(other, each) for each in (turn, waiting)]
     assert [each.status for each in ended] == ["executed", "executed"]
     assert ended[0].finished_at is not None
-    assert [seen for role, seen in actor.heard() if role == "user"] == ["Hi", "And now?"]
+    assert [seen for role, seen in scripted_agent.prompt_texts() if role == "user"] == ["Hi", "And now?"]
 
 
 async def test_who_is_about_to_end_takes_nothing_up(
-    threadline: Threadline, other: Threadline, actor: ScriptedAgent
+    threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
-    turn = (await handed_over(threadline, actor)).turn
+    turn = (await handed_over(threadline, scripted_agent)).turn
     ending = asyncio.Event()
     ending.set()
     async with asyncio.timeout(_PATIENCE):
@@ -301,7 +301,7 @@ class Till:
 
 
 def house(store: Store, settings: Settings, clock: ManualClock, call_id: str, *tools: Tool) -> Threadline:
-    return Threadline(store, settings, clock, agents={"actor": LoopAgent(Payer(call_id), tools)})
+    return Threadline(store, settings, clock, agents={"scripted": LoopAgent(Payer(call_id), tools)})
 
 
 def calls(message: Message) -> list[tuple[str, str]]:
@@ -354,9 +354,9 @@ async def test_an_approved_tool_is_finished_after_a_handover(
 
 
 async def test_what_is_asked_after_a_handover_can_be_approved_later(
-    threadline: Threadline, store: Store, settings: Settings, clock: ManualClock, actor: ScriptedAgent
+    threadline: Threadline, store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent
 ) -> None:
-    thread, _, turn = await handed_over(threadline, actor)
+    thread, _, turn = await handed_over(threadline, scripted_agent)
     pay = tool(needs_approval=True)(Till().pay)
     second = house(store, settings, clock, "second", pay)
     await second.recovery.recover(scope_of(second))

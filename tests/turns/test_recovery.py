@@ -104,7 +104,7 @@ async def test_who_waits_behind_the_dead_and_their_queue_is_answered_though_nobo
 
 @pytest.mark.req("S3-23")
 async def test_a_channel_turn_of_a_dead_process_is_answered_once(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, clock: ManualClock, tenant_id: str
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock, tenant_id: str
 ) -> None:
     thread = await me.create_thread()
     turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "slack"), clock)
@@ -113,7 +113,7 @@ async def test_a_channel_turn_of_a_dead_process_is_answered_once(
     await asyncio.gather(*(threadline.recovery.recover(house) for _ in range(5)))
     ended = await outcome(threadline, me, turn)
     assert ended.status == "executed"
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
     assert [message.role for message in await thread.messages()] == ["user", "assistant"]
 
 
@@ -142,19 +142,19 @@ async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
 @pytest.mark.req("S1-15")
 @pytest.mark.parametrize("surface", ["web", "cli", "slack"])
 async def test_a_process_that_stood_still_does_not_take_its_own_turns_for_dead(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, clock: ManualClock, surface: Surface
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock, surface: Surface
 ) -> None:
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     running = thread.ask("Hi", surface=surface)
     await running.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     waiting = thread.ask("And now?", surface=surface, policy="queue")
     await waiting.accept()
     # Nobody renewed a lease meanwhile: the machine slept.
     clock.advance(_LEASE_SECONDS)
     assert await threadline.recovery.recover(me.scope) == 0
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await running.ended()).status == (await waiting.ended()).status == "executed"
 
 
@@ -214,7 +214,7 @@ async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
         yield ToolResult("call-1", outcome)
         yield "Done."
 
-    first = Threadline(store, settings, clock, agents={"actor": as_agent(spend)})
+    first = Threadline(store, settings, clock, agents={"scripted": as_agent(spend)})
     me = first.as_user()
     thread = await me.create_thread()
     turn = await accepted(first, thread, "slack")
@@ -222,7 +222,7 @@ async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
     await began.wait()
     # What kill -9 leaves behind: the intent is stored, the lease runs out, nobody writes an end.
     clock.advance(_LEASE_SECONDS)
-    second = Threadline(store, settings, clock, agents={"actor": as_agent(spend)})
+    second = Threadline(store, settings, clock, agents={"scripted": as_agent(spend)})
     await second.recovery.recover(system_scope(me.scope.tenant_id))
     ended = await outcome(second, me, turn)
     assert ended.status == "executed"
@@ -263,7 +263,7 @@ async def test_the_calls_of_an_answer_given_up_never_run(store: Store, settings:
         return "paid"
 
     second, third = (
-        Threadline(store, settings, clock, agents={"actor": LoopAgent(Debtor(call_id), [pay])})
+        Threadline(store, settings, clock, agents={"scripted": LoopAgent(Debtor(call_id), [pay])})
         for call_id in ("second", "third")
     )
     me = second.as_user()

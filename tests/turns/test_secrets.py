@@ -18,8 +18,8 @@ SECRET = "sk-ant-api03-" + "aB3dE6gH9jK2mN5p" * 5
 
 
 @pytest.mark.req("S1-21")
-async def test_a_secret_reaches_no_table(threadline: Threadline, me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = [
+async def test_a_secret_reaches_no_table(threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [
         "Your key is sk-an",
         SECRET[5:],
         ".",
@@ -32,14 +32,14 @@ async def test_a_secret_reaches_no_table(threadline: Threadline, me: UserView, a
     turn = await reply.ended()
     assert turn.status == "executed"
     await thread.save("point")
-    await me.contexts.set("actor", f"Always use {SECRET}")
+    await me.contexts.set("scripted", f"Always use {SECRET}")
     tx = threadline.store.scoped(me.scope)
     chunks = b"".join([chunk.json for chunk in await tx.chunks(turn.id)])
     stored = [
         chunks,
         *[message.parts_json for message in await thread.messages()],
         msgspec.json.encode(await thread.refresh()),
-        msgspec.json.encode(await me.contexts.get("actor")),
+        msgspec.json.encode(await me.contexts.get("scripted")),
         msgspec.json.encode(turn),
     ]
     for place in stored:
@@ -52,27 +52,27 @@ async def test_a_secret_reaches_no_table(threadline: Threadline, me: UserView, a
 
 @pytest.mark.req("S0-16", "S0-13")
 async def test_what_a_user_pinned_goes_first_to_the_agent_and_to_nobody_elses(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    await me.contexts.set("actor", "I live in Porto.")
+    await me.contexts.set("scripted", "I live in Porto.")
     await (await me.create_thread()).ask("Where do I live?")
-    assert actor.heard()[0] == ("system", "Persisted user context:\nI live in Porto.")
+    assert scripted_agent.prompt_texts()[0] == ("system", "Persisted user context:\nI live in Porto.")
     await (await threadline.as_user("bob").create_thread()).ask("Where do I live?")
-    assert actor.heard() == [("user", "Where do I live?")]
+    assert scripted_agent.prompt_texts() == [("user", "Where do I live?")]
 
 
 @pytest.mark.req("S0-02", "S0-03")
 async def test_a_context_is_overwritten_read_and_cleared(me: UserView, clock: ManualClock) -> None:
-    first = await me.contexts.set("actor", "One")
+    first = await me.contexts.set("scripted", "One")
     clock.advance(5)
-    second = await me.contexts.set("actor", "Two")
+    second = await me.contexts.set("scripted", "Two")
     assert second.created_at == first.created_at
     assert second.updated_at > first.updated_at
-    assert (await me.contexts.get("actor")).context == "Two"
-    assert await me.contexts.clear("actor")
-    assert not await me.contexts.clear("actor")
+    assert (await me.contexts.get("scripted")).context == "Two"
+    assert await me.contexts.clear("scripted")
+    assert not await me.contexts.clear("scripted")
     with pytest.raises(NotFound):
-        await me.contexts.get("actor")
+        await me.contexts.get("scripted")
 
 
 @pytest.mark.req("S0-17", "S0-11")
@@ -93,8 +93,8 @@ async def test_what_the_guard_refuses_is_neither_pinned_nor_asked(
     assert await thread.messages() == []
 
 
-async def test_what_an_agent_was_shown_can_be_told_later(me: UserView, actor: ScriptedAgent) -> None:
-    await me.contexts.set("actor", "Be brief.")
+async def test_what_an_agent_was_shown_can_be_told_later(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    await me.contexts.set("scripted", "Be brief.")
     thread = await me.create_thread(system_prompt="You are kind.")
     await thread.ask("One")
     turn = await thread.ask("Two").ended()

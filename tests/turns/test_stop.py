@@ -37,15 +37,15 @@ class SlowEnd:
 @pytest.mark.req("S1-28")
 @pytest.mark.parametrize("again", ["stop", "close"])
 async def test_a_turn_that_is_ending_is_stopped_only_once(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, again: str, monkeypatch: pytest.MonkeyPatch
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, again: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = SlowEnd(threadline.turns.finish)
     monkeypatch.setattr(threadline.turns, "finish", slow)
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Hi")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     assert await reply.stop()
     await slow.begun.wait()
     if again == "stop":
@@ -96,18 +96,18 @@ async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told_or_stays(
 
 @pytest.mark.req("S1-28")
 async def test_whoever_reads_a_turn_that_was_stopped_before_its_first_step_is_not_kept_waiting(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     running = thread.ask("One")
     await running.accept()
     request = TurnRequest(user("Two"), "cli", thread_id=thread.id, policy="queue")
     waiting = (await threadline.turns.accept(me.scope, request)).turn
-    assert await threadline.store.scoped(me.scope).ask_to_stop(waiting.id)
+    assert await threadline.store.scoped(me.scope).request_stop(waiting.id)
     threadline.runner.start(me.scope, waiting, DenyAll()).cancel()
     async with asyncio.timeout(30):
         shown = [events.from_json(chunk.json) async for chunk in threadline.streams.read(me.scope, waiting.id)]
     assert shown == [events.Failure("stopped")]
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await running).text == "Hello, you."

@@ -25,15 +25,15 @@ async def collected(streams: Streams, scope: Scope, turn_id: str, after: int = 0
 
 @pytest.mark.req("S1-26")
 async def test_a_reader_who_comes_late_gets_the_stream_from_its_beginning(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    actor.gate = asyncio.Event()
-    actor.lines = ["one ", "two ", "three"]
+    scripted_agent.gate = asyncio.Event()
+    scripted_agent.lines = ["one ", "two ", "three"]
     reply = (await me.create_thread()).ask("Count")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     late = asyncio.create_task(collected(threadline.streams, me.scope, turn.id))
-    actor.gate.set()
+    scripted_agent.gate.set()
     await reply.ended()
     chunks = await late
     assert [chunk.n for chunk in chunks] == list(range(1, len(chunks) + 1))
@@ -58,22 +58,22 @@ async def test_a_reader_in_another_process_follows_a_running_turn(
     database: str,
     threadline: Threadline,
     me: UserView,
-    actor: ScriptedAgent,
+    scripted_agent: ScriptedAgent,
     settings: Settings,
     clock: ManualClock,
 ) -> None:
     if database == ":memory:":
         pytest.skip("a database in memory belongs to one process")
     elsewhere = make_threadline(await open_store(), settings, clock, ScriptedAgent())
-    actor.gate = asyncio.Event()
-    actor.lines = ["begun, ", "done"]
+    scripted_agent.gate = asyncio.Event()
+    scripted_agent.lines = ["begun, ", "done"]
     reply = (await me.create_thread()).ask("Hi")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     followed = elsewhere.streams.read(me.scope, turn.id)
     first = await anext(followed)
     assert first.n == 1
-    actor.gate.set()
+    scripted_agent.gate.set()
     rest = [chunk async for chunk in followed]
     assert (await reply.ended()).status == "executed"
     words = [e.text for e in (events.from_json(c.json) for c in [first, *rest]) if isinstance(e, events.TextDelta)]
@@ -82,15 +82,20 @@ async def test_a_reader_in_another_process_follows_a_running_turn(
 
 @pytest.mark.req("S1-28")
 async def test_a_turn_is_stopped_from_another_process(
-    open_store: OpenStore, database: str, me: UserView, actor: ScriptedAgent, settings: Settings, clock: ManualClock
+    open_store: OpenStore,
+    database: str,
+    me: UserView,
+    scripted_agent: ScriptedAgent,
+    settings: Settings,
+    clock: ManualClock,
 ) -> None:
     if database == ":memory:":
         pytest.skip("a database in memory belongs to one process")
     elsewhere = make_threadline(await open_store(), settings, clock, ScriptedAgent())
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Hi")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     assert await elsewhere.runner.stop(me.scope, turn.id)
     assert (await asyncio.wait_for(reply.ended(), 30)).status == "stopped"
 
@@ -106,8 +111,8 @@ async def test_anothers_stream_is_as_unknown_as_one_that_never_was(threadline: T
     assert str(foreign.value).replace(turn.id, "nothing") == str(unknown.value)
 
 
-async def test_a_slow_reader_slows_nobody(threadline: Threadline, me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = [f"word{n} " for n in range(500)]
+async def test_a_slow_reader_slows_nobody(threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [f"word{n} " for n in range(500)]
     reply = (await me.create_thread()).ask("Talk")
     turn = (await reply.accept()).turn
     slow = threadline.streams.read(me.scope, turn.id)
@@ -117,23 +122,29 @@ async def test_a_slow_reader_slows_nobody(threadline: Threadline, me: UserView, 
 
 
 async def test_the_first_event_does_not_wait_for_the_disk(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Quick")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     first = await anext(threadline.streams.read(me.scope, turn.id))
     assert first.n == 1
-    actor.gate.set()
+    scripted_agent.gate.set()
     await reply.ended()
 
 
 @pytest.mark.req("S1-16", "S1-25", "S1-26")
 async def test_the_stream_of_an_old_turn_is_dropped_and_made_from_its_reply(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, clock: ManualClock
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
-    actor.lines = ["Let me see. ", events.ToolCall("c1", "look", {}), events.ToolResult("c1", "seen"), "So ", "it is."]
+    scripted_agent.lines = [
+        "Let me see. ",
+        events.ToolCall("c1", "look", {}),
+        events.ToolResult("c1", "seen"),
+        "So ",
+        "it is.",
+    ]
     thread = await me.create_thread()
     first = await thread.ask("Hi", key="k")
     turn = await thread.ask("Hi", key="k").ended()
@@ -158,9 +169,9 @@ async def test_the_stream_of_an_old_turn_is_dropped_and_made_from_its_reply(
 
 @pytest.mark.req("S1-15")
 async def test_what_is_made_of_a_failed_turn_says_that_it_failed(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, clock: ManualClock
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
-    actor.lines = ["I begin", AgentFailed("away")]
+    scripted_agent.lines = ["I begin", AgentFailed("away")]
     turn = await (await me.create_thread()).ask("Hi").ended()
     clock.advance(3601)
     assert await threadline.recovery.drop_chunks(me.scope) > 0
@@ -169,15 +180,15 @@ async def test_what_is_made_of_a_failed_turn_says_that_it_failed(
 
 
 async def test_streams_of_turns_that_run_are_kept(
-    threadline: Threadline, me: UserView, actor: ScriptedAgent, clock: ManualClock
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
-    actor.gate = asyncio.Event()
+    scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Hi")
     turn = (await reply.accept()).turn
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     clock.advance(7200)
     await threadline.recovery.drop_chunks(me.scope)
-    actor.gate.set()
+    scripted_agent.gate.set()
     await reply.ended()
     texts = [events.from_json(chunk.json) for chunk in await collected(threadline.streams, me.scope, turn.id)]
     assert events.TextDelta("Hello, ") in texts

@@ -22,13 +22,13 @@ async def said(thread: ThreadHandle) -> list[tuple[str, str]]:
 
 @pytest.mark.req("S1-01")
 async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_first(
-    me: UserView, actor: ScriptedAgent
+    me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     thread = await me.create_thread()
     await thread.ask("One?")
     await thread.ask("Two?")
     assert [role for role, _ in await said(thread)] == ["user", "assistant", "user", "assistant"]
-    assert actor.heard() == [("user", "One?"), ("assistant", "Hello, you."), ("user", "Two?")]
+    assert scripted_agent.prompt_texts() == [("user", "One?"), ("assistant", "Hello, you."), ("user", "Two?")]
 
 
 async def test_a_reply_can_be_awaited_or_watched(me: UserView) -> None:
@@ -40,20 +40,20 @@ async def test_a_reply_can_be_awaited_or_watched(me: UserView) -> None:
 
 
 @pytest.mark.req("S1-14")
-async def test_a_reader_who_leaves_does_not_stop_the_turn(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_reader_who_leaves_does_not_stop_the_turn(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Are you there?")
     async for _ in reply:
         break
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await reply.ended()).status == "executed"
     assert await said(thread) == [("user", "Are you there?"), ("assistant", "Hello, you.")]
 
 
 @pytest.mark.req("S1-15")
-async def test_a_turn_that_fails_keeps_what_was_shown(me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = ["Half a ", AgentFailed("the provider broke off")]
+async def test_a_turn_that_fails_keeps_what_was_shown(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = ["Half a ", AgentFailed("the provider broke off")]
     thread = await me.create_thread()
     reply = thread.ask("Go on")
     with pytest.raises(AgentFailed, match="broke off"):
@@ -65,17 +65,17 @@ async def test_a_turn_that_fails_keeps_what_was_shown(me: UserView, actor: Scrip
 
 
 @pytest.mark.req("S1-15")
-async def test_a_turn_that_showed_nothing_leaves_no_message(me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = [AgentFailed("no")]
+async def test_a_turn_that_showed_nothing_leaves_no_message(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [AgentFailed("no")]
     thread = await me.create_thread()
     assert (await thread.ask("Go on").ended()).status == "dispatch_failed"
     assert await said(thread) == [("user", "Go on")]
-    actor.lines = ["Better."]
+    scripted_agent.lines = ["Better."]
     assert (await thread.ask("And now?")).text == "Better."
 
 
-async def test_an_agent_that_raises_anything_shows_no_details(me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = [RuntimeError("password=hunter2 at /etc/app.py")]
+async def test_an_agent_that_raises_anything_shows_no_details(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [RuntimeError("password=hunter2 at /etc/app.py")]
     turn = await (await me.create_thread()).ask("Hi").ended()
     assert turn.status == "dispatch_failed"
     assert turn.error is not None
@@ -83,12 +83,12 @@ async def test_an_agent_that_raises_anything_shows_no_details(me: UserView, acto
 
 
 @pytest.mark.req("S1-15", "S1-28")
-async def test_a_stopped_turn_keeps_what_was_shown(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_stopped_turn_keeps_what_was_shown(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Tell me everything")
     await reply.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     assert await reply.stop()
     turn = await reply.ended()
     assert turn.status == "stopped"
@@ -109,8 +109,8 @@ async def test_usage_is_on_the_turn_and_nowhere_else(me: UserView) -> None:
 
 
 @pytest.mark.req("S1-18")
-async def test_a_status_is_shown_but_not_stored(me: UserView, actor: ScriptedAgent) -> None:
-    actor.lines = [events.Status("looking it up"), "Found."]
+async def test_a_status_is_shown_but_not_stored(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.lines = [events.Status("looking it up"), "Found."]
     thread = await me.create_thread()
     shown = [event async for event in thread.ask("Well?")]
     assert events.Status("looking it up") in shown
@@ -119,24 +119,24 @@ async def test_a_status_is_shown_but_not_stored(me: UserView, actor: ScriptedAge
 
 @pytest.mark.req("S1-20")
 async def test_a_final_text_that_goes_on_sends_the_rest_and_one_that_differs_wins_in_the_store(
-    me: UserView, actor: ScriptedAgent, caplog: pytest.LogCaptureFixture
+    me: UserView, scripted_agent: ScriptedAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread = await me.create_thread()
-    actor.lines = ["Hello", events.FinalText("Hello, world")]
+    scripted_agent.lines = ["Hello", events.FinalText("Hello, world")]
     assert "".join([piece async for piece in thread.ask("One").text()]) == "Hello, world"
-    actor.lines = ["Hallo", events.FinalText("Hello")]
+    scripted_agent.lines = ["Hallo", events.FinalText("Hello")]
     assert (await thread.ask("Two")).text == "Hello"
     assert "agent was odd: diverging-text" in caplog.messages
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_with_the_same_key_is_the_same_turn(me: UserView, actor: ScriptedAgent) -> None:
+async def test_a_retry_with_the_same_key_is_the_same_turn(me: UserView, scripted_agent: ScriptedAgent) -> None:
     thread = await me.create_thread()
     first = await thread.ask("Once", key="k1")
     again = await thread.ask("Once", key="k1")
     assert again == first
     assert len(await said(thread)) == 2
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-25")
@@ -149,17 +149,17 @@ async def test_a_key_with_another_request_is_refused(me: UserView) -> None:
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_while_the_turn_runs_joins_its_stream(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_retry_while_the_turn_runs_joins_its_stream(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     first = thread.ask("Once", key="k1")
     await first.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     joined = thread.ask("Once", key="k1")
     assert (await joined.accept()).replayed
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await joined) == (await first)
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-16")
@@ -172,40 +172,40 @@ async def test_a_turn_that_is_finished_twice_stores_one_reply(me: UserView, thre
 
 
 @pytest.mark.req("S1-31")
-async def test_a_busy_thread_refuses_queues_or_interrupts_as_asked(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_busy_thread_refuses_queues_or_interrupts_as_asked(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     first = thread.ask("First")
     await first.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     with pytest.raises(TurnRunning) as refused:
         await thread.ask("Second").accept()
     assert refused.value.current_count == 1
     queued = thread.ask("Third", policy="queue")
     await queued.accept()
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await queued).text == "Hello, you."
     assert (await first.ended()).status == "executed"
-    assert actor.heard() == [("user", "First"), ("assistant", "Hello, you."), ("user", "Third")]
+    assert scripted_agent.prompt_texts() == [("user", "First"), ("assistant", "Hello, you."), ("user", "Third")]
 
 
 @pytest.mark.req("S1-31")
-async def test_an_interrupting_request_stops_the_running_turn(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_an_interrupting_request_stops_the_running_turn(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     first = thread.ask("First")
     await first.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     second = thread.ask("Never mind", policy="interrupt")
     await second.accept()
-    actor.gate = None
+    scripted_agent.gate = None
     assert (await first.ended()).status == "stopped"
     assert (await second).text == "Hello, you."
 
 
 @pytest.mark.req("S3-24")
 async def test_quick_messages_are_answered_in_order_and_each_sees_the_ones_before(
-    me: UserView, actor: ScriptedAgent
+    me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     thread = await me.create_thread()
     replies = [thread.ask(f"Message {n}", surface="slack") for n in range(5)]
@@ -213,7 +213,7 @@ async def test_quick_messages_are_answered_in_order_and_each_sees_the_ones_befor
         await reply.accept()
     for reply in replies:
         assert (await reply.ended()).status == "executed"
-    asked = [[words for role, words in actor.heard(turn) if role == "user"] for turn in range(5)]
+    asked = [[words for role, words in scripted_agent.prompt_texts(turn) if role == "user"] for turn in range(5)]
     assert asked == [[f"Message {n}" for n in range(turn + 1)] for turn in range(5)]
 
 
@@ -230,27 +230,27 @@ async def test_the_first_words_give_the_title_and_a_persons_title_stays(me: User
     assert (await thread.refresh()).title == "Lisbon"
 
 
-async def test_a_reply_to_what_was_undone_has_no_place(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_reply_to_what_was_undone_has_no_place(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     await thread.append("Before", assistant("Yes."))
     reply = thread.ask("Undone")
     await reply.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     await thread.rewind(1)
-    actor.gate.set()
+    scripted_agent.gate.set()
     assert (await reply.ended()).reply_seq is None
     assert await said(thread) == [("user", "Before"), ("assistant", "Yes.")]
 
 
-async def test_a_thread_deleted_under_a_turn_stays_deleted(me: UserView, actor: ScriptedAgent) -> None:
-    actor.gate = asyncio.Event()
+async def test_a_thread_deleted_under_a_turn_stays_deleted(me: UserView, scripted_agent: ScriptedAgent) -> None:
+    scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Hello?")
     await reply.accept()
-    await actor.waiting.wait()
+    await scripted_agent.waiting.wait()
     await thread.delete()
-    actor.gate.set()
+    scripted_agent.gate.set()
     await reply.ended()
     with pytest.raises(NotFound):
         await me.thread(thread.id)
@@ -283,9 +283,11 @@ async def test_an_unknown_agent_is_an_error_of_the_turn(me: UserView) -> None:
     assert (turn.status, turn.error) == ("dispatch_failed", "no agent 'nobody' here")
 
 
-async def test_a_message_id_that_is_in_the_thread_is_not_answered_again(me: UserView, actor: ScriptedAgent) -> None:
+async def test_a_message_id_that_is_in_the_thread_is_not_answered_again(
+    me: UserView, scripted_agent: ScriptedAgent
+) -> None:
     thread = await me.create_thread()
     await thread.ask(user("Hi", id="m-1"))
     with pytest.raises(InvalidInput, match="m-1"):
         await thread.ask(user("Hi", id="m-1"))
-    assert len(actor.prompts) == 1
+    assert len(scripted_agent.prompts) == 1

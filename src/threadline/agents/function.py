@@ -25,11 +25,11 @@ from threadline.ports import Agent, AgentServices
 
 def as_agent(given: Any) -> Agent:
     """The agent that was given, or one made of the function that was. InvalidInput for anything else."""
-    if hasattr(given, "answer"):
+    if hasattr(given, "run"):
         return cast("Agent", given)
     if callable(given):
         return FunctionAgent(given)
-    raise InvalidInput(f"an agent is an object with 'answer' or a function, not a {type(given).__name__}")
+    raise InvalidInput(f"an agent must be a function or an object with a `run` method, got a {type(given).__name__}")
 
 
 class FunctionAgent:

@@ -77,12 +77,12 @@ class TurnVerbs(Protocol):
         InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
         ...
 
-    async def ask_to_stop(self, turn_id: str) -> bool:
+    async def request_stop(self, turn_id: str) -> bool:
         """Records the wish to stop, for whichever process runs the turn; an accepted one ends `stopped` at once.
         False if the turn is not active."""
         ...
 
-    async def stop_asked(self, turn_id: str) -> bool: ...
+    async def is_stop_requested(self, turn_id: str) -> bool: ...
 
     async def due_turns(self, *, limit: int = 100) -> list[Turn]:
         """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the

@@ -245,7 +245,7 @@ class Turns:
                     raise TurnRunning(active.id, thread.message_count)
             case "interrupt":
                 for active in await tx.active_turns(thread.id):
-                    await tx.ask_to_stop(active.id)
+                    await tx.request_stop(active.id)
 
     async def _thread_of(self, tx: Transaction, turn: Turn) -> Thread:
         thread = await tx.thread(turn.thread_id, deleted=True)

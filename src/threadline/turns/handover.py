@@ -20,7 +20,7 @@ log = logging.getLogger("threadline.turns")
 async def hand_over(tx: Transaction, turn: Turn, stream: LiveStream) -> bool:
     """False if somebody wishes the turn to stop: then it is to end here."""
     try:
-        if await tx.stop_asked(turn.id):
+        if await tx.is_stop_requested(turn.id):
             return False
         await tx.put_chunks(turn.id, turn.fence, stream.unstored())
         await tx.release_lease(turn.id, turn.fence)

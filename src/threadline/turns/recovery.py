@@ -133,7 +133,7 @@ class Recovery:
         if turn.status == "accepted" and not is_wanted and self._clock.now() - turn.created_at < self._lease:
             # Whoever accepted it is about to lease it.
             return False
-        is_to_stop = await tx.stop_asked(turn.id)
+        is_to_stop = await tx.is_stop_requested(turn.id)
         if not is_to_stop and (is_wanted or turn.surface in CHANNELS):
             self._runner.start(scope, turn, self._approver if turn.surface in CHANNELS else self._later)
             return True

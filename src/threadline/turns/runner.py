@@ -163,7 +163,7 @@ class Runner:
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs, keeping what was shown. False if it is not active."""
         tx = self._store.scoped(scope)
-        asked = await tx.ask_to_stop(turn_id)
+        asked = await tx.request_stop(turn_id)
         if asked and turn_id in self._tasks:
             self._cancel(turn_id)
         elif asked and (turn := await tx.turn(turn_id)) is not None:
@@ -356,7 +356,7 @@ class Runner:
             while True:
                 await watch.wait(min(look_every, renew_every))
                 try:
-                    if await tx.stop_asked(turn.id):
+                    if await tx.is_stop_requested(turn.id):
                         self._cancel(turn.id)
                         return
                     if asyncio.get_running_loop().time() - renewed < renew_every:

@@ -67,7 +67,7 @@ async def test_a_turn_of_the_same_id_in_another_tenant_wakes_nobody(
 
 async def test_a_rolled_back_change_is_not_told(own_store: PostgresStore, running: int) -> None:
     async def work(tx: Transaction) -> None:
-        await tx.ask_to_stop("turn")
+        await tx.request_stop("turn")
         raise KeyError
 
     async with own_store.watch(ALICE, "turn") as watch:
@@ -89,7 +89,7 @@ async def test_a_lost_listener_wakes_everyone_and_comes_back(
         # It wakes once more when it listens again, because of what it may have missed.
         await watch.wait(60)
         waiting = asyncio.create_task(watch.wait(60))
-        await other_process.ask_to_stop("turn")
+        await other_process.request_stop("turn")
         await waiting
 
 
@@ -112,7 +112,7 @@ async def test_many_watches_share_one_connection(
     assert await admin.fetchval(f"SELECT count(*) {LISTENING}") == 1
     async with asyncio.timeout(30):
         waiting = [asyncio.create_task(watch.wait(60)) for watch in opened]
-        await own_store.scoped(ALICE).ask_to_stop("turn")
+        await own_store.scoped(ALICE).request_stop("turn")
         await asyncio.gather(*waiting)
     for watch in watches:
         await watch.__aexit__(None, None, None)

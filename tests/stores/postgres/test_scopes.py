@@ -140,7 +140,7 @@ async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> Non
     assert len(await tx.search("zebra")) == 1
     async with bounced_store.watch(tx.scope, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))
-        await tx.ask_to_stop("turn")
+        await tx.request_stop("turn")
         await waiting
 
 

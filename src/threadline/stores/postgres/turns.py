@@ -101,15 +101,15 @@ class TurnVerbs:
         return ended
 
     @within
-    async def ask_to_stop(self, turn_id: str) -> bool:
-        asked = await self.reach.row(_SQL["ask_to_stop"], turn_id, self.reach.now())
+    async def request_stop(self, turn_id: str) -> bool:
+        asked = await self.reach.row(_SQL["request_stop"], turn_id, self.reach.now())
         if asked is None:
             return False
         self.reach.touch(asked["thread_id"])
         return True
 
-    async def stop_asked(self, turn_id: str) -> bool:
-        ((asked,),) = await self.reach.call(_SQL["stop_asked"], turn_id, reads=True)
+    async def is_stop_requested(self, turn_id: str) -> bool:
+        ((asked,),) = await self.reach.call(_SQL["is_stop_requested"], turn_id, reads=True)
         return bool(asked)
 
     @within

@@ -56,11 +56,11 @@ class TurnVerbs(Verbs):
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
         return await self._engine.write(finish_turn, turn_id, fence, end)
 
-    async def ask_to_stop(self, turn_id: str) -> bool:
-        return await self._engine.write(ask_to_stop, turn_id)
+    async def request_stop(self, turn_id: str) -> bool:
+        return await self._engine.write(request_stop, turn_id)
 
-    async def stop_asked(self, turn_id: str) -> bool:
-        return await self._engine.read(stop_asked, turn_id)
+    async def is_stop_requested(self, turn_id: str) -> bool:
+        return await self._engine.read(is_stop_requested, turn_id)
 
     async def due_turns(self, *, limit: int = 100) -> list[Turn]:
         return await self._engine.read(list_due_turns, limit)
@@ -74,7 +74,7 @@ class Hold(NamedTuple):
     status: TurnStatus
     fence: int
     lease_until_us: int | None
-    stop_asked: bool
+    is_stop_requested: bool
 
 
 def find_hold(reach: Reach, turn_id: str) -> Hold | None:
@@ -190,7 +190,7 @@ def finish_turn(reach: Reach, turn_id: str, fence: int, end: TurnEnd) -> Turn | 
     return ended
 
 
-def ask_to_stop(reach: Reach, turn_id: str) -> bool:
+def request_stop(reach: Reach, turn_id: str) -> bool:
     hold = find_hold(reach, turn_id)
     if hold is None or hold.status not in ACTIVE:
         return False
@@ -199,6 +199,6 @@ def ask_to_stop(reach: Reach, turn_id: str) -> bool:
     return True
 
 
-def stop_asked(reach: Reach, turn_id: str) -> bool:
+def is_stop_requested(reach: Reach, turn_id: str) -> bool:
     hold = find_hold(reach, turn_id)
-    return hold is not None and bool(hold.stop_asked)
+    return hold is not None and bool(hold.is_stop_requested)

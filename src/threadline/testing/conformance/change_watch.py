@@ -67,7 +67,7 @@ ENDS: dict[str, End] = {
     "finish_turn": lambda tx, turn: tx.finish_turn(turn.id, turn.fence, TurnEnd("executed")),
     "finish_at_once": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("executed"), answered("Not far."), []),
     "finish_without_reply": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("stopped"), None, []),
-    "ask_to_stop": lambda tx, turn: tx.ask_to_stop(turn.id),
+    "request_stop": lambda tx, turn: tx.request_stop(turn.id),
 }
 STEPS: dict[str, End] = {
     **ENDS,

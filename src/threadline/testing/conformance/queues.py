@@ -100,7 +100,7 @@ class TestInbox:
             clock.advance()
         for name in ("ended", "runs"):
             await alice.create_turn(NewTurn(f"turn-{name}", thread.id, "slack"))
-        assert await alice.ask_to_stop("turn-ended")
+        assert await alice.request_stop("turn-ended")
         assert [row.key for row in await house.unanswered()] == ["ended", "gone"]
         assert [row.key for row in await house.unanswered(limit=1)] == ["ended"]
         with pytest.raises(RoleRefused):

@@ -259,7 +259,7 @@ class TestEnding:
         clock.advance(100)
         assert await alice.finish_turn("turn-1", fence, TurnEnd("executed")) is None
         assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
-        assert await alice.ask_to_stop("turn-1") is False
+        assert await alice.request_stop("turn-1") is False
         assert await alice.due_turns() == await alice.active_turns(thread_id) == []
         assert await alice.turn("turn-1") == ended
 
@@ -291,7 +291,7 @@ class TestEnding:
     async def test_an_accepted_turn_stops_at_once(self, alice: Transaction, clock: ManualClock) -> None:
         """an accepted one ends `stopped` at once"""
         await accepted(alice, "turn-1")
-        assert await alice.ask_to_stop("turn-1") is True
+        assert await alice.request_stop("turn-1") is True
         turn = await alice.turn("turn-1")
         assert turn is not None
         assert (turn.status, turn.finished_at) == ("stopped", clock.now())
@@ -301,13 +301,13 @@ class TestEnding:
         """Records the wish to stop, for whichever process runs the turn. False if the turn is not active."""
         await accepted(alice, "turn-1")
         running = await leased(alice, clock, "turn-1")
-        assert await alice.stop_asked("turn-1") is False
-        assert await alice.ask_to_stop("turn-1") is True
-        assert await alice.stop_asked("turn-1") is True
+        assert await alice.is_stop_requested("turn-1") is False
+        assert await alice.request_stop("turn-1") is True
+        assert await alice.is_stop_requested("turn-1") is True
         turn = await alice.turn("turn-1")
         assert turn is not None
         assert (turn.status, turn.fence) == ("running", running.fence)
         assert await alice.finish_turn("turn-1", running.fence, TurnEnd("stopped")) is not None
-        assert await alice.ask_to_stop("turn-1") is False
-        assert await alice.ask_to_stop("nowhere") is False
-        assert await alice.stop_asked("nowhere") is False
+        assert await alice.request_stop("turn-1") is False
+        assert await alice.request_stop("nowhere") is False
+        assert await alice.is_stop_requested("nowhere") is False

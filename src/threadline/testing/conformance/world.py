@@ -136,7 +136,7 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "inbox": await tx.inbox_row("slack", ids.inbox_key),
         "outbox": [row for row in await tx.outbox() if row.id == ids.outbox_id],
         "turns": await tx.turns(ids.thread_id),
-        "stop": await tx.stop_asked(ids.running_id),
+        "stop": await tx.is_stop_requested(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),
         "token": await house.token_by_hash(ids.token_hash),

@@ -67,12 +67,12 @@ WHERE tenant_id = $1 AND id = $2
 RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, threadline.touch($1, id)
 
--- name: ask_to_stop
+-- name: request_stop
 UPDATE threadline.turns SET stop_asked = true,
     finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
     status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
 WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
 RETURNING thread_id, threadline.touch($1, id)
 
--- name: stop_asked
+-- name: is_stop_requested
 SELECT threadline.stop_asked($1, $2, $3, $4)
