@@ -24,11 +24,11 @@ from threadline.core.threads import (
     ThreadChanges,
     Timeline,
 )
-from threadline.core.turns import Surface
+from threadline.core.turns import Policy, Surface
 from threadline.ports import Approver
 from threadline.replies import Answering, DenyAll, Reply
 from threadline.threads.contexts import Contexts
-from threadline.turns.acceptance import Policy, TurnRequest
+from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -83,6 +83,36 @@ class NewThread(msgspec.Struct, frozen=True):
     system_prompt: str | None = None
     working_dir: str | None = None
     metadata: dict[str, Any] = {}
+
+
+class NamedThreadFields(TypedDict, total=False):
+    """What may be said of a new thread whose state key is given apart: see `NewThread`."""
+
+    id: str | None
+    title: str | None
+    agent_id: str | None
+    model: str | None
+    system_prompt: str | None
+    working_dir: str | None
+    metadata: dict[str, Any]
+
+
+class ThreadFields(NamedThreadFields, total=False):
+    """What may be said of a new thread: see `NewThread`."""
+
+    state_key: str | None
+
+
+class ThreadUpdate(TypedDict, total=False):
+    """What may be changed in a thread. None empties a field; a field left out stays as it is."""
+
+    title: str | None
+    agent_id: str | None
+    model: str | None
+    system_prompt: str | None
+    working_dir: str | None
+    metadata: dict[str, Any]
+    archived: bool
 
 
 class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):

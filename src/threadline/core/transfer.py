@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,8 @@ from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage, to_ui
 from threadline.core.parts import FilePart, OtherPart, ReasoningPart, SourceUrlPart, TextPart, ToolPart
 from threadline.core.threads import NewThread, Thread
+
+ExportFormat: TypeAlias = Literal["jsonl", "json", "markdown"]
 
 VERSION = 1
 _THREAD_FIELDS = ("id", "state_key", "title", "agent_id", "model", "system_prompt", "working_dir", "metadata")

@@ -20,6 +20,9 @@ SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "what
 CHANNELS: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
 """Messaging surfaces: their turns queue, are answered once whatever dies, and are delivered to a place."""
 
+Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
+"""What happens to a request while another turn runs on its thread."""
+
 TurnStatus: TypeAlias = Literal[
     "accepted",
     "running",
@@ -80,6 +83,30 @@ class Turn(msgspec.Struct, frozen=True):
     def is_handed_over(self) -> bool:
         """Whether the process that had it gave it up for another, at `lease_until`. One that died leaves its name."""
         return self.is_active and self.lease_owner is None and self.lease_until is not None
+
+
+class TurnInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its user sees it: without its lease, its fence and what else only the runner needs."""
+
+    id: str
+    thread_id: str
+    surface: Surface
+    status: TurnStatus
+    agent_id: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] = {}
+    request_seq: int | None = None
+    reply_seq: int | None = None
+    created_at: dt.datetime
+    finished_at: dt.datetime | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ACTIVE
+
+
+def turn_info(turn: Turn) -> TurnInfo:
+    return TurnInfo(**{field: getattr(turn, field) for field in TurnInfo.__struct_fields__})
 
 
 class NewTurn(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ conformance suite in `threadline.testing` quotes these contracts; whoever passes
 
 from threadline.core.sealing import Masker
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
+from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.platforms import Answered, Channel, Http, Identities, Platform, PolledChannel
 from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, Load, Store, Transaction, TransactionBody, Watch
@@ -20,6 +21,10 @@ __all__ = [
     "Cipher",
     "Clock",
     "Finding",
+    "Gateway",
+    "GatewayContexts",
+    "GatewayReply",
+    "GatewayThread",
     "Guard",
     "Http",
     "Identities",

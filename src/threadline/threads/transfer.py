@@ -7,7 +7,6 @@ transaction, to store them; a file with a bad line changes nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -16,17 +15,24 @@ from threadline.core.ids import check_id, new_id, new_state_key
 from threadline.core.messages import NewMessage, to_ui
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import Scope, Thread
-from threadline.core.transfer import EndLine, MessageLine, Reader, ThreadLine, Writer, markdown_head, markdown_message
+from threadline.core.transfer import (
+    EndLine,
+    ExportFormat,
+    MessageLine,
+    Reader,
+    ThreadLine,
+    Writer,
+    markdown_head,
+    markdown_message,
+)
 from threadline.ports import Store, Transaction
 from threadline.threads.field_checks import admit_thread
 from threadline.threads.user_threads import Threads, first_title
 
-Format: TypeAlias = Literal["jsonl", "json", "markdown"]
-FORMATS: tuple[Format, ...] = ("jsonl", "json", "markdown")
 _BATCH = 500
 
 
-async def export(threads: Threads, thread_id: str, form: Format) -> AsyncIterator[bytes]:
+async def export(threads: Threads, thread_id: str, form: ExportFormat) -> AsyncIterator[bytes]:
     """The present history of one thread. NotFound."""
     thread = await threads.get(thread_id)
     if thread is None:

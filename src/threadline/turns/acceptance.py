@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, TextPart, decode
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope, Thread
-from threadline.core.turns import Chunk, Lease, NewTurn, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
+from threadline.core.turns import Chunk, Lease, NewTurn, Policy, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_thread
@@ -30,9 +30,6 @@ _REPLY = "-reply"
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
 """What a turn's row says of such an end."""
-
-Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
-"""What happens to a request while another turn runs on its thread."""
 
 POLICIES: Mapping[Surface, Policy] = {
     "web": "reject",

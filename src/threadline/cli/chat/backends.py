@@ -14,11 +14,12 @@ from threadline.core.approvals import ApprovalDecision, Pending
 from threadline.core.events import Event
 from threadline.core.parts import Part
 from threadline.core.threads import Page, SavedPoint, Scope
+from threadline.core.transfer import ExportFormat
 from threadline.core.turns import TurnStatus
 from threadline.library import ThreadHandle
 from threadline.ports import Approver
 from threadline.replies import Reply
-from threadline.threads.transfer import Format, export
+from threadline.threads.transfer import export
 
 
 class Info(Protocol):
@@ -119,7 +120,7 @@ class Host(Protocol):
         ...
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]: ...
-    def export(self, thread: ChatThread, form: Format) -> AsyncIterator[bytes]: ...
+    def export(self, thread: ChatThread, form: ExportFormat) -> AsyncIterator[bytes]: ...
 
 
 class LocalHost:
@@ -185,7 +186,7 @@ class LocalHost:
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         return self._unsaved.answer(text, wishes)
 
-    def export(self, thread: ChatThread, form: Format) -> AsyncIterator[bytes]:
+    def export(self, thread: ChatThread, form: ExportFormat) -> AsyncIterator[bytes]:
         return export(self._threadline.threads(self._scope), thread.id, form)
 
 

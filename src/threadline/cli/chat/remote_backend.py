@@ -12,8 +12,8 @@ from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import InvalidInput
 from threadline.core.events import Event
 from threadline.core.threads import Page, SavedPoint
+from threadline.core.transfer import ExportFormat
 from threadline.ports import Approver
-from threadline.threads.transfer import Format
 
 _NEWEST = 20
 
@@ -76,7 +76,7 @@ class RemoteHost:
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         raise InvalidInput("without the service there is no answer")
 
-    def export(self, thread: ChatThread, form: Format) -> AsyncIterator[bytes]:
+    def export(self, thread: ChatThread, form: ExportFormat) -> AsyncIterator[bytes]:
         return _remote(thread).export(form)
 
 

@@ -15,7 +15,7 @@ from threadline.cli.output import when
 from threadline.cli.printable import cut, shown
 from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.threads.transfer import Format
+from threadline.core.transfer import ExportFormat
 
 _LISTED = 15
 
@@ -152,7 +152,7 @@ async def compact(chat: Talk, argument: str) -> None:
 async def export_thread(chat: Talk, argument: str) -> None:
     thread = _opened(chat)
     path = Path(argument or f"{thread.id}.md")
-    form: Format = "jsonl" if path.suffix == ".jsonl" else "json" if path.suffix == ".json" else "markdown"
+    form: ExportFormat = "jsonl" if path.suffix == ".jsonl" else "json" if path.suffix == ".json" else "markdown"
     with output_file(str(path)) as out:
         async for piece in chat.host.export(thread, form):
             out.write(piece)

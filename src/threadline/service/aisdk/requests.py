@@ -16,8 +16,8 @@ from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
 from threadline.core.parts import FilePart, OtherPart, Part, TextPart, ToolPart, decode
+from threadline.core.turns import Policy
 from threadline.service.operation import Id, StateKey
-from threadline.turns.acceptance import Policy
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 _PARTS = 1_000

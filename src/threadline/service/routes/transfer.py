@@ -16,16 +16,17 @@ from starlette.routing import Route
 
 from threadline.bootstrap import Threadline
 from threadline.core import errors
+from threadline.core.transfer import ExportFormat
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.operation import Body, ResponseSpec, operation
 from threadline.service.requests import Shape, read_query
 from threadline.service.responses import Shown, ThreadShown, json_response, thread_json
 from threadline.service.routes.threads import find_by_key
-from threadline.threads.transfer import Format, Importer, export
+from threadline.threads.transfer import Importer, export
 
 IMPORT_PATH = "/api/v1/ai/threads/import"
 _IN_MEMORY = 1_048_576
-_MEDIA_TYPES: dict[Format, str] = {
+_MEDIA_TYPES: dict[ExportFormat, str] = {
     "json": "application/json",
     "jsonl": "application/x-ndjson",
     "markdown": "text/markdown; charset=utf-8",
@@ -33,7 +34,7 @@ _MEDIA_TYPES: dict[Format, str] = {
 
 
 class Exporting(Shape, frozen=True):
-    format: Format = "jsonl"
+    format: ExportFormat = "jsonl"
 
 
 class Imported(Shown, frozen=True):
