@@ -23,13 +23,17 @@ async def migrate(args: argparse.Namespace) -> None:
     else:
         plan = await operating.migrate(url, progress=_announce, partitions=args.partitions, distribute=args.distribute)
     steps = [f"{step.number:03} {step.name.replace('_', ' ')}" for step in plan.steps]
+    steps += [f"functions of {subject}" for subject in plan.functions]
     value = {"from": plan.current, "to": plan.target, "steps": steps, "dryRun": args.dry_run}
     if not steps:
         say(args, value, f"Nothing to do: the database has version {plan.current}")
     elif args.dry_run:
         say(args, value, "Would do:\n" + "\n".join(f"  {step}" for step in steps))
     else:
-        say(args, value, f"Migrated from version {plan.current} to {plan.target}")
+        done = (
+            f"Migrated from version {plan.current} to {plan.target}" if plan.steps else "Applied changed SQL functions"
+        )
+        say(args, value, done)
 
 
 def _announce(step: Migration, done: int, total: int) -> None:

@@ -38,11 +38,12 @@ class Applied(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """From version `current` to version `target`, by these steps."""
+    """From version `current` to version `target` by these steps, and the files of functions to apply after them."""
 
     current: int
     target: int
     steps: tuple[Migration, ...]
+    functions: tuple[str, ...] = ()
 
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]

@@ -278,7 +278,7 @@ _TRUNCATE = """
 DO $$ BEGIN
     EXECUTE (
         SELECT 'TRUNCATE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
-        FROM pg_tables WHERE schemaname = 'threadline' AND tablename <> 'migrations'
+        FROM pg_tables WHERE schemaname = 'threadline' AND tablename NOT IN ('migrations', 'function_files')
     );
 END $$
 """

@@ -13,7 +13,7 @@ import pytest
 from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.migrations import Migration, migration_from
-from threadline.stores.postgres import migrate
+from threadline.stores.postgres import function_files, migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.words import history, thread_saying
@@ -175,6 +175,60 @@ async def test_a_store_needs_the_schema_it_knows(empty_dsn: str) -> None:
         await PostgresStore.open(empty_dsn)
 
 
+@pytest.fixture
+async def old_functions(empty_dsn: str) -> str:
+    """A migrated database whose functions another program applied: one changed, one unknown."""
+    await migrate.apply(empty_dsn)
+    await run(
+        empty_dsn,
+        """
+        UPDATE threadline.function_files SET checksum = 'other' WHERE subject = 'messages';
+        INSERT INTO threadline.function_files (subject, checksum) VALUES ('removed', 'x');
+        DROP FUNCTION threadline.find_message;
+        CREATE FUNCTION threadline.find_message(_tenant text) RETURNS text LANGUAGE sql RETURN _tenant;
+        CREATE FUNCTION threadline.removed(_tenant text) RETURNS text LANGUAGE sql RETURN _tenant;
+        CREATE TYPE threadline.removed_type AS (id text);
+        """,
+    )
+    return empty_dsn
+
+
+async def test_a_store_needs_the_functions_it_knows(old_functions: str) -> None:
+    with pytest.raises(SchemaMismatch, match=r"functions.*messages, removed.*run `threadline migrate`"):
+        await PostgresStore.open(old_functions)
+
+
+async def test_changed_functions_are_applied_again_and_unknown_ones_dropped(
+    old_functions: str, server: PostgresServer, dsn: str
+) -> None:
+    assert (await migrate.plan(old_functions)).functions == ("messages", "removed")
+    done = await migrate.apply(old_functions)
+    assert (done.steps, done.functions) == ((), ("messages", "removed"))
+    assert await schema(old_functions) == await schema(server.admin_dsn(dsn))
+    assert (await migrate.apply(old_functions)).functions == ()
+    await (await PostgresStore.open(old_functions)).close()
+
+
+async def test_functions_that_fail_to_apply_leave_the_old_ones(
+    old_functions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await schema(old_functions)
+    broken = function_files.FunctionFile("messages", "SELECT 1 / 0;", "broken")
+    monkeypatch.setattr(function_files, "FUNCTION_FILES", (*function_files.FUNCTION_FILES, broken))
+    with pytest.raises(Exception, match="division by zero"):
+        await migrate.apply(old_functions)
+    assert await schema(old_functions) == before
+
+
+async def test_a_newer_databases_functions_are_used_and_not_replaced(old_functions: str) -> None:
+    newest = len(MIGRATIONS) + 1
+    await run(old_functions, f"INSERT INTO threadline.migrations VALUES ({newest}, 'add_more', 'x', 1)")
+    before = await schema(old_functions)
+    assert (await migrate.apply(old_functions)).functions == ()
+    assert await schema(old_functions) == before
+    await (await PostgresStore.open(old_functions)).close()
+
+
 async def test_a_newer_schema_is_refused_or_used_as_it_says(empty_dsn: str) -> None:
     await migrate.apply(empty_dsn)
     newest = len(MIGRATIONS) + 1
@@ -300,7 +354,7 @@ async def test_every_table_is_distributed_and_every_verb_leads_with_its_tenant(a
             "SELECT relname::text FROM pg_class WHERE relnamespace = 'threadline'::regnamespace AND relkind = 'r'"
         )
     }
-    assert spread == there - {"migrations"}
+    assert spread == there - {"migrations", "function_files"}
     led = await admin.fetch("""
         SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'threadline'::regnamespace
             AND '_tenant' = ANY (p.proargnames) AND p.proargnames[1] <> '_tenant'

@@ -35,7 +35,8 @@ STRANGERS = {
 }
 TABLES = """
     SELECT c.oid, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'migrations'
+    WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        AND c.relname NOT IN ('migrations', 'function_files')
     ORDER BY c.relname
 """
 KEYS = """
@@ -59,7 +60,8 @@ async def unprotected(connection: asyncpg.Connection) -> list[str]:
         row["relname"]
         for row in await connection.fetch("""
             SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-            WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations' AND NOT (
+            WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p')
+                AND c.relname NOT IN ('migrations', 'function_files') AND NOT (
                 c.relrowsecurity AND c.relforcerowsecurity
                 AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polcmd = '*'
                     AND p.polroles = ARRAY['threadline_app'::regrole::oid])

@@ -1,8 +1,8 @@
-"""Migrations of a PostgreSQL schema: the roles it needs, what a database has had, and doing the rest.
+"""Migrates a PostgreSQL database: creates the roles, runs the migrations it lacks, then applies changed functions.
 
-One advisory lock makes migrators wait for each other. Each step is one transaction that also writes the journal, so a
-migrator that is killed leaves a database that the next one takes up where it stood. Whatever this login may not do
-itself, an error says in the SQL that an administrator has to run.
+One advisory lock makes migrators wait for each other. Each migration is one transaction that also writes the journal,
+so the next migrator continues where a killed one stopped. If this login lacks a right, the error contains the SQL that
+an administrator has to run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncpg
 from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
 from threadline.stores.migrations import plan as plan_steps
+from threadline.stores.postgres import function_files
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.pool import Address
 from threadline.stores.sql import load_queries
@@ -30,7 +31,16 @@ _PARTITIONED = "PARTITION BY HASH (tenant_id)"
 async def plan(dsn: str) -> Plan:
     """What `apply` would do; nothing is written."""
     async with _connected(dsn) as connection:
-        return plan_steps(MIGRATIONS, await journal(connection))
+        return await find_pending(connection)
+
+
+async def find_pending(connection: asyncpg.Connection, known: Sequence[Migration] = MIGRATIONS) -> Plan:
+    """What this database lacks. SchemaMismatch if it is too new for this program, or had another history."""
+    todo = plan_steps(known, await journal(connection))
+    # A newer database has the functions of a newer program, which this one must neither report nor replace.
+    if todo.target != len(MIGRATIONS):
+        return todo
+    return todo._replace(functions=await function_files.find_changed(connection))
 
 
 async def apply(
@@ -49,7 +59,7 @@ async def apply(
         raise InvalidInput(f"a table has 1 to {MOST_PARTITIONS} partitions, not {partitions}")
     async with _connected(dsn) as connection:
         await connection.execute(_SQL["take_lock"])
-        todo = plan_steps(known, await journal(connection))
+        todo = await find_pending(connection, known)
         if todo.current:
             present = await connection.fetchval(_SQL["count_partitions"])
             if distribute or partitions not in (None, present):
@@ -61,9 +71,13 @@ async def apply(
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
-            await _take(connection, step, partitions or 0)
+            await _run_step(connection, step, partitions or 0)
+        if todo.functions:
+            await function_files.apply_all(connection)
         if distribute:
-            await _spread(connection)
+            await _distribute_tables(connection)
+        if distribute or (todo.functions and await _is_distributed(connection)):
+            await _distribute_functions(connection)
     return todo
 
 
@@ -107,7 +121,7 @@ async def prerequisites(connection: asyncpg.Connection) -> list[str]:
     return needed
 
 
-async def _take(connection: asyncpg.Connection, step: Migration, partitions: int) -> None:
+async def _run_step(connection: asyncpg.Connection, step: Migration, partitions: int) -> None:
     sql = step.sql.replace(f"-- {_PARTITIONED}\n", f"{_PARTITIONED}\n") if partitions else step.sql
     async with connection.transaction():
         await connection.execute(_SQL["become_migrator"])
@@ -117,10 +131,18 @@ async def _take(connection: asyncpg.Connection, step: Migration, partitions: int
         await connection.execute(_SQL["write_journal"], step.number, step.name, step.checksum, step.oldest_compatible)
 
 
-async def _spread(connection: asyncpg.Connection) -> None:
-    """Citus takes each statement in a transaction of its own."""
+async def _is_distributed(connection: asyncpg.Connection) -> bool:
+    has_citus = await connection.fetchval(_SQL["has_citus"])
+    return bool(has_citus and await connection.fetchval(_SQL["is_distributed"]))
+
+
+async def _distribute_tables(connection: asyncpg.Connection) -> None:
+    # Citus requires a transaction of its own for each statement.
     for statement in distribution():
         await connection.execute(statement)
+
+
+async def _distribute_functions(connection: asyncpg.Connection) -> None:
     for row in await connection.fetch(_SQL["list_functions"]):
         await connection.execute(_DISTRIBUTE["distribute_function"], row["signature"])
 

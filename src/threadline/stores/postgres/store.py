@@ -20,7 +20,6 @@ from threadline.core.errors import SchemaMismatch, StoreFailed
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
-from threadline.stores.migrations import plan
 from threadline.stores.postgres import check
 from threadline.stores.postgres.append_batcher import Gathering
 from threadline.stores.postgres.bodies import Bodies
@@ -33,7 +32,7 @@ from threadline.stores.postgres.errors import (
     outcome_unknown,
     translated,
 )
-from threadline.stores.postgres.migrate import MIGRATIONS, journal
+from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
 from threadline.stores.postgres.notices import Notices
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.read_coalescer import Sharing
@@ -266,10 +265,15 @@ async def _pause(attempt: int) -> None:
 
 
 async def _refuse_unfit(connection: asyncpg.Connection) -> None:
-    todo = plan(MIGRATIONS, await journal(connection))
+    todo = await find_pending(connection)
     if todo.steps:
         raise SchemaMismatch(
             f"the database has schema version {todo.current}, this program needs {todo.target}: "
+            "run `threadline migrate`"
+        )
+    if todo.functions:
+        raise SchemaMismatch(
+            f"the database has other SQL functions than this program needs ({', '.join(todo.functions)}): "
             "run `threadline migrate`"
         )
     login = await connection.fetchrow(_SQL["find_login"])

@@ -2,7 +2,7 @@
 SELECT c.relname::text AS tablename, c.relrowsecurity AND c.relforcerowsecurity AS is_forced,
     c.relispartition OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid) AS has_policy
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations'
+WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname NOT IN ('migrations', 'function_files')
     AND NOT (c.relrowsecurity AND c.relforcerowsecurity
         AND (c.relispartition OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)))
 ORDER BY c.relname
@@ -24,7 +24,7 @@ ORDER BY c.relname
 SELECT DISTINCT c.relname::text AS tablename, coalesce(r.rolname::text, 'public') AS grantee
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL aclexplode(c.relacl) given LEFT JOIN pg_roles r ON r.oid = given.grantee
-WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname <> 'migrations' AND given.grantee <> c.relowner
+WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname NOT IN ('migrations', 'function_files') AND given.grantee <> c.relowner
     AND coalesce(r.rolname, 'public') NOT IN ('threadline_app', 'threadline_worker', 'threadline_search')
 ORDER BY 1, 2
 

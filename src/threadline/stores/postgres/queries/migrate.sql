@@ -47,3 +47,38 @@ SELECT set_config('threadline.partitions', $1, true)
 -- name: list_functions
 SELECT p.oid::regprocedure::text AS signature FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = 'threadline' AND p.proargnames[1] = '_tenant' ORDER BY 1
+
+-- name: has_function_files
+SELECT to_regclass('threadline.function_files') IS NOT NULL
+
+-- name: read_function_files
+SELECT subject, checksum FROM threadline.function_files
+
+-- name: drop_functions
+-- All of them, because a changed signature would leave the old function beside the new one. The four that stay belong to
+-- migration 1: policies and migrations call them. One statement, because functions with a parsed body depend on others.
+DO $$
+DECLARE
+    listed text;
+BEGIN
+    SELECT string_agg(p.oid::regprocedure::text, ', ') INTO listed FROM pg_proc p
+    WHERE p.pronamespace = 'threadline'::regnamespace
+        AND p.proname NOT IN ('this_tenant', 'this_owner', 'protect', 'arrange');
+    IF listed IS NOT NULL THEN
+        EXECUTE 'DROP FUNCTION ' || listed;
+    END IF;
+    SELECT string_agg(c.oid::regclass::text, ', ') INTO listed FROM pg_class c
+    WHERE c.relnamespace = 'threadline'::regnamespace AND c.relkind = 'c';
+    IF listed IS NOT NULL THEN
+        EXECUTE 'DROP TYPE ' || listed;
+    END IF;
+END $$
+
+-- name: forget_function_files
+DELETE FROM threadline.function_files
+
+-- name: write_function_file
+INSERT INTO threadline.function_files (subject, checksum) VALUES ($1, $2)
+
+-- name: is_distributed
+SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass('threadline.tenants'))

@@ -1,0 +1,31 @@
+-- Every request that presents a token asks this, so it is one round trip.
+CREATE FUNCTION threadline.find_token(_tenant text, _owner text, _role text, _hash bytea)
+RETURNS SETOF threadline.api_tokens LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    RETURN QUERY SELECT * FROM threadline.api_tokens t WHERE t.tenant_id = _tenant AND t.token_hash = _hash;
+END $$;
+
+-- How many of the wanted are given. The row's lock makes those who ask at once stand in line.
+CREATE FUNCTION threadline.take_permits(
+    _tenant text, _owner text, _role text, _key text, _window_us bigint, _wanted integer, _limit integer
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    current timestamptz;
+    before integer;
+    given integer;
+BEGIN
+    PERFORM threadline.enter(_tenant, _owner, _role);
+    INSERT INTO threadline.permits (tenant_id, key, window_at, taken)
+    VALUES (_tenant, _key, threadline.moment(_window_us), 0) ON CONFLICT DO NOTHING;
+    SELECT p.window_at, p.taken INTO current, before FROM threadline.permits p
+    WHERE p.tenant_id = _tenant AND p.key = _key FOR UPDATE;
+    IF current < threadline.moment(_window_us) THEN
+        current := threadline.moment(_window_us);
+        before := 0;
+    END IF;
+    given := greatest(0, least(_wanted, _limit - before));
+    UPDATE threadline.permits p SET window_at = current, taken = before + given
+    WHERE p.tenant_id = _tenant AND p.key = _key;
+    RETURN given;
+END $$;
