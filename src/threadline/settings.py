@@ -28,18 +28,18 @@ _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
 _NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 
 
-class Masking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MaskingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
 
 
-class Guarding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GuardSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Off while there is no pattern. A text that matches one is refused with `message`."""
 
     patterns: tuple[str, ...] = ()
     message: str = "This request was refused by a rule of this service."
 
 
-class Windows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much of a history an agent is shown: where people read long threads, and on messaging channels."""
 
     reading: Window = READING_WINDOW
@@ -76,7 +76,7 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<JWT of {self.issuer or 'any issuer'}>"
 
 
-class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RateLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requests per minute, over all workers; 0 is no limit. Without authentication there is none. Whoever acts for a
     user spends what a token of that user may, and of `per_acting_token`."""
 
@@ -95,7 +95,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: int = 1
     authentication: bool = False
     jwt: JwtSettings | None = None
-    rates: Rates = Rates()
+    rates: RateLimits = RateLimits()
     proxies: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     body_bytes: int = 1_048_576
@@ -108,7 +108,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_format: Literal["human", "json"] = "human"
 
     @property
-    def asks_who(self) -> bool:
+    def requires_authentication(self) -> bool:
         return self.authentication or self.jwt is not None
 
 
@@ -164,7 +164,7 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whatsapp: ChannelSettings = ChannelSettings()
 
 
-class Tracing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Traces by OpenTelemetry. `content` puts what was said into them as well."""
 
     enabled: bool = False
@@ -178,14 +178,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: str = "rehearsal"
     replay_seconds: float = 3600.0
     limits: Limits = Limits()
-    masking: Masking = Masking()
-    guard: Guarding = Guarding()
-    windows: Windows = Windows()
+    masking: MaskingSettings = MaskingSettings()
+    guard: GuardSettings = GuardSettings()
+    windows: WindowSettings = WindowSettings()
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
-    tracing: Tracing = Tracing()
+    tracing: TracingSettings = TracingSettings()
 
 
 def load(

@@ -17,13 +17,13 @@ from threadline.client import Client, connect
 from threadline.client.chat_contexts import RemoteChatContexts
 from threadline.core.threads import Scope
 from threadline.ports import Platform
-from threadline.settings import Guarding, Settings
+from threadline.settings import GuardSettings, Settings
 
 ASKING = Settings(
     database=":memory:",
     agent="scripted",
     service=msgspec.structs.replace(SERVICE, authentication=True),
-    guard=Guarding(patterns=("forbidden",), message="Not that"),
+    guard=GuardSettings(patterns=("forbidden",), message="Not that"),
 )
 
 PlatformOf: TypeAlias = Callable[[str], Platform]

@@ -16,7 +16,7 @@ from threadline.core.threads import Scope
 from threadline.core.windows import REFUSED_TEXT
 from threadline.messaging.bindings import home_key
 from threadline.ports import Store
-from threadline.settings import Guarding
+from threadline.settings import GuardSettings
 from threadline.testing.clock import ManualClock
 
 HOME = home_key("scripted")
@@ -151,7 +151,9 @@ async def test_two_quick_messages_are_answered_in_order_and_the_second_sees_the_
 async def test_a_refused_text_is_not_shown_again_on_any_surface(
     store: Store, tenant_id: str, clock: ManualClock
 ) -> None:
-    async with staging(store, tenant_id, clock, guard=Guarding(patterns=("forbidden",), message="Not here.")) as stage:
+    async with staging(
+        store, tenant_id, clock, guard=GuardSettings(patterns=("forbidden",), message="Not here.")
+    ) as stage:
         await stage.link(stage.slack)
         assert await stage.say(stage.slack, "Something forbidden") == "Not here."
         (turn,) = await stage.turns()

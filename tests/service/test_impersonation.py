@@ -23,7 +23,7 @@ from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
 from threadline.service.app import build_app
 from threadline.service.openapi.document import document
-from threadline.settings import JwtSettings, Rates, ServiceSettings, Settings
+from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
 FOR_OTHERS_TOO = {"listLinks", "removeLink"}
@@ -299,7 +299,7 @@ async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadlin
 
 
 async def test_one_user_cannot_use_up_what_is_for_all_and_all_together_have_a_limit(threadline: Threadline) -> None:
-    service = msgspec.structs.replace(ASKING, rates=Rates(per_token=4, per_acting_token=12, per_address=0))
+    service = msgspec.structs.replace(ASKING, rates=RateLimits(per_token=4, per_acting_token=12, per_address=0))
     text = await token_for(threadline, "bot", acts_for_users=True)
 
     async def asked(client: Client, user: str) -> list[int]:

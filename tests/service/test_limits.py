@@ -20,7 +20,7 @@ from threadline.core.errors import SettingsInvalid
 from threadline.service.auth.rate_limits import RateLimit, counted_address
 from threadline.service.middleware.proxies import ClientAddress, networks
 from threadline.service.problems import Problem
-from threadline.settings import Rates, Settings
+from threadline.settings import RateLimits, Settings
 from threadline.testing.clock import ManualClock
 
 both = pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
@@ -31,7 +31,7 @@ async def workers(
     open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> AsyncIterator[list[Client]]:
     """Two services on one database, with the same token."""
-    service = msgspec.structs.replace(SERVICE, authentication=True, rates=Rates(per_token=40, per_address=60))
+    service = msgspec.structs.replace(SERVICE, authentication=True, rates=RateLimits(per_token=40, per_address=60))
     settings = Settings(tenant=tenant_id, agent="scripted", service=service)
     made = [make_threadline(await open_store(), settings, clock, scripted_agent) for _ in range(2)]
     text = await token_for(made[0], "ada", tenant=tenant_id)

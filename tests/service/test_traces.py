@@ -16,7 +16,7 @@ from tests.service.running_service import THREADS, Client, quiet, serving
 from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.observability.otel import OtelTracer
-from threadline.settings import Settings, Tracing
+from threadline.settings import Settings, TracingSettings
 from threadline.stores.sqlite.store import SqliteStore
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -45,7 +45,7 @@ async def watched(request: pytest.FixtureRequest) -> AsyncIterator[Watched]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    settings = Settings(database=":memory:", tracing=Tracing(enabled=True, content=request.param))
+    settings = Settings(database=":memory:", tracing=TracingSettings(enabled=True, content=request.param))
     clock = SystemClock()
     store = await SqliteStore.open(":memory:", clock=clock)
     tracer = OtelTracer(provider)
@@ -164,10 +164,10 @@ def test_without_tracing_nothing_of_it_is_loaded() -> None:
 def test_without_the_extra_tracing_says_which_one_is_missing() -> None:
     script = (
         "import asyncio, sys, threadline\n"
-        "from threadline.settings import Settings, Tracing\n"
+        "from threadline.settings import Settings, TracingSettings\n"
         "sys.modules['opentelemetry'] = None\n"
         "async def main():\n"
-        "    await threadline.open(settings=Settings(database=':memory:', tracing=Tracing(enabled=True)))\n"
+        "    await threadline.open(settings=Settings(database=':memory:', tracing=TracingSettings(enabled=True)))\n"
         "try:\n"
         "    asyncio.run(main())\n"
         "except threadline.ThreadlineError as exc:\n"

@@ -11,7 +11,7 @@ from threadline.core import events
 from threadline.core.errors import GuardRefused, InvalidInput, NotFound
 from threadline.library import UserView
 from threadline.ports import Store
-from threadline.settings import Guarding, Settings
+from threadline.settings import GuardSettings, Settings
 from threadline.testing.clock import ManualClock
 
 SECRET = "sk-ant-api03-" + "aB3dE6gH9jK2mN5p" * 5
@@ -79,7 +79,7 @@ async def test_a_context_is_overwritten_read_and_cleared(me: UserView, clock: Ma
 async def test_what_the_guard_refuses_is_neither_pinned_nor_asked(
     store: Store, settings: Settings, clock: ManualClock
 ) -> None:
-    guarded = msgspec.structs.replace(settings, guard=Guarding(patterns=("forbidden",), message="Not here."))
+    guarded = msgspec.structs.replace(settings, guard=GuardSettings(patterns=("forbidden",), message="Not here."))
     me = Threadline(store, guarded, clock).as_user()
     with pytest.raises(GuardRefused, match="Not here"):
         await me.contexts.set("rehearsal", "A FOR\u200bBIDDEN word")

@@ -59,7 +59,7 @@ async def serve_http(args: argparse.Namespace) -> int:
         raise SettingsInvalid(
             "the Matrix bot is one process: serve with one worker, or run `threadline matrix run` beside"
         )
-    listening = listen(check_address(service.host, asks_who=service.asks_who), service.port)
+    listening = listen(check_address(service.host, asks_who=service.requires_authentication), service.port)
     serves = f"Threadline serves {shown(without_password(settings.database))} on {address_of(listening)}"
     with listening:
         if service.workers == 1:

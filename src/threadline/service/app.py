@@ -57,7 +57,7 @@ def build_app(
     app answers only to names of this machine."""
     settings = settings or threadline.settings.service
     authentication: Authentication | None = None
-    if who_asks is None and settings.asks_who:
+    if who_asks is None and settings.requires_authentication:
         who_asks = authentication = _authentication(threadline, settings)
     caller = by_role(noting(who_asks or only_local(threadline.settings)))
 
@@ -102,7 +102,7 @@ def _authentication(threadline: Threadline, settings: ServiceSettings) -> Authen
 
 
 def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -> RateLimit | None:
-    if not settings.asks_who or per_minute <= 0:
+    if not settings.requires_authentication or per_minute <= 0:
         return None
     return RateLimit(threadline.store, threadline.clock, per_minute)
 
