@@ -6,6 +6,7 @@ Bindings, agents, users and links; the inbox and the outbox; the sealed credenti
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Protocol
 
 from threadline.core.channels import (
@@ -164,11 +165,14 @@ class QueueVerbs(Protocol):
         if the row is another owner's."""
         ...
 
-    async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
+    async def claim_outbox(
+        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+    ) -> list[OutboxRow]:
         """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
-        first, now claimed by this worker. What waits for one recipient is delivered in order: a row is due only when
-        no earlier one for its recipient is waiting or claimed. A claim taken over counts as an attempt and says in
-        `last_error` that nobody knows what came of it. System scope."""
+        first, now claimed by this worker. With `platforms`, only rows for these: a worker claims what it can send.
+        What waits for one recipient is delivered in order: a row is due only when no earlier one for its recipient
+        is waiting or claimed. A claim taken over counts as an attempt and says in `last_error` that nobody knows what
+        came of it. System scope."""
         ...
 
     async def settle_outbox(

@@ -6,6 +6,7 @@ Workers that claim at the same time skip each other's rows instead of waiting fo
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from threadline.core.channels import ABANDONED, InboxRow, NewArrival, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound, StoreFailed
@@ -106,9 +107,12 @@ class QueueVerbs:
             raise DuplicateId("outbox row", outbox_id)
         return rows.outbox_row(found[0])
 
-    async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
+    async def claim_outbox(
+        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+    ) -> list[OutboxRow]:
         self.reach.scope.require("system")
-        values = (worker, until, self.reach.now(), limit, ABANDONED)
+        wanted = None if platforms is None else list(platforms)
+        values = (worker, until, self.reach.now(), limit, ABANDONED, wanted)
         return [rows.outbox_row(row) for row in await self.reach.call(_SQL["claim_outbox"], *values)]
 
     async def settle_outbox(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections.abc import Sequence
 
 from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound
@@ -58,8 +60,10 @@ class QueueVerbs(Verbs):
     ) -> OutboxRow:
         return await self._engine.write(enqueue, platform, recipient, payload, turn_id, owner_id, id)
 
-    async def claim_outbox(self, worker: str, *, until: dt.datetime, limit: int = 10) -> list[OutboxRow]:
-        return await self._engine.write(claim_outbox, worker, until, limit)
+    async def claim_outbox(
+        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+    ) -> list[OutboxRow]:
+        return await self._engine.write(claim_outbox, worker, until, limit, platforms)
 
     async def settle_outbox(
         self,
@@ -163,9 +167,12 @@ def _outbox_row(reach: Reach, outbox_id: str) -> OutboxRow:
     return rows.outbox_row(row)
 
 
-def claim_outbox(reach: Reach, worker: str, until: dt.datetime, limit: int) -> list[OutboxRow]:
+def claim_outbox(
+    reach: Reach, worker: str, until: dt.datetime, limit: int, platforms: Sequence[Surface] | None
+) -> list[OutboxRow]:
     reach.scope.require("system")
-    due = [id for (id,) in reach.rows(_SQL["find_due"], (reach.tenant_id, reach.now_us(), limit))]
+    wanted = None if platforms is None else json.dumps(list(platforms))
+    due = [id for (id,) in reach.rows(_SQL["find_due"], (reach.tenant_id, reach.now_us(), limit, wanted))]
     for outbox_id in due:
         reach.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, reach.tenant_id, outbox_id))
     return [_outbox_row(reach, outbox_id) for outbox_id in due]

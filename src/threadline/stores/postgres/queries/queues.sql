@@ -44,7 +44,7 @@ FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
 -- name: claim_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
     claimed_until, last_error, created_at, sent_at
-FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8) ORDER BY place
+FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9) ORDER BY place
 
 -- name: settle_outbox
 SELECT threadline.settle_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9)

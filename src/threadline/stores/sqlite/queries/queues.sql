@@ -45,6 +45,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?, ?);
 SELECT o.id FROM outbox o INDEXED BY outbox_pending
 WHERE o.tenant_id = ?1 AND o.status IN ('waiting', 'claimed')
     AND ((o.status = 'waiting' AND o.next_attempt_us <= ?2) OR (o.status = 'claimed' AND o.claimed_until_us <= ?2))
+    AND (?4 IS NULL OR o.platform IN (SELECT value FROM json_each(?4)))
     AND NOT EXISTS (
         SELECT 1 FROM outbox e INDEXED BY outbox_by_recipient
         WHERE e.tenant_id = ?1 AND e.platform = o.platform AND e.recipient = o.recipient AND e.no < o.no
