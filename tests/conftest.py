@@ -17,13 +17,13 @@ from hypothesis import settings
 from threadline.core.sealing import Limits
 from threadline.ports import Clock, Store
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.people import LIMITS
-from threadline.testing.conformance.people import abroad as abroad
-from threadline.testing.conformance.people import alice as alice
-from threadline.testing.conformance.people import bob as bob
-from threadline.testing.conformance.people import clock as clock
-from threadline.testing.conformance.people import house as house
-from threadline.testing.conformance.people import tenant_id as tenant_id
+from threadline.testing.conformance.fixtures import LIMITS
+from threadline.testing.conformance.fixtures import alice as alice
+from threadline.testing.conformance.fixtures import bob as bob
+from threadline.testing.conformance.fixtures import clock as clock
+from threadline.testing.conformance.fixtures import other_tenant as other_tenant
+from threadline.testing.conformance.fixtures import system as system
+from threadline.testing.conformance.fixtures import tenant_id as tenant_id
 
 settings.register_profile("quick", derandomize=True, deadline=None, database=None)
 settings.register_profile("slow", deadline=None, max_examples=2_000, print_blob=True)

@@ -40,9 +40,9 @@ async def test_a_token_is_found_by_its_text_and_kept_without_it(
     read = read_token(text)
     assert read is not None
     assert read.tenant_id == tenant_id
-    house = store.scoped(system_scope(tenant_id))
-    assert await house.token_by_hash(read.token_hash) == token
-    stored = repr([await house.read_rows(table) for table in ("api_tokens", "audit", "users")])
+    system = store.scoped(system_scope(tenant_id))
+    assert await system.token_by_hash(read.token_hash) == token
+    stored = repr([await system.read_rows(table) for table in ("api_tokens", "audit", "users")])
     assert text not in stored
     assert text.rpartition("_")[2] not in stored
 

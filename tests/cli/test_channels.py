@@ -96,10 +96,10 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, monkeypatch: pyt
 def test_dead_deliveries_are_listed_without_what_they_say_and_requeued(run: Run, home: Path) -> None:
     async def dead_letter() -> None:
         async with open_threadline(settings=load()) as threadline:
-            house = threadline.store.scoped(system_scope("local"))
-            await house.enqueue("slack", "D1", CleanText("private"), turn_id=None, owner_id="local", id="row-1")
-            (row,) = await house.claim_outbox("w", until=threadline.clock.now())
-            await house.settle_outbox(row.id, "w", status="dead", error="is_archived")
+            system = threadline.store.scoped(system_scope("local"))
+            await system.enqueue("slack", "D1", CleanText("private"), turn_id=None, owner_id="local", id="row-1")
+            (row,) = await system.claim_outbox("w", until=threadline.clock.now())
+            await system.settle_outbox(row.id, "w", status="dead", error="is_archived")
 
     asyncio.run(dead_letter())
     listed = run("channels", "outbox", "list", "--status", "dead")

@@ -54,13 +54,13 @@ class Stage:
         self.telegram: FakeTelegram = fakes[1]
         self.whatsapp: FakeWhatsApp = fakes[2]
         self.slack_codec = threadline.messaging.codecs["slack"]
-        self.house: Transaction = threadline.store.scoped(system_scope(self.tenant_id))
+        self.system: Transaction = threadline.store.scoped(system_scope(self.tenant_id))
 
-    def abroad(self) -> Stage:
+    def other_tenant(self) -> Stage:
         """Another tenant of the same service."""
         other = copy(self)
         other.tenant_id = f"{self.tenant_id}-abroad"
-        other.house = self.threadline.store.scoped(system_scope(other.tenant_id))
+        other.system = self.threadline.store.scoped(system_scope(other.tenant_id))
         return other
 
     def as_user(self, user: str = "alice") -> Transaction:
@@ -72,7 +72,7 @@ class Stage:
 
     async def link(self, fake: FakePlatform, user: str = "alice", sender: str | None = None) -> None:
         """Links the platform's person and forgets that it happened."""
-        await self.house.put_link(fake.platform, sender or fake.person, user, "verified")
+        await self.system.put_link(fake.platform, sender or fake.person, user, "verified")
 
     async def say(self, fake: FakePlatform, text: str, sender: str | None = None) -> str:
         """Says something and waits for its one reply: what it was."""
@@ -93,7 +93,7 @@ class Stage:
         return await self.as_user(user).turns((await self.home(user)).id)
 
     async def outbox(self) -> list[OutboxRow]:
-        return await self.house.outbox()
+        return await self.system.outbox()
 
 
 def texts(messages: list[Message]) -> list[str]:

@@ -156,7 +156,7 @@ async def test_a_command_delivered_again_acts_once(small_stage: Stage, command: 
     told = await small_stage.slack.deliver_often(body, 20)
     assert sorted(decision for each in told for decision in decisions(each)) == ["command"] + ["duplicate"] * 19
     await small_stage.slack.replies(3)
-    counts = await small_stage.house.row_counts()
+    counts = await small_stage.system.row_counts()
     assert counts["threads"] == (2 if command in ("!new Once", "!branch Once") else 1)
     assert len(await small_stage.outbox()) == 3
     assert len(await small_stage.history()) == (2 if command == "!undo" else 4)
@@ -164,9 +164,9 @@ async def test_a_command_delivered_again_acts_once(small_stage: Stage, command: 
 
 async def test_what_a_command_could_not_do_leaves_nothing_but_its_answer(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
-    before = await small_stage.house.row_counts()
+    before = await small_stage.system.row_counts()
     assert "did not work" in await small_stage.say(small_stage.slack, "!load nothing of this name")
-    after = await small_stage.house.row_counts()
+    after = await small_stage.system.row_counts()
     assert {table for table in after if after[table] != before[table]} == {"inbox", "outbox"}
 
 

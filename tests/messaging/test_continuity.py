@@ -82,19 +82,19 @@ async def test_a_blank_answer_gives_the_question_alone(small_stage: Stage) -> No
 async def test_the_same_account_in_two_tenants_has_two_histories(stage: Stage) -> None:
     await stage.link(stage.slack)
     await stage.say(stage.slack, "Here")
-    abroad = stage.abroad()
-    await abroad.threadline.messaging.credentials.put(
-        Scope(abroad.tenant_id, "root", "admin"), "slack", abroad.slack.secrets
+    other_tenant = stage.other_tenant()
+    await other_tenant.threadline.messaging.credentials.put(
+        Scope(other_tenant.tenant_id, "root", "admin"), "slack", other_tenant.slack.secrets
     )
-    assert abroad.slack.webhook is not None
-    abroad.slack.webhook = abroad.slack.webhook.replace(stage.tenant_id, abroad.tenant_id)
-    told = await abroad.slack.say("Not linked there")
+    assert other_tenant.slack.webhook is not None
+    other_tenant.slack.webhook = other_tenant.slack.webhook.replace(stage.tenant_id, other_tenant.tenant_id)
+    told = await other_tenant.slack.say("Not linked there")
     assert decisions(told) == ["denied_unverified"]
-    await abroad.slack.replies(2)
-    await abroad.link(abroad.slack)
-    await abroad.say(abroad.slack, "There")
-    assert abroad.agent.prompt_texts() == [("user", "There")]
-    assert await abroad.history() == ["There", "Hello, you."]
+    await other_tenant.slack.replies(2)
+    await other_tenant.link(other_tenant.slack)
+    await other_tenant.say(other_tenant.slack, "There")
+    assert other_tenant.agent.prompt_texts() == [("user", "There")]
+    assert await other_tenant.history() == ["There", "Hello, you."]
     assert await stage.history() == ["Here", "Hello, you."]
 
 
@@ -113,11 +113,11 @@ async def test_what_was_said_in_private_is_not_drawn_on_where_others_read_along(
 @pytest.mark.req("S3-05", "S3-10")
 async def test_another_tenants_signature_opens_nothing_here(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
-    abroad = Scope(f"{small_stage.tenant_id}-abroad", "root", "admin")
+    other_tenant = Scope(f"{small_stage.tenant_id}-abroad", "root", "admin")
     other = {"signing_secret": "another-tenants-secret", "bot_token": "xoxb-another"}
-    await small_stage.threadline.messaging.credentials.put(abroad, "slack", other)
+    await small_stage.threadline.messaging.credentials.put(other_tenant, "slack", other)
     assert small_stage.slack.webhook is not None
-    small_stage.slack.webhook = small_stage.slack.webhook.replace(small_stage.tenant_id, abroad.tenant_id)
+    small_stage.slack.webhook = small_stage.slack.webhook.replace(small_stage.tenant_id, other_tenant.tenant_id)
     assert (await small_stage.slack.say("Let me in")).status == 401
 
 
@@ -177,7 +177,7 @@ async def test_a_history_that_cannot_be_read_costs_nobody_an_answer(
     async def fail(*_: Any, **__: Any) -> Any:
         raise StoreFailed("the disk is slow today")
 
-    monkeypatch.setattr(type(small_stage.house), "last_turns", fail)
+    monkeypatch.setattr(type(small_stage.system), "last_turns", fail)
     assert await small_stage.say(small_stage.slack, "During") == "Hello, you."
     assert small_stage.agent.prompt_texts() == [("user", "During")]
     metrics = small_stage.threadline.metrics
@@ -196,7 +196,7 @@ async def test_a_restart_keeps_history_and_outbox(store: Store, tenant_id: str, 
         await after.threadline.messaging.close()
         assert [row.status for row in await after.outbox()] == ["sent", "sent"]
         clock.advance(40 * 24 * 3_600)
-        assert await after.house.drop_settled(before=clock.now()) == 4
+        assert await after.system.drop_settled(before=clock.now()) == 4
         await after.say(after.slack, "Much later")
         assert [text for role, text in after.agent.prompt_texts() if role == "user"] == [
             "Before",

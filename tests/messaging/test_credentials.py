@@ -31,13 +31,13 @@ async def test_what_is_stored_is_sealed_and_opens_for_its_tenant_alone(store: St
     credentials = keeper(store, {"k1": new_key()})
     await credentials.put(admin(tenant_id), "slack", SECRETS)
     assert await credentials.open(tenant_id, SLACK) == SECRETS
-    house = store.scoped(system_scope(tenant_id))
-    found = await house.credentials(SLACK)
+    system = store.scoped(system_scope(tenant_id))
+    found = await system.credentials(SLACK)
     assert found is not None
     assert b"s3cr3t" not in found.sealed
-    abroad = store.scoped(system_scope(f"{tenant_id}-abroad"))
-    await abroad.put_credentials(SLACK, found.key_id, found.sealed)
-    await house.put_credentials("telegram", found.key_id, found.sealed)
+    other_tenant = store.scoped(system_scope(f"{tenant_id}-abroad"))
+    await other_tenant.put_credentials(SLACK, found.key_id, found.sealed)
+    await system.put_credentials("telegram", found.key_id, found.sealed)
     for tenant, platform in ((f"{tenant_id}-abroad", SLACK), (tenant_id, "telegram")):
         with pytest.raises(SettingsInvalid, match="does not open"):
             await credentials.open(tenant, platform)

@@ -58,18 +58,18 @@ async def test_who_is_not_linked_gets_no_turn_and_learns_only_how_to_link(stage:
         assert (told.status, decisions(told)) == (403, ["denied_unverified"])
     await stage.threadline.messaging.delivering.deliver(stage.tenant_id)
     assert len(stage.slack.sent) == 1, "one hint in a while, or anybody could make the bot talk"
-    assert (await stage.house.row_counts())["turns"] == 0
+    assert (await stage.system.row_counts())["turns"] == 0
 
 
 @pytest.mark.req("S3-14")
 @pytest.mark.parametrize("state", ["pending", "revoked"])
 async def test_a_link_that_is_not_verified_is_none(small_stage: Stage, state: str) -> None:
-    await small_stage.house.put_link(
+    await small_stage.system.put_link(
         "telegram", small_stage.telegram.person, "alice", "pending" if state == "pending" else "revoked"
     )
     told = await small_stage.telegram.say("Hello?")
     assert (told.status, decisions(told)) == (403, ["denied_unverified"])
-    assert (await small_stage.house.row_counts())["turns"] == 0
+    assert (await small_stage.system.row_counts())["turns"] == 0
 
 
 @pytest.mark.req("S3-16", "S3-10")
@@ -80,20 +80,20 @@ async def test_what_is_too_old_or_of_tomorrow_is_not_answered(small_stage: Stage
     body = small_stage.telegram.write("Remember me?", date=sent_at)
     told = await small_stage.telegram.deliver(body)
     assert (told.status, decisions(told)) == (200, ["replay_blocked"])
-    assert (await small_stage.house.row_counts())["turns"] == 0
+    assert (await small_stage.system.row_counts())["turns"] == 0
     assert await small_stage.outbox() == []
 
 
 @pytest.mark.req("S3-10")
 async def test_a_body_that_nobody_signed_leaves_no_trace(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
-    before = await small_stage.house.row_counts()
+    before = await small_stage.system.row_counts()
     body = small_stage.slack.write("Let me in")
     forged = {**small_stage.slack.sign(body), "x-slack-signature": "v0=" + "0" * 64}
     for headers in (forged, {}, small_stage.slack.sign(body + b" ")):
         told = await small_stage.slack.deliver(body, headers)
         assert told.status == 401, told
-    assert await small_stage.house.row_counts() == before
+    assert await small_stage.system.row_counts() == before
 
 
 @pytest.mark.req("S3-19")
@@ -142,7 +142,7 @@ async def test_one_broken_message_of_a_batch_costs_the_others_nothing(small_stag
 @pytest.mark.req("S3-20", "S3-07")
 async def test_a_role_without_the_right_to_chat_is_told_so(stage: Stage) -> None:
     await stage.link(stage.slack)
-    await stage.house.put_user(User("alice", role="viewer"))
+    await stage.system.put_user(User("alice", role="viewer"))
     said = await stage.say(stage.slack, "May I?")
     assert "not ask" in said
     (turn,) = await stage.turns()
@@ -182,14 +182,14 @@ async def test_a_blank_message_is_acknowledged_and_nothing_else(small_stage: Sta
     await small_stage.link(small_stage.slack)
     told = await small_stage.slack.deliver(small_stage.slack.write("  \u200b "))
     assert told.status == 200
-    assert (await small_stage.house.row_counts())["turns"] == 0
+    assert (await small_stage.system.row_counts())["turns"] == 0
 
 
 @pytest.mark.req("S3-20")
 async def test_an_agent_that_cannot_be_made_is_a_failure_that_is_told(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
     small_stage.threadline.directory._given.clear()  # noqa: SLF001 - as if the operator had configured it wrongly
-    await small_stage.house.put_agent(Agent("scripted", "Scripted agent", "no such provider"))
+    await small_stage.system.put_agent(Agent("scripted", "Scripted agent", "no such provider"))
     assert "could not answer" in await small_stage.say(small_stage.slack, "Hello?")
     assert [turn.status for turn in await small_stage.turns()] == ["dispatch_failed"]
 
@@ -216,7 +216,7 @@ async def test_two_people_in_one_channel_have_a_thread_each(stage: Stage) -> Non
         await stage.slack.replies(before + 1)
     heard = [[text for role, text in stage.agent.prompt_texts(turn) if role == "user"] for turn in range(3)]
     assert heard == [["I am alice"], ["I am bob"], ["I am alice", "Who am I?"]]
-    assert len(await stage.house.bindings(surface="slack")) == 2
+    assert len(await stage.system.bindings(surface="slack")) == 2
 
 
 @pytest.mark.req("S3-17", "S3-23")

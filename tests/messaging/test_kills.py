@@ -104,9 +104,9 @@ async def kill_and_look(database: str, seed: int, kills: int, messages: int) -> 
 async def settled(place: Place) -> None:
     """Until everything is sent and nothing runs."""
     async with await open_place(place) as threadline:
-        house = threadline.store.scoped(system_scope(place.tenant_id))
+        system = threadline.store.scoped(system_scope(place.tenant_id))
         # Another process does it.
-        while [row for row in await house.outbox(limit=1_000) if row.status != "sent"] or await house.due_turns():  # noqa: ASYNC110
+        while [row for row in await system.outbox(limit=1_000) if row.status != "sent"] or await system.due_turns():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 

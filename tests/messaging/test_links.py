@@ -14,7 +14,7 @@ async def made_code(stage: Stage, user: str = "alice", platform: str | None = No
 
 
 async def acts(stage: Stage) -> list[str]:
-    return [act.act for act in await stage.house.acts()]
+    return [act.act for act in await stage.system.acts()]
 
 
 async def send_code(stage: Stage, fake: FakePlatform, code: str, sender: str | None = None) -> tuple[str, str]:
@@ -32,7 +32,7 @@ async def test_a_code_links_the_account_that_sends_it(stage: Stage) -> None:
     decision, said = await send_code(stage, stage.slack, f"{code[:4].lower()}-{code[4:]}")
     assert (decision, "linked now" in said) == ("linked", True)
     assert await stage.say(stage.slack, "Hello") == "Hello, you."
-    link = await stage.house.link("slack", stage.slack.person)
+    link = await stage.system.link("slack", stage.slack.person)
     assert link is not None
     assert (link.owner_id, link.state) == ("alice", "verified")
     assert await acts(stage) == ["link.made"] + ["credentials.set"] * 3
@@ -43,7 +43,7 @@ async def test_a_code_works_once(stage: Stage) -> None:
     code = await made_code(stage)
     assert (await send_code(stage, stage.slack, code))[0] == "linked"
     assert (await send_code(stage, stage.slack, code, "U2002"))[0] == "link_refused"
-    assert await stage.house.link("slack", "U2002") is None
+    assert await stage.system.link("slack", "U2002") is None
 
 
 @pytest.mark.req("S3-15", "S3-17")
@@ -73,8 +73,8 @@ async def test_a_code_for_one_platform_works_on_no_other(small_stage: Stage) -> 
 
 @pytest.mark.req("S3-15", "S3-05")
 async def test_a_code_of_another_tenant_is_unknown_here(small_stage: Stage) -> None:
-    abroad = Scope(f"{small_stage.tenant_id}-abroad", "alice")
-    code = (await small_stage.threadline.messaging.links.new_code(abroad)).code
+    other_tenant = Scope(f"{small_stage.tenant_id}-abroad", "alice")
+    code = (await small_stage.threadline.messaging.links.new_code(other_tenant)).code
     assert (await send_code(small_stage, small_stage.slack, code))[0] == "link_refused"
 
 
@@ -93,7 +93,7 @@ async def test_a_sender_may_guess_a_few_times_and_then_has_to_wait(stage: Stage)
 async def test_unlinking_from_the_platform(stage: Stage) -> None:
     await stage.link(stage.slack)
     assert "no longer linked" in await stage.say(stage.slack, "!unlink")
-    assert await stage.house.link("slack", stage.slack.person) is None
+    assert await stage.system.link("slack", stage.slack.person) is None
     assert decisions(await stage.slack.say("Still there?")) == ["denied_unverified"]
     assert (await acts(stage))[0] == "link.removed"
 
@@ -105,12 +105,12 @@ async def test_unlinking_over_http_and_only_ones_own(stage: Stage) -> None:
     links = "/api/v1/channels/links"
     stranger = await stage.http.delete(links, params=which, headers=stage.caller("bob"))
     assert (stranger.status_code, stranger.json()) == (200, {"ok": True})
-    assert await stage.house.link("slack", stage.slack.person) is not None
+    assert await stage.system.link("slack", stage.slack.person) is not None
     listed = await stage.http.get(links, headers=stage.caller())
     assert [each["platformUserId"] for each in listed.json()["links"]] == [stage.slack.person]
     assert (await stage.http.get(links, headers=stage.caller("bob"))).json() == {"links": []}
     assert (await stage.http.delete(links, params=which, headers=stage.caller())).status_code == 200
-    assert await stage.house.link("slack", stage.slack.person) is None
+    assert await stage.system.link("slack", stage.slack.person) is None
     assert (await acts(stage))[0] == "link.removed"
 
 

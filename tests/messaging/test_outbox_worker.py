@@ -38,7 +38,7 @@ def another_worker(stage: Stage, **options: float) -> OutboxWorker:
 async def enqueue(stage: Stage, *texts: str, recipient: str = "DU1001") -> None:
     for number, text in enumerate(texts):
         (payload,) = stage.slack_codec.render(text)
-        await stage.house.enqueue(
+        await stage.system.enqueue(
             "slack",
             recipient,
             CleanText(payload),
@@ -150,7 +150,7 @@ async def test_the_outbox_is_for_administrators(small_stage: Stage) -> None:
 
 async def test_a_closed_window_is_not_stormed(quiet: Stage) -> None:
     (payload,) = quiet.threadline.messaging.codecs["whatsapp"].render("Late")
-    await quiet.house.enqueue(
+    await quiet.system.enqueue(
         "whatsapp", "106540352242922:16505551234", CleanText(payload), turn_id=None, owner_id="alice", id="late"
     )
     quiet.whatsapp.fail_next(Fault("window_closed"))
@@ -194,7 +194,7 @@ async def test_many_workers_send_each_row_once_and_in_order(quiet: Stage) -> Non
 @pytest.mark.req("S3-22")
 async def test_a_stale_claim_is_taken_over(quiet: Stage) -> None:
     await enqueue(quiet, "Hello")
-    await quiet.house.claim_outbox("a worker that died", until=quiet.clock.after(30))
+    await quiet.system.claim_outbox("a worker that died", until=quiet.clock.after(30))
     worker = another_worker(quiet)
     assert await worker.deliver(quiet.tenant_id) == 0
     quiet.clock.advance(30)
@@ -214,7 +214,7 @@ async def test_a_long_reply_arrives_in_pieces_and_in_order(small_stage: Stage) -
 
 async def test_without_credentials_a_delivery_waits(quiet: Stage) -> None:
     await enqueue(quiet, "Hello")
-    await quiet.house.delete_credentials("slack")
+    await quiet.system.delete_credentials("slack")
     worker = another_worker(quiet)
     await worker.deliver(quiet.tenant_id)
     assert ((await row(quiet)).status, (await row(quiet)).attempts) == ("waiting", 1)

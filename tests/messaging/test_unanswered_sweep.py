@@ -45,20 +45,20 @@ async def test_the_inbox_says_what_became_of_each_message(stage: Stage) -> None:
     await stage.say(stage.slack, "Good morning")
     (turn,) = await stage.turns()
     assert turn.idempotency_key is not None
-    row = await stage.house.inbox_row("slack", turn.idempotency_key.removeprefix("slack:"))
+    row = await stage.system.inbox_row("slack", turn.idempotency_key.removeprefix("slack:"))
     assert row is not None
     assert (row.status, row.decision, row.turn_id, row.owner_id) == ("done", "executed", turn.id, "alice")
     assert row.correlation_id
-    assert await stage.house.unanswered() == []
+    assert await stage.system.unanswered() == []
 
 
 async def test_what_was_purged_is_not_looked_for_forever(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
     await small_stage.say(small_stage.slack, "Good morning")
-    await small_stage.house.claim_inbox("slack", "lost", reply_to="DU1001", owner_id="alice")
-    await small_stage.house.settle_inbox("slack", "lost", status="accepted", turn_id="purged")
+    await small_stage.system.claim_inbox("slack", "lost", reply_to="DU1001", owner_id="alice")
+    await small_stage.system.settle_inbox("slack", "lost", status="accepted", turn_id="purged")
     await small_stage.threadline.messaging.unanswered_sweep.catch_up(small_stage.tenant_id)
-    assert await small_stage.house.unanswered() == []
+    assert await small_stage.system.unanswered() == []
     assert len(await small_stage.outbox()) == 1
 
 
@@ -90,7 +90,7 @@ class TestPolling:
         assert isinstance(busy, Transient)
         assert "webhook" in busy.reason
         small_stage.telegram.webhook = None
-        await small_stage.house.delete_credentials("telegram")
+        await small_stage.system.delete_credentials("telegram")
         with pytest.raises(NotFound):
             await polling.poll(small_stage.tenant_id, 0, held_seconds=0)
         wrong = {**small_stage.telegram.secrets, "bot_token": "123456:another"}

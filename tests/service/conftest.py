@@ -58,7 +58,7 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
         "bob": {"test-user": "bob"},
         "viewer": {"test-user": "alice", "test-role": "viewer"},
         "admin": {"test-user": "root", "test-role": "admin"},
-        "abroad": {"test-user": "alice", "test-tenant": "other"},
+        "other_tenant": {"test-user": "alice", "test-tenant": "other"},
     }
     async with serving(threadline, who_asks=whoever_is_named) as anyone:
         clients = {name: client_of(anyone.url, each) for name, each in headers.items()}

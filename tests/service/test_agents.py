@@ -182,8 +182,8 @@ async def test_a_context_is_its_owners_and_an_unknown_agent_is_a_foreign_one(peo
         ("POST", "message", {"content": "x"}),
         ("POST", "stream", {"content": "x"}),
     ):
-        foreign = await people["abroad"].http.request(method, f"{AGENTS}/ours/{path}", json=body)
-        unknown = await people["abroad"].http.request(method, f"{AGENTS}/nope/{path}", json=body)
+        foreign = await people["other_tenant"].http.request(method, f"{AGENTS}/ours/{path}", json=body)
+        unknown = await people["other_tenant"].http.request(method, f"{AGENTS}/nope/{path}", json=body)
         assert foreign.status_code == unknown.status_code == 404
         assert foreign.text == unknown.text.replace("nope", "ours")
 

@@ -223,7 +223,7 @@ async def test_a_cursor_of_someone_else_shows_nothing_of_theirs(people: dict[str
     for key in ("a", "b", "c"):
         await people["alice"].ask("Secret", key)
     cursor = (await people["alice"].http.get(THREADS, params={"limit": 1})).json()["nextCursor"]
-    for stranger in ("bob", "abroad"):
+    for stranger in ("bob", "other_tenant"):
         answer = await people[stranger].http.get(THREADS, params={"limit": 1, "cursor": cursor})
         assert answer.status_code == 400 or answer.json() == {"threads": []}
 
@@ -238,6 +238,6 @@ async def test_a_file_past_the_limit_stores_nothing(threadline: Threadline, clie
 
 async def test_the_same_key_of_another_user_tenant_or_route_is_another(people: dict[str, Client]) -> None:
     headers = {"idempotency-key": "k"}
-    for name in ("alice", "bob", "abroad"):
+    for name in ("alice", "bob", "other_tenant"):
         assert (await people[name].post_chat(f"From {name}", "key", headers=headers)).status_code == 200
         assert (await people[name].messages("key"))[0] == ("user", f"From {name}")

@@ -84,9 +84,9 @@ async def test_a_turn_says_from_where_it_came(bot: Client) -> None:
 async def test_it_acts_as_a_member_at_most_and_as_a_viewer_for_viewers(
     bot: Client, client: Client, threadline: Threadline
 ) -> None:
-    house = threadline.store.scoped(system_scope("local"))
+    system = threadline.store.scoped(system_scope("local"))
     for role in TOKEN_ROLES:
-        await house.put_user(User(id=role, display_name=None, role=role))
+        await system.put_user(User(id=role, display_name=None, role=role))
     assert (await bot.post_chat("Hi", "key", headers=acting_for("admin"))).status_code == 200
     answers = [
         await bot.post_chat("Hi", "key", headers=acting_for("viewer")),
@@ -211,7 +211,7 @@ async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
 ) -> None:
     """A code that is made or used for somebody by whoever stole the token would leave them a way in for good."""
     code = (await threadline.messaging.links.new_code(Scope("local", "ada"))).code
-    abroad = (await threadline.messaging.links.new_code(Scope("other", "ada"))).code
+    other_tenant = (await threadline.messaging.links.new_code(Scope("other", "ada"))).code
     room = {"platform": "matrix", "platformUserId": "@eve:example.org"}
     redeem = "/api/v1/channels/links/redeem"
     for headers in (acting_for("ada"), acting_for("ada", "matrix")):
@@ -227,7 +227,7 @@ async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
         assert (listed.status_code, listed.json()["code"]) == (403, "role_refused")
     for wrong in ({"platform": "slack"}, {"platformUserId": ""}, {"code": "A" * 101}, {"more": 1}):
         assert (await bot.http.post(redeem, json={**room, "code": code, **wrong})).status_code == 400
-    foreign = await bot.http.post(redeem, json={**room, "code": abroad})
+    foreign = await bot.http.post(redeem, json={**room, "code": other_tenant})
     assert (foreign.status_code, foreign.json()["code"]) == (409, "link_refused")
     assert await threadline.store.scoped(system_scope("local")).links() == []
     assert (await bot.http.post(redeem, json={**room, "code": code})).json() == {"userId": "ada"}

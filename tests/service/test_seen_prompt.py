@@ -116,7 +116,7 @@ async def test_nobody_is_told_about_the_thread_of_another(people: dict[str, Clie
     await people["alice"].ask("One", "key")
     thread = (await people["alice"].http.get(f"{THREADS}/key")).json()
     (turn,) = (await people["alice"].http.get(f"{THREADS}/key/turns")).json()["turns"]
-    for name in ("bob", "abroad"):
+    for name in ("bob", "other_tenant"):
         other = people[name].http
         assert [(await other.get(f"{THREADS}/key/{route}")).status_code for route in ROUTES] == [404] * len(ROUTES)
         assert (await other.get(f"{THREADS}/key/head")).json()["version"] == "none"

@@ -29,7 +29,7 @@ from threadline.service.openapi.document import PATH, described
 from threadline.service.operation import Operation
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.world import SECRET
+from threadline.testing.conformance.sample_data import SECRET
 
 pytestmark = pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 

@@ -10,8 +10,8 @@ from tests.conftest import OpenStore
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, exchange, history
-from threadline.testing.conformance.world import furnish, view
+from threadline.testing.conformance.message_builders import clean_text, exchange, history
+from threadline.testing.conformance.sample_data import populate, view
 
 pytestmark = pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
 
@@ -26,7 +26,7 @@ async def doors(open_store: OpenStore, tenant_id: str) -> list[Transaction]:
 async def test_a_closed_database_opens_as_it_was(open_store: OpenStore, tenant_id: str, clock: ManualClock) -> None:
     alice = Scope(tenant_id, "alice")
     store = await open_store()
-    ids = await furnish(store, alice, clock)
+    ids = await populate(store, alice, clock)
     before = await view(store, alice, ids)
     await store.close()
     store = await open_store()
@@ -57,12 +57,12 @@ async def test_a_repeat_through_another_door_is_the_same_call(doors: list[Transa
 async def test_a_claim_through_any_door_is_the_only_one(
     doors: list[Transaction], open_store: OpenStore, tenant_id: str, clock: ManualClock
 ) -> None:
-    houses = [(await open_store()).scoped(Scope(tenant_id, "system", "system")) for _ in range(4)]
-    claims = await asyncio.gather(*(house.claim_inbox("slack", "Ev1") for house in houses * 25))
+    scopes = [(await open_store()).scoped(Scope(tenant_id, "system", "system")) for _ in range(4)]
+    claims = await asyncio.gather(*(system.claim_inbox("slack", "Ev1") for system in scopes * 25))
     assert sum(claim is not None for claim in claims) == 1
     for n in range(12):
-        await houses[0].enqueue("slack", f"C{n}", clean("x"), turn_id=None, owner_id="alice", id=f"o{n}")
-    taken = await asyncio.gather(*(house.claim_outbox("w", until=clock.after(9), limit=2) for house in houses * 3))
+        await scopes[0].enqueue("slack", f"C{n}", clean_text("x"), turn_id=None, owner_id="alice", id=f"o{n}")
+    taken = await asyncio.gather(*(system.claim_outbox("w", until=clock.after(9), limit=2) for system in scopes * 3))
     assert sorted(row.id for rows in taken for row in rows) == sorted(f"o{n}" for n in range(12))
 
 

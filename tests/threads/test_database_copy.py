@@ -39,7 +39,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualCloc
         await store.close()
 
 
-async def furnish(store: Store, tenant_id: str, clock: ManualClock) -> None:
+async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
     """Something in every table, odd values and abandoned timelines included."""
     tl = Threadline(store, Settings(tenant=tenant_id, agent="rehearsal"), clock)
     for name in ("ada", "bob"):
@@ -69,16 +69,16 @@ async def furnish(store: Store, tenant_id: str, clock: ManualClock) -> None:
         await tx.put_link_code(name.encode(), "slack", clock.after(60))
         turn = (await tx.turns(thread.id))[0]
         await tx.enqueue("slack", "C1", CleanText("hello"), turn_id=turn.id, owner_id=name)
-    house = store.scoped(system_scope(tenant_id))
-    await house.put_agent(Agent(id="a1", name="A", provider="remote", settings={"url": "x"}, enabled=False))
-    await house.put_user(User(id="ada", display_name="Ada", role="admin"))
-    await house.put_link("slack", "U1", "ada", "verified")
-    await house.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="ada")
-    await house.claim_inbox("slack", "E2")
-    await house.put_credentials("slack", "key-1", b"\x00sealed")
-    await house.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60), True))
-    await house.note_use("t1", clock.now())
-    await house.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
+    system = store.scoped(system_scope(tenant_id))
+    await system.put_agent(Agent(id="a1", name="A", provider="remote", settings={"url": "x"}, enabled=False))
+    await system.put_user(User(id="ada", display_name="Ada", role="admin"))
+    await system.put_link("slack", "U1", "ada", "verified")
+    await system.claim_inbox("slack", "E1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="ada")
+    await system.claim_inbox("slack", "E2")
+    await system.put_credentials("slack", "key-1", b"\x00sealed")
+    await system.create_token(NewToken("t1", b"h" * 32, "ada", "laptop", "viewer", clock.after(60), True))
+    await system.note_use("t1", clock.now())
+    await system.record_act("token.created", "t1", Sealer().json({"role": "viewer"}), actor_id="ada")
     await tl.runner.close()
 
 
@@ -92,7 +92,7 @@ async def test_a_copy_holds_the_same_rows_and_goes_on_from_there(
     pair: Pair, tenant_id: str, clock: ManualClock
 ) -> None:
     source, target = pair
-    await furnish(source, tenant_id, clock)
+    await populate(source, tenant_id, clock)
     copied = await copy_database(source, target, tenants=[tenant_id])
     before, after = await rows_of(source, tenant_id), await rows_of(target, tenant_id)
     assert after == before
@@ -126,7 +126,7 @@ async def test_a_repeat_of_an_append_is_known_in_the_copy(pair: Pair, tenant_id:
 
 async def test_a_copy_that_broke_off_is_made_again(pair: Pair, tenant_id: str, clock: ManualClock) -> None:
     source, target = pair
-    await furnish(source, tenant_id, clock)
+    await populate(source, tenant_id, clock)
 
     def pull_the_plug(rows: int) -> None:
         if rows > 20:

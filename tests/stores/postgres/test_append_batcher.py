@@ -12,7 +12,7 @@ from threadline.core.errors import HeadMoved, KeyReused, NotFound, OutcomeUnknow
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.postgres.append_batcher import AT_ONCE, MOST, Gathering, Given
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 
 def given(thread_id: str, *, tenant_id: str = "a") -> Given:
@@ -113,7 +113,7 @@ async def test_who_gave_up_waiting_is_not_sent() -> None:
 
 async def test_each_of_a_company_gets_its_own_answer(own_store: PostgresStore) -> None:
     alice, bob = own_store.scoped(Scope("a", "alice")), own_store.scoped(Scope("a", "bob"))
-    threads = [await thread_saying(alice, "first") for _ in range(10)]
+    threads = [await create_thread_with(alice, "first") for _ in range(10)]
     other = await bob.create_thread(NewThread())
     await alice.append(threads[0].id, exchange("keyed"), key="k")
     works = [

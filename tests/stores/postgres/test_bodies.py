@@ -11,7 +11,7 @@ from threadline.core.messages import new_message
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import seal
+from threadline.testing.conformance.message_builders import seal
 
 BODIES = Bodies()
 

@@ -7,7 +7,7 @@ import pytest
 
 from threadline.core.threads import Scope
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with
 from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
@@ -28,7 +28,7 @@ BROKEN = {
 async def test_what_is_broken_is_found_with_a_remedy(
     own_store: PostgresStore, admin: asyncpg.Connection, statement: str
 ) -> None:
-    await thread_saying(own_store.scoped(ALICE), "a")
+    await create_thread_with(own_store.scoped(ALICE), "a")
     assert await own_store.check() == []
     await admin.execute(statement)
     found = await own_store.check()

@@ -24,7 +24,7 @@ from threadline.stores.postgres import store as store_module
 from threadline.stores.postgres.errors import as_store_error, may_repeat
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 from threadline.testing.postgres import PostgresServer, installations
 
 ALICE = Scope("a", "alice")
@@ -93,7 +93,7 @@ async def wired(wire: Wire, dsn: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_a_terminated_backend_costs_a_second_try(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
-    thread = await thread_saying(own_store.scoped(ALICE), "a")
+    thread = await create_thread_with(own_store.scoped(ALICE), "a")
     tries = 0
 
     async def work(tx: Transaction) -> None:
@@ -111,7 +111,7 @@ async def test_a_terminated_backend_costs_a_second_try(own_store: PostgresStore,
 
 async def test_idle_connections_that_died_are_replaced(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     tx = own_store.scoped(ALICE)
-    thread = await thread_saying(tx, "a")
+    thread = await create_thread_with(tx, "a")
     await asyncio.gather(*(tx.thread(thread.id) for _ in range(8)))
     await admin.execute(TERMINATE)
     assert await asyncio.gather(*(history(tx, thread.id) for _ in range(8))) == [["a"]] * 8
@@ -119,7 +119,7 @@ async def test_idle_connections_that_died_are_replaced(own_store: PostgresStore,
 
 async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
-    thread = await thread_saying(tx, "a")
+    thread = await create_thread_with(tx, "a")
 
     async def work(inside: Transaction) -> None:
         await inside.append(thread.id, exchange("b"), key="k")
@@ -133,7 +133,7 @@ async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wi
 
 async def test_a_verb_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
-    thread = await thread_saying(tx, "a")
+    thread = await create_thread_with(tx, "a")
     said = exchange("the answer to this is lost")
     wire.cut_at = b"the answer to this is lost"
     with pytest.raises(OutcomeUnknown):
@@ -144,14 +144,14 @@ async def test_a_verb_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wire
 
 async def test_a_read_that_nobody_answers_is_made_again(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
-    thread = await thread_saying(tx, "a", new=NewThread(id="findme"))
+    thread = await create_thread_with(tx, "a", new=NewThread(id="findme"))
     wire.cut_at = b"findme"
     assert await history(tx, thread.id) == ["a"]
     assert wire.cuts == 1
 
 
 async def test_a_transaction_that_breaks_before_its_commit_is_made_again(wire: Wire, wired: PostgresStore) -> None:
-    thread = await thread_saying(wired.scoped(ALICE), "a")
+    thread = await create_thread_with(wired.scoped(ALICE), "a")
 
     async def work(tx: Transaction) -> None:
         await tx.append(thread.id, exchange("once"))
@@ -179,7 +179,7 @@ async def test_a_server_that_stops_for_good_is_unavailable(monkeypatch: pytest.M
     server.ensure_started()
     try:
         store = await PostgresStore.open(await server.create_database())
-        thread = await thread_saying(store.scoped(ALICE), "a")
+        thread = await create_thread_with(store.scoped(ALICE), "a")
     finally:
         server.stop()
     verbs: list[Callable[[], Awaitable[object]]] = [
@@ -196,7 +196,7 @@ async def test_a_server_that_stops_for_good_is_unavailable(monkeypatch: pytest.M
 
 
 async def test_a_read_only_server_says_so(own_store: PostgresStore, admin: asyncpg.Connection, dsn: str) -> None:
-    thread = await thread_saying(own_store.scoped(ALICE), "a")
+    thread = await create_thread_with(own_store.scoped(ALICE), "a")
     name = await admin.fetchval("SELECT current_database()")
     await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     store = await PostgresStore.open(dsn)
@@ -239,7 +239,7 @@ async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresSt
     """Works of the house need not wait for each other. PostgreSQL ends one of two that are deadlocked; it is begun
     again."""
     tx = own_store.scoped(ALICE)
-    one, two = await thread_saying(tx, "a"), await thread_saying(tx, "b")
+    one, two = await create_thread_with(tx, "a"), await create_thread_with(tx, "b")
     both_hold = asyncio.Barrier(2)
 
     async def cross(first: str, second: str) -> None:
@@ -264,7 +264,7 @@ async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresSt
 async def test_works_of_one_user_wait_for_each_other_across_processes(own_store: PostgresStore, dsn: str) -> None:
     """Two stores stand for two processes; each work counts what is there and adds one."""
     other = await PostgresStore.open(dsn)
-    thread = await thread_saying(own_store.scoped(ALICE), "0")
+    thread = await create_thread_with(own_store.scoped(ALICE), "0")
 
     async def work(tx: Transaction) -> None:
         found = await tx.thread(thread.id)

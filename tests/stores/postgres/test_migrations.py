@@ -16,7 +16,7 @@ from threadline.stores.migrations import Migration, migration_from
 from threadline.stores.postgres import function_files, migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, history
 from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
@@ -269,7 +269,7 @@ async def test_missing_rights_are_named_in_sql_that_helps(lonely: PostgresServer
     assert grant == "GRANT threadline_app, threadline_worker TO ada;"
     await run(lonely.admin_dsn(owner_dsn), grant)
     store = await PostgresStore.open(owner_dsn)
-    thread = await thread_saying(store.scoped(ALICE), "a")
+    thread = await create_thread_with(store.scoped(ALICE), "a")
     assert await history(store.scoped(ALICE), thread.id) == ["a"]
     assert await store.scoped(Scope("a", "bob")).thread(thread.id) is None
     assert await store.check() == []
@@ -304,7 +304,7 @@ async def test_large_tables_can_be_split_by_tenant(empty_dsn: str) -> None:
     threads = {}
     for number in range(12):
         scope = Scope(f"t{number}", "alice")
-        threads[scope] = await thread_saying(store.scoped(scope), f"zebra {number}", "b")
+        threads[scope] = await create_thread_with(store.scoped(scope), f"zebra {number}", "b")
     for scope, thread in threads.items():
         assert [hit.thread_id for hit in await store.scoped(scope).search("zebra")] == [thread.id]
         assert len(await history(store.scoped(scope), thread.id)) == 2

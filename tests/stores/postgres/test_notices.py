@@ -14,7 +14,7 @@ from threadline.stores.postgres import notices
 from threadline.stores.postgres.change_watch import CHANNEL
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import asked
+from threadline.testing.conformance.message_builders import user_message
 
 ALICE = Scope("a", "alice")
 MARK = "the end"
@@ -54,7 +54,7 @@ async def test_what_changed_in_a_moment_is_told_once_and_the_rest_when_the_store
     tx = store.scoped(ALICE)
     await tx.create_thread(NewThread(id="thread", state_key="key"))
     for text in ("one", "two", "three"):
-        await tx.append("thread", [asked(text)])
+        await tx.append("thread", [user_message(text)])
     await store.close()
     await mark(admin)
     assert await heard.until(MARK) == ["a key", "a thread"]

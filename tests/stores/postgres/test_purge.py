@@ -11,7 +11,7 @@ import pytest
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.ports import Transaction
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import exchange, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange
 
 ALICE = Scope("a", "alice")
 PURGES: dict[str, Callable[[PostgresStore, str], Awaitable[object]]] = {
@@ -39,7 +39,7 @@ MEETINGS = [
 async def test_what_is_added_beside_a_purge_goes_with_the_rest(
     own_store: PostgresStore, admin: asyncpg.Connection, purge: str, write: str
 ) -> None:
-    thread = await thread_saying(own_store.scoped(ALICE), "one", "two")
+    thread = await create_thread_with(own_store.scoped(ALICE), "one", "two")
     await own_store.scoped(ALICE).save(thread.id, "here")
     written, purging = asyncio.Event(), asyncio.Event()
 

@@ -17,8 +17,8 @@ from threadline.stores.postgres import search_indexer as following
 from threadline.stores.postgres.session import entering
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import thread_saying
-from threadline.testing.conformance.world import furnish
+from threadline.testing.conformance.message_builders import create_thread_with
+from threadline.testing.conformance.sample_data import populate
 from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
@@ -73,20 +73,20 @@ async def unprotected(connection: asyncpg.Connection) -> list[str]:
 
 
 @pytest.fixture
-async def furnished(own_store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+async def populated(own_store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """Alice has a row in every table, and so has search."""
     # However slow the machine is, nobody takes in meanwhile what search is to have left.
     monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
-    await furnish(own_store, ALICE, clock)
+    await populate(own_store, ALICE, clock)
     alice = own_store.scoped(ALICE)
     await own_store.index_pending()
-    left = await thread_saying(alice, "not indexed yet")
+    left = await create_thread_with(alice, "not indexed yet")
     await alice.move(left.id, 0)
     return own_store
 
 
 @pytest.fixture
-async def login(dsn: str, furnished: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
+async def login(dsn: str, populated: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(dsn)
     yield connection
     await connection.close()
@@ -110,7 +110,7 @@ async def test_the_tenant_stands_first_in_every_key(admin: asyncpg.Connection) -
     assert wrong == []
 
 
-async def test_the_world_has_a_row_in_every_table(furnished: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_the_world_has_a_row_in_every_table(populated: PostgresStore, admin: asyncpg.Connection) -> None:
     empty = [
         table for table in await tables(admin) if not await admin.fetchval(f"SELECT count(*) FROM threadline.{table}")
     ]
@@ -228,7 +228,7 @@ async def test_the_login_itself_may_touch_nothing(admin: asyncpg.Connection, log
 
 
 @pytest.mark.req("SX-04")
-async def test_a_superuser_is_isolated_as_well(server: PostgresServer, dsn: str, furnished: PostgresStore) -> None:
+async def test_a_superuser_is_isolated_as_well(server: PostgresServer, dsn: str, populated: PostgresStore) -> None:
     store = await PostgresStore.open(server.admin_dsn(dsn))
     try:
         for scope in STRANGERS.values():

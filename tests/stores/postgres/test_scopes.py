@@ -23,7 +23,7 @@ from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.session import entering, literal
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 from threadline.testing.postgres import LOGIN, shared_server
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
@@ -52,7 +52,7 @@ async def test_a_literal_means_its_text(admin: asyncpg.Connection) -> None:
 async def test_any_printable_user_has_a_thread_of_their_own(own_store: PostgresStore) -> None:
     for user_id in HOSTILE:
         tx = own_store.scoped(Scope("a", user_id))
-        thread = await thread_saying(tx, "mine")
+        thread = await create_thread_with(tx, "mine")
         assert (await tx.saved_points(), thread.owner_id) == ([], user_id)
         assert [user.id for user in await tx.users()] == [user_id]
 
@@ -70,7 +70,7 @@ async def test_settings_end_with_their_transaction(dsn: str, own_store: Postgres
 
 async def test_the_worker_is_gone_after_the_verb_that_needed_it(own_store: PostgresStore) -> None:
     """An administrator's list of users must not leave the transaction seeing everybody's threads."""
-    await thread_saying(own_store.scoped(Scope("a", "bob")), "bob's")
+    await create_thread_with(own_store.scoped(Scope("a", "bob")), "bob's")
 
     async def work(tx: Transaction) -> tuple[int, int]:
         users, threads = await tx.users(), await tx.threads(archived=None)
@@ -128,7 +128,7 @@ async def bounced_store(bounced: str, dsn: str, clock: ManualClock) -> AsyncIter
 
 async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> None:
     tx = bounced_store.scoped(Scope("a", "alice"))
-    thread = await thread_saying(tx, "a zebra", "b")
+    thread = await create_thread_with(tx, "a zebra", "b")
     branch = await tx.branch(thread.id, NewThread(), at=0)
 
     async def work(inside: Transaction) -> None:
@@ -149,7 +149,7 @@ async def test_nothing_leaks_from_scope_to_scope_through_pgbouncer(bounced_store
     """Three server connections serve twenty clients of six scopes, who begin, fail and roll back as they like."""
     scopes = [Scope(tenant, user) for tenant in ("a", "b") for user in ("alice", "bob", "eve")]
     for scope in scopes:
-        await thread_saying(bounced_store.scoped(scope), f"{scope.tenant_id} {scope.user_id}")
+        await create_thread_with(bounced_store.scoped(scope), f"{scope.tenant_id} {scope.user_id}")
 
     async def look(number: int) -> None:
         scope = scopes[number % len(scopes)]

@@ -12,7 +12,7 @@ from threadline.ports import Transaction
 from threadline.stores.postgres.search import words_of
 from threadline.stores.postgres.session import entering
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.words import asked, clean, thread_saying
+from threadline.testing.conformance.message_builders import clean_text, create_thread_with, user_message
 
 ALICE = Scope("a", "alice")
 MATCH = "SELECT count(*) FROM threadline.match_words($1, 10, 0)"
@@ -22,7 +22,7 @@ IN_INDEX = "SELECT count(*) FROM threadline.message_search"
 @pytest.fixture
 async def login(dsn: str, own_store: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
     for scope in (ALICE, Scope("a", "bob"), Scope("b", "alice")):
-        await thread_saying(own_store.scoped(scope), "a zebra", "two zebra")
+        await create_thread_with(own_store.scoped(scope), "a zebra", "two zebra")
     await own_store.index_pending()
     connection = await asyncpg.connect(dsn)
     yield connection
@@ -131,7 +131,7 @@ async def test_a_word_is_found_wherever_it_is_rare(own_store: PostgresStore, adm
 async def test_what_was_taken_in_is_counted_for_each_owner(
     own_store: PostgresStore, login: asyncpg.Connection, admin: asyncpg.Connection
 ) -> None:
-    await thread_saying(own_store.scoped(ALICE), "one more")
+    await create_thread_with(own_store.scoped(ALICE), "one more")
     await own_store.index_pending()
     counted = await admin.fetch("SELECT tenant_id, id, indexed_messages FROM threadline.users ORDER BY 1, 2")
     assert [tuple(row) for row in counted] == [("a", "alice", 3), ("a", "bob", 2), ("b", "alice", 2)]
@@ -142,7 +142,7 @@ async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[i
     tx = store.scoped(ALICE)
     thread = await tx.create_thread(NewThread())
     for number, at_a_time in enumerate(after.values()):
-        await tx.append(thread.id, [asked(f"zebra {n}", f"m{number}-{n}") for n in range(at_a_time)])
+        await tx.append(thread.id, [user_message(f"zebra {n}", f"m{number}-{n}") for n in range(at_a_time)])
     await store.index_pending()
     await login_as(admin, ALICE)
     first = 0
@@ -162,10 +162,10 @@ async def login_as(admin: asyncpg.Connection, scope: Scope) -> None:
 @pytest.mark.req("SX-03")
 async def test_nothing_of_search_outlives_a_purge(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     tx = own_store.scoped(ALICE)
-    indexed, waiting = await thread_saying(tx, "a zebra"), await thread_saying(tx, "b")
+    indexed, waiting = await create_thread_with(tx, "a zebra"), await create_thread_with(tx, "b")
     await own_store.index_pending()
     for thread in (indexed, waiting):
-        await tx.append(thread.id, [asked("more zebra")])
+        await tx.append(thread.id, [user_message("more zebra")])
         await tx.move(thread.id, 0)
         await tx.purge_thread(thread.id)
     assert await admin.fetchval(IN_INDEX) == 0
@@ -175,7 +175,7 @@ async def test_nothing_of_search_outlives_a_purge(own_store: PostgresStore, admi
 async def test_what_a_thread_left_behind_is_indexed_all_the_same(own_store: PostgresStore) -> None:
     """Appended, moved away from, and only then searched; then moved back."""
     tx = own_store.scoped(ALICE)
-    thread = await thread_saying(tx, "zebra one", "zebra two", "zebra three")
+    thread = await create_thread_with(tx, "zebra one", "zebra two", "zebra three")
     branch = await tx.branch(thread.id, NewThread(), at=1)
     await tx.move(thread.id, 0)
     assert {(hit.thread_id, hit.seq) for hit in await tx.search("two")} == {(branch.id, 1)}
@@ -188,7 +188,7 @@ async def test_what_a_thread_left_behind_is_indexed_all_the_same(own_store: Post
 async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     """The indexer has read the messages, and before it writes their words they are purged."""
     tx = own_store.scoped(ALICE)
-    thread = await thread_saying(tx, "a zebra", "b")
+    thread = await create_thread_with(tx, "a zebra", "b")
     await admin.execute(entering(ALICE))
     rows = await admin.fetch("SELECT timeline_id, seq FROM threadline.unindexed_messages('a', 10)")
     await tx.purge_thread(thread.id)
@@ -224,14 +224,14 @@ async def test_a_mebibyte_of_different_words_is_indexed(own_store: PostgresStore
     tx = own_store.scoped(ALICE)
     text = " ".join(f"w{n}" for n in range(130_000))
     thread = await tx.create_thread(NewThread())
-    await tx.append(thread.id, [asked(text[:1_000_000], "long")])
+    await tx.append(thread.id, [user_message(text[:1_000_000], "long")])
     assert [hit.message_id for hit in await tx.search("w1 w777")] == ["long"]
 
 
 async def test_search_works_inside_a_transaction(own_store: PostgresStore) -> None:
     async def work(tx: Transaction) -> list[str]:
-        thread = await tx.create_thread(NewThread(title=clean("Zoo")))
-        await tx.append(thread.id, [asked("a zebra", "m")])
+        thread = await tx.create_thread(NewThread(title=clean_text("Zoo")))
+        await tx.append(thread.id, [user_message("a zebra", "m")])
         return [hit.message_id for hit in await tx.search("zebra")]
 
     assert await own_store.transact(ALICE, work) == ["m"]

@@ -11,7 +11,7 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Scope
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 
 def files_beside(path: Path) -> set[str]:
@@ -21,7 +21,7 @@ def files_beside(path: Path) -> set[str]:
 async def test_a_backup_is_one_moment_of_a_busy_store(path: Path, open_sqlite: OpenSqlite, tmp_path: Path) -> None:
     store = await open_sqlite()
     tx = store.scoped(Scope())
-    thread = await thread_saying(tx, *("word " * 200 for _ in range(100)))
+    thread = await create_thread_with(tx, *("word " * 200 for _ in range(100)))
     told: list[tuple[int, int]] = []
     target = tmp_path / "backup" / "copy.db"
     target.parent.mkdir()
@@ -63,7 +63,7 @@ async def test_a_backup_that_fails_leaves_nothing(path: Path, store: SqliteStore
 
 async def test_memory_can_be_kept(tmp_path: Path) -> None:
     store = await SqliteStore.open(":memory:")
-    thread = await thread_saying(store.scoped(Scope()), "hello")
+    thread = await create_thread_with(store.scoped(Scope()), "hello")
     await store.backup(tmp_path / "kept.db")
     await store.close()
     kept = await SqliteStore.open(tmp_path / "kept.db")

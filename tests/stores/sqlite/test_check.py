@@ -10,7 +10,7 @@ import pytest
 from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.sqlite.migrate import MIGRATIONS
-from threadline.testing.conformance.words import thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with
 
 WRONGS = {
     "threads miscount": "UPDATE threads SET message_count = message_count + 1",
@@ -28,7 +28,7 @@ WRONGS = {
 async def test_a_wrong_is_found_and_named(path: Path, open_sqlite: OpenSqlite, found: str, wrong: str) -> None:
     store = await open_sqlite()
     tx = store.scoped(Scope())
-    thread = await thread_saying(tx, "a", "b", "c")
+    thread = await create_thread_with(tx, "a", "b", "c")
     await tx.branch(thread.id, NewThread(), at=1)
     assert await store.check() == []
     meddling = apsw.Connection(str(path))
@@ -42,7 +42,7 @@ async def test_a_wrong_is_found_and_named(path: Path, open_sqlite: OpenSqlite, f
 async def test_statistics_tell_size_and_version(open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
     before = await store.statistics()
-    await thread_saying(store.scoped(Scope()), *("word " * 1_000 for _ in range(50)))
+    await create_thread_with(store.scoped(Scope()), *("word " * 1_000 for _ in range(50)))
     after = await store.statistics()
     assert after["bytes"] > before["bytes"] > 100_000
     assert after["schema_version"] == len(MIGRATIONS)

@@ -19,7 +19,7 @@ from threadline.core.errors import OutcomeUnknown, StoreCorrupt, StoreFull, Stor
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 HOLDS_THE_LOCK = """
 import sys, apsw
@@ -49,7 +49,7 @@ def let_go(other: subprocess.Popen[str]) -> None:
 class TestAFullDisk:
     async def test_an_append_says_so_and_leaves_nothing(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
         tx = (await open_sqlite()).scoped(Scope())
-        thread = await thread_saying(tx, "before")
+        thread = await create_thread_with(tx, "before")
         disk.is_full = True
         with pytest.raises(StoreFull, match="free some"):
             await tx.append(thread.id, exchange("lost", "lost"), key="k1")
@@ -72,7 +72,7 @@ class TestAFullDisk:
 
     async def test_work_that_swallows_it_is_not_kept(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
-        thread = await thread_saying(store.scoped(Scope()), "before")
+        thread = await create_thread_with(store.scoped(Scope()), "before")
 
         async def work(tx: Transaction) -> str:
             # More than SQLite's cache holds, so that it must write before the commit.
@@ -90,7 +90,7 @@ class TestAFullDisk:
 
     async def test_a_purge_on_a_full_disk_removes_nothing_or_all(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
         tx = (await open_sqlite()).scoped(Scope())
-        thread = await thread_saying(tx, "before")
+        thread = await create_thread_with(tx, "before")
         disk.is_full = True
         with pytest.raises(StoreFull):
             await tx.purge_thread(thread.id)
@@ -124,7 +124,7 @@ def damage(path: Path) -> None:
 class TestADamagedFile:
     async def damaged(self, path: Path, open_sqlite: OpenSqlite) -> tuple[SqliteStore, str]:
         store = await open_sqlite()
-        thread = await thread_saying(store.scoped(Scope()), *("word " * 500 for _ in range(200)))
+        thread = await create_thread_with(store.scoped(Scope()), *("word " * 500 for _ in range(200)))
         await store.close()
         damage(path)
         return await open_sqlite(), thread.id
@@ -147,7 +147,7 @@ class TestAnothersLock:
     async def test_an_append_waits_for_it(self, path: Path, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         with locked_by_another(path) as other:
             appending = asyncio.create_task(tx.append(thread.id, exchange("b")))
             # Reads never wait for a writer, whoever it is.
@@ -161,7 +161,7 @@ class TestAnothersLock:
         self, path: Path, open_sqlite: OpenSqlite
     ) -> None:
         tx = (await open_sqlite(lock_seconds=0.2)).scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         with locked_by_another(path) as other:
             tries = [tx.append(thread.id, exchange("b"), key="k1") for _ in range(5)]
             answers = await asyncio.gather(*tries, return_exceptions=True)
@@ -190,7 +190,7 @@ class TestAFork:
     async def test_a_child_is_refused_and_the_parent_goes_on(self, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         fork = multiprocessing.get_context("fork")
         ours, theirs = fork.Pipe()
         child = fork.Process(target=use_after_fork, args=(store, theirs))

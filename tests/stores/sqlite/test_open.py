@@ -19,7 +19,7 @@ from threadline.stores.sqlite import migrate
 from threadline.stores.sqlite.connection import connect, locate
 from threadline.stores.sqlite.migrate import MIGRATIONS
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 NEWEST = len(MIGRATIONS)
 
@@ -138,7 +138,7 @@ class TestANewFile:
     @pytest.mark.req("S4-14")
     async def test_it_keeps_what_it_was_told_across_reopening(self, path: Path) -> None:
         store = await SqliteStore.open(path)
-        thread = await thread_saying(store.scoped(Scope()), "hello", "hi")
+        thread = await create_thread_with(store.scoped(Scope()), "hello", "hi")
         await store.close()
         again = await SqliteStore.open(path)
         assert await again.scoped(Scope()).thread(thread.id) == thread
@@ -148,7 +148,7 @@ class TestANewFile:
     @pytest.mark.req("S4-14")
     async def test_memory_is_a_store_of_its_own_each_time(self) -> None:
         one, two = await SqliteStore.open(":memory:"), await SqliteStore.open(":memory:")
-        await thread_saying(one.scoped(Scope()), "hello")
+        await create_thread_with(one.scoped(Scope()), "hello")
         assert len((await one.scoped(Scope()).threads()).items) == 1
         assert (await two.scoped(Scope()).threads()).items == ()
         for store in (one, two):
@@ -283,7 +283,7 @@ class TestOtherVersions:
     async def test_a_newer_file_that_this_version_may_use_is_used(self, path: Path) -> None:
         self.newer(path, oldest_compatible=NEWEST)
         store = await SqliteStore.open(path)
-        assert await history(store.scoped(Scope()), (await thread_saying(store.scoped(Scope()), "hello")).id) == [
+        assert await history(store.scoped(Scope()), (await create_thread_with(store.scoped(Scope()), "hello")).id) == [
             "hello"
         ]
         await store.close()
@@ -328,7 +328,7 @@ class TestFilesOfOthers:
 class TestReadingOnly:
     async def test_a_store_opened_to_be_read_refuses_writes(self, path: Path, open_sqlite: OpenSqlite) -> None:
         writing = await open_sqlite()
-        thread = await thread_saying(writing.scoped(Scope()), "a zebra")
+        thread = await create_thread_with(writing.scoped(Scope()), "a zebra")
         await writing.index_pending()
         reading = await open_sqlite(read_only=True)
         tx = reading.scoped(Scope())
@@ -344,6 +344,6 @@ class TestReadingOnly:
 
     async def test_a_file_that_cannot_be_written_says_so(self, path: Path, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
-        await thread_saying(store.scoped(Scope()), "hello")
+        await create_thread_with(store.scoped(Scope()), "hello")
         await store.close()
         assert tried_by_nobody(path) == "StoreReadOnly"

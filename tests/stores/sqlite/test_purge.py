@@ -18,7 +18,7 @@ from threadline.ports import Transaction
 from threadline.stores.sqlite import checkpoints, connection, group_commit
 from threadline.stores.sqlite.connection import PAGE_SIZE
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import clean, exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
 
 LETTERS = "bcdfghjklmnpqrstvwxz"
 END = 8
@@ -68,7 +68,7 @@ def size_of(path: Path) -> int:
 
 
 async def speak(tx: Transaction, speaker: Speaker, threads: int, turns: int) -> list[str]:
-    ids = [(await thread_saying(tx, new=NewThread(title=speaker.text(3)))).id for _ in range(threads)]
+    ids = [(await create_thread_with(tx, new=NewThread(title=speaker.text(3)))).id for _ in range(threads)]
     for _ in range(turns):
         for thread_id in ids:
             await tx.append(thread_id, exchange(*speaker.exchange()))
@@ -97,25 +97,25 @@ async def test_no_byte_of_a_purged_thread_is_left(path: Path, open_sqlite: OpenS
 @pytest.mark.req("SX-03")
 async def test_no_byte_of_a_purged_user_is_left(path: Path, open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
-    house = store.scoped(system_scope("local"))
+    system = store.scoped(system_scope("local"))
     speakers = {name: Speaker(name, seed) for seed, name in enumerate(("aa", "ee", "ii"))}
     for _ in range(2):
         for name, speaker in speakers.items():
             tx = store.scoped(Scope("local", name))
             ids = await speak(tx, speaker, threads=2, turns=5)
-            await tx.set_context("helper", clean(speaker.text(300)))
+            await tx.set_context("helper", clean_text(speaker.text(300)))
             await tx.update_thread(ids[0], ThreadChanges(system_prompt=speaker.text(500)))
             await tx.bind("matrix", speaker.text(1), ids[0], label=speaker.text(2))
-            await house.enqueue("slack", speaker.text(1), clean(speaker.text(50)), turn_id=None, owner_id=name)
-            await house.claim_inbox("slack", speaker.text(1), fingerprint=speaker.text(2), owner_id=name)
-            await tx.put_summary(ids[1], 2, clean(speaker.text(80)))
+            await system.enqueue("slack", speaker.text(1), clean_text(speaker.text(50)), turn_id=None, owner_id=name)
+            await system.claim_inbox("slack", speaker.text(1), fingerprint=speaker.text(2), owner_id=name)
+            await tx.put_summary(ids[1], 2, clean_text(speaker.text(80)))
             await tx.save(ids[1], speaker.text(1))
-    await house.put_agent(Agent("helper", "Helper", "rehearsal"))
+    await system.put_agent(Agent("helper", "Helper", "rehearsal"))
     await store.index_pending()
     for name, speaker in speakers.items():
-        await house.purge_user(name)
+        await system.purge_user(name)
         assert left_in(path, speaker.words) == set()
-    assert set((await house.row_counts()).values()) <= {0, 1}
+    assert set((await system.row_counts()).values()) <= {0, 1}
     assert await store.check() == []
 
 
@@ -143,14 +143,14 @@ async def test_a_purge_waits_for_a_log_that_is_on_its_way(
 async def test_what_a_branch_shows_stays_though_its_threads_went_back_and_forth(open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
     tx = store.scoped(Scope())
-    first = await thread_saying(tx, "one", "1", "two", "2", "three", "3")
+    first = await create_thread_with(tx, "one", "1", "two", "2", "three", "3")
     second = await tx.branch(first.id, NewThread())
     await tx.append(second.id, exchange("four", "4"))
     await tx.undo(second.id)
     await tx.undo(second.id)
     third = await tx.branch(second.id, NewThread())
     await tx.save(second.id, "here")
-    fourth = await thread_saying(tx, "elsewhere", "0")
+    fourth = await create_thread_with(tx, "elsewhere", "0")
     await tx.load(fourth.id, "here")
     await tx.undo(fourth.id)
     await tx.append(fourth.id, exchange("six", "6"))
@@ -173,7 +173,7 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
     tx = store.scoped(Scope())
     speaker = Speaker("aa", 1)
     shown, hidden = [speaker.text(40), speaker.text(40)], [speaker.text(40), speaker.text(40)]
-    source = await thread_saying(tx, *shown, *hidden)
+    source = await create_thread_with(tx, *shown, *hidden)
     branch = await tx.branch(source.id, NewThread(), at=1)
     await store.index_pending()
     await tx.purge_thread(source.id)
@@ -227,20 +227,23 @@ async def test_words_leave_the_index_however_many_go(
     """Few are cut out one by one, many are struck out and the index is written anew: the same comes of both."""
     monkeypatch.setattr("threadline.stores.sqlite.search_index._CUT_SHARE", share)
     tx = store.scoped(Scope())
-    going, staying = await thread_saying(tx, "a zebra", "a lion"), await thread_saying(tx, "a zebra", "a giraffe")
+    going, staying = (
+        await create_thread_with(tx, "a zebra", "a lion"),
+        await create_thread_with(tx, "a zebra", "a giraffe"),
+    )
     await store.index_pending()
     await tx.purge_thread(going.id)
     assert {hit.thread_id for hit in await tx.search("zebra")} == {staying.id}
     assert await tx.search("lion") == []
     assert len(await tx.search("giraffe")) == 1
-    new = await thread_saying(tx, "a lion again")
+    new = await create_thread_with(tx, "a lion again")
     assert {hit.thread_id for hit in await tx.search("lion")} == {new.id}
 
 
 async def test_a_number_that_is_given_again_is_indexed_again(store: SqliteStore) -> None:
     tx = store.scoped(Scope())
     for word in ("zebra", "lion", "giraffe"):
-        thread = await thread_saying(tx, f"a {word}", f"the {word}")
+        thread = await create_thread_with(tx, f"a {word}", f"the {word}")
         assert len(await tx.search(word)) == 2
         await tx.purge_thread(thread.id)
         assert await tx.search(word) == []
@@ -250,7 +253,7 @@ async def test_a_reader_elsewhere_does_not_hold_a_purge_up(path: Path, open_sqli
     store = await open_sqlite()
     tx = store.scoped(Scope())
     speaker = Speaker("aa", 1)
-    thread = await thread_saying(tx, speaker.text(100))
+    thread = await create_thread_with(tx, speaker.text(100))
     reader = apsw.Connection(str(path))
     reader.execute("BEGIN; SELECT * FROM messages").fetchall()
     assert await tx.purge_thread(thread.id)

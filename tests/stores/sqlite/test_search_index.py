@@ -14,7 +14,7 @@ from threadline.core.messages import new_message
 from threadline.core.threads import Scope
 from threadline.stores.sqlite import search_index as indexing
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import exchange, seal, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, seal
 
 BEHIND = "SELECT coalesce((SELECT max(no) FROM messages), 0) > indexed_no FROM search_progress"
 
@@ -32,7 +32,7 @@ async def until_indexed(path: Path) -> None:
 
 async def test_the_index_follows_appends_by_itself(path: Path, store: SqliteStore) -> None:
     tx = store.scoped(Scope())
-    thread = await thread_saying(tx, *(f"word{n}" for n in range(100)))
+    thread = await create_thread_with(tx, *(f"word{n}" for n in range(100)))
     await until_indexed(path)
     for _ in range(5):
         await tx.append(thread.id, exchange("zebra"))
@@ -43,7 +43,7 @@ async def test_the_index_follows_appends_by_itself(path: Path, store: SqliteStor
 
 async def test_it_catches_up_when_the_file_is_opened(path: Path, open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
-    await thread_saying(store.scoped(Scope()), *(f"word{n}" for n in range(500)))
+    await create_thread_with(store.scoped(Scope()), *(f"word{n}" for n in range(500)))
     await store.close()
     await open_sqlite()
     await until_indexed(path)
@@ -52,7 +52,7 @@ async def test_it_catches_up_when_the_file_is_opened(path: Path, open_sqlite: Op
 async def test_two_stores_index_each_message_once(open_sqlite: OpenSqlite) -> None:
     one, two = await open_sqlite(), await open_sqlite()
     for store in (one, two, one):
-        await thread_saying(store.scoped(Scope()), *("zebra" for _ in range(100)))
+        await create_thread_with(store.scoped(Scope()), *("zebra" for _ in range(100)))
     await asyncio.gather(one.index_pending(), two.index_pending())
     assert len(await two.scoped(Scope()).search("zebra", limit=1000)) == 300
 
@@ -61,7 +61,7 @@ async def test_another_recipe_makes_the_index_anew(
     path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_sqlite()
-    thread = await thread_saying(store.scoped(Scope()), "a zebra", "a lion")
+    thread = await create_thread_with(store.scoped(Scope()), "a zebra", "a lion")
     await store.index_pending()
     await store.close()
     monkeypatch.setattr(indexing, "RECIPE", indexing.RECIPE + 1)
@@ -76,7 +76,7 @@ async def test_another_recipe_makes_the_index_anew(
 
 async def test_a_message_without_text_has_no_words(store: SqliteStore) -> None:
     tx = store.scoped(Scope())
-    thread = await thread_saying(tx, "a zebra")
+    thread = await create_thread_with(tx, "a zebra")
     silent = seal(new_message("assistant", [parts.tool("clock", "call-1", {}, output="noon")]))
     await tx.append(thread.id, [silent])
     await tx.append(thread.id, exchange("a lion"))
@@ -91,8 +91,8 @@ async def test_more_hits_than_are_ranked_are_still_the_owners(
     monkeypatch.setattr("threadline.stores.sqlite.search._RANKED", 5)
     alice, bob = store.scoped(Scope("local", "alice")), store.scoped(Scope("local", "bob"))
     for _ in range(3):
-        await thread_saying(alice, "zebra", "zebra zebra", "zebra")
-        await thread_saying(bob, "zebra", "zebra", "zebra")
+        await create_thread_with(alice, "zebra", "zebra zebra", "zebra")
+        await create_thread_with(bob, "zebra", "zebra", "zebra")
     found = await alice.search("zebra", limit=50)
     assert len(found) == 5
     assert found[0].snippet == "zebra zebra"

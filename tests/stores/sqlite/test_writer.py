@@ -19,7 +19,7 @@ from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.stores.sqlite import writer
 from threadline.stores.sqlite.store import SqliteStore
-from threadline.testing.conformance.words import exchange, history, texts, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history, texts
 
 
 async def hold_writer(store: SqliteStore) -> tuple[threading.Event, asyncio.Task[None]]:
@@ -61,7 +61,7 @@ class TestGroupCommit:
 
     async def test_who_fails_takes_nobody_along(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         go_on, holding = await hold_writer(store)
 
         async def fails_late(inner: Transaction) -> None:
@@ -95,7 +95,7 @@ class TestGroupCommit:
 
     async def test_who_gave_up_waiting_is_not_served(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         go_on, holding = await hold_writer(store)
         given_up = asyncio.create_task(tx.append(thread.id, exchange("never")))
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ class TestGroupCommit:
     async def test_what_has_begun_is_done_although_nobody_waits(self, store: SqliteStore) -> None:
         begun, go_on = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
-        thread = await thread_saying(store.scoped(Scope()), "a")
+        thread = await create_thread_with(store.scoped(Scope()), "a")
 
         async def work(tx: Transaction) -> None:
             loop.call_soon_threadsafe(begun.set)
@@ -127,7 +127,7 @@ class TestGroupCommit:
         assert await history(store.scoped(Scope()), thread.id) == ["a", "b", "c"]
 
     async def test_a_loop_that_is_gone_does_not_stop_the_writer(self, store: SqliteStore) -> None:
-        thread = await thread_saying(store.scoped(Scope()), "a")
+        thread = await create_thread_with(store.scoped(Scope()), "a")
 
         async def leave_early() -> None:
             waiting = asyncio.ensure_future(store.scoped(Scope()).append(thread.id, exchange("b")))
@@ -140,7 +140,7 @@ class TestGroupCommit:
     async def test_a_store_nobody_closed_ends_its_thread(self, open_sqlite: OpenSqlite) -> None:
         before = set(threading.enumerate())
         forgotten = await SqliteStore.open(":memory:")
-        await thread_saying(forgotten.scoped(Scope()), "a")
+        await create_thread_with(forgotten.scoped(Scope()), "a")
         (writer,) = (t for t in set(threading.enumerate()) - before if t.name == "threadline-writer")
         del forgotten
         gc.collect()
@@ -171,11 +171,11 @@ class TestWritingAtOnce:
         async with asyncio.timeout(30):
             # At first the thread may be on an errand of its own.
             while threading.current_thread() not in threads:
-                await thread_saying(store.scoped(Scope()), "a")
+                await create_thread_with(store.scoped(Scope()), "a")
 
     async def test_a_failure_at_once_leaves_nothing(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         for _ in range(3):
             with pytest.raises(HeadMoved):
                 await tx.append(thread.id, exchange("never"), expected_count=77)
@@ -185,7 +185,7 @@ class TestWritingAtOnce:
     async def test_the_loop_goes_on_while_another_process_writes(self, path: Path, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         other = apsw.Connection(str(path))
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.create_task(tx.append(thread.id, exchange("b")))
@@ -228,7 +228,7 @@ class TestTransacting:
 
     async def test_a_search_inside_finds_what_was_just_said(self, store: SqliteStore) -> None:
         async def work(tx: Transaction) -> list[str]:
-            thread = await thread_saying(tx, "a zebra")
+            thread = await create_thread_with(tx, "a zebra")
             assert [hit.thread_id for hit in await tx.search("zebra")] == [thread.id]
             return texts(await tx.messages(thread.id))
 
@@ -245,7 +245,7 @@ class TestReading:
 
     async def test_a_reader_is_not_held_up_by_a_writer(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, *(f"m{n}" for n in range(1_500)))
+        thread = await create_thread_with(tx, *(f"m{n}" for n in range(1_500)))
         go_on, holding = await hold_writer(store)
         assert len(await tx.messages(thread.id)) == 1_500
         assert (await tx.threads()).items == (thread,)
@@ -255,7 +255,7 @@ class TestReading:
 
     async def test_numbers_and_texts_sqlite_cannot_hold_are_refused(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
-        thread = await thread_saying(tx, "a")
+        thread = await create_thread_with(tx, "a")
         for verb in (tx.thread("\udc00"), tx.search("\udc00"), tx.outbox(limit=2**70), tx.context("\ud800")):
             with pytest.raises(InvalidInput):
                 await verb

@@ -12,7 +12,7 @@ from threadline.core.errors import DuplicateId, InvalidInput, RoleRefused
 from threadline.core.threads import Scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean_json
+from threadline.testing.conformance.message_builders import clean_json
 
 HASH, OTHER_HASH = b"h" * 32, b"o" * 32
 MINUTE = dt.timedelta(minutes=1)
@@ -24,121 +24,121 @@ def token(id: str = "t1", token_hash: bytes = HASH, owner_id: str = "alice") -> 
 
 class TestTokens:
     async def test_a_token_is_found_by_its_hash(
-        self, root: Transaction, house: Transaction, clock: ManualClock
+        self, admin: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
         """Keeps a token by its hash; its owner is made known."""
         expires_at = clock.after(60)
-        made = await root.create_token(NewToken("t1", HASH, "alice", "laptop", "viewer", expires_at))
-        found = await house.token_by_hash(HASH)
+        made = await admin.create_token(NewToken("t1", HASH, "alice", "laptop", "viewer", expires_at))
+        found = await system.token_by_hash(HASH)
         assert found == made
         assert (made.owner_id, made.name, made.role, made.expires_at) == ("alice", "laptop", "viewer", expires_at)
         assert (made.created_at, made.last_used_at, made.revoked_at) == (clock.now(), None, None)
-        assert await house.token_by_hash(OTHER_HASH) is None
-        assert "alice" in {user.id for user in await house.users()}
+        assert await system.token_by_hash(OTHER_HASH) is None
+        assert "alice" in {user.id for user in await system.users()}
 
-    async def test_a_token_acts_for_users_only_if_it_was_made_so(self, root: Transaction, house: Transaction) -> None:
+    async def test_a_token_acts_for_users_only_if_it_was_made_so(self, admin: Transaction, system: Transaction) -> None:
         """Keeps a token by its hash; its owner is made known."""
         plain, bot = token(), NewToken("t2", OTHER_HASH, "bot", "bot", "member", acts_for_users=True)
         for new in (plain, bot):
-            assert (await root.create_token(new)).acts_for_users is new.acts_for_users
-            found = await house.token_by_hash(new.token_hash)
+            assert (await admin.create_token(new)).acts_for_users is new.acts_for_users
+            found = await system.token_by_hash(new.token_hash)
             assert found is not None
             assert found.acts_for_users is new.acts_for_users
-        assert [each.acts_for_users for each in await root.tokens()] == [True, False]
+        assert [each.acts_for_users for each in await admin.tokens()] == [True, False]
 
     @pytest.mark.parametrize("again", [token(), token("t1", OTHER_HASH), token("t2", HASH)])
-    async def test_an_id_and_a_hash_are_taken_once(self, root: Transaction, again: NewToken) -> None:
+    async def test_an_id_and_a_hash_are_taken_once(self, admin: Transaction, again: NewToken) -> None:
         """DuplicateId if the id or the hash is there already."""
-        await root.create_token(token())
+        await admin.create_token(token())
         with pytest.raises(DuplicateId):
-            await root.create_token(again)
-        assert len(await root.tokens()) == 1
+            await admin.create_token(again)
+        assert len(await admin.tokens()) == 1
 
-    async def test_tokens_are_listed_newest_first(self, root: Transaction, house: Transaction) -> None:
+    async def test_tokens_are_listed_newest_first(self, admin: Transaction, system: Transaction) -> None:
         """Every token of the tenant, revoked and expired ones as well, newest first."""
-        for number, owner_id in enumerate(("alice", "bob", "root")):
-            await root.create_token(token(f"t{number}", bytes([number]) * 32, owner_id))
-        await root.revoke_token("t1")
-        assert [each.id for each in await root.tokens()] == ["t2", "t1", "t0"]
-        assert await house.tokens() == await root.tokens()
+        for number, owner_id in enumerate(("alice", "bob", "admin")):
+            await admin.create_token(token(f"t{number}", bytes([number]) * 32, owner_id))
+        await admin.revoke_token("t1")
+        assert [each.id for each in await admin.tokens()] == ["t2", "t1", "t0"]
+        assert await system.tokens() == await admin.tokens()
 
-    async def test_a_token_is_revoked_once(self, root: Transaction, house: Transaction, clock: ManualClock) -> None:
+    async def test_a_token_is_revoked_once(self, admin: Transaction, system: Transaction, clock: ManualClock) -> None:
         """From now on it is revoked. False if there is none, or it was already."""
-        await root.create_token(token())
-        assert await root.revoke_token("t1") is True
+        await admin.create_token(token())
+        assert await admin.revoke_token("t1") is True
         when = clock.now()
         clock.advance(5)
-        assert await root.revoke_token("t1") is False
-        assert await root.revoke_token("nowhere") is False
-        found = await house.token_by_hash(HASH)
+        assert await admin.revoke_token("t1") is False
+        assert await admin.revoke_token("nowhere") is False
+        found = await system.token_by_hash(HASH)
         assert found is not None
         assert found.revoked_at == when
 
     async def test_the_last_use_never_goes_back(
-        self, root: Transaction, house: Transaction, clock: ManualClock
+        self, admin: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
         """The token was used then; an earlier time changes nothing."""
-        await root.create_token(token())
-        await house.note_use("t1", clock.after(10))
-        await house.note_use("t1", clock.after(5))
-        await house.note_use("nowhere", clock.after(5))
-        assert [each.last_used_at for each in await root.tokens()] == [clock.after(10)]
+        await admin.create_token(token())
+        await system.note_use("t1", clock.after(10))
+        await system.note_use("t1", clock.after(5))
+        await system.note_use("nowhere", clock.after(5))
+        assert [each.last_used_at for each in await admin.tokens()] == [clock.after(10)]
 
-    async def test_tokens_are_for_administrators(self, alice: Transaction, root: Transaction) -> None:
+    async def test_tokens_are_for_administrators(self, alice: Transaction, admin: Transaction) -> None:
         """Admin and system scopes only (RoleRefused)."""
-        await root.create_token(token())
+        await admin.create_token(token())
         for refused in (alice.create_token(token("t2", OTHER_HASH)), alice.tokens(), alice.revoke_token("t1")):
             with pytest.raises(RoleRefused):
                 await refused
-        assert [each.revoked_at for each in await root.tokens()] == [None]
+        assert [each.revoked_at for each in await admin.tokens()] == [None]
 
-    async def test_only_the_house_looks_up_and_notes(self, alice: Transaction, root: Transaction) -> None:
+    async def test_only_the_system_scope_looks_up_and_notes(self, alice: Transaction, admin: Transaction) -> None:
         """Revoked and expired ones as well: the caller judges. System scope only (RoleRefused), because whoever
         presents a token is not known before."""
-        for tx in (alice, root):
+        for tx in (alice, admin):
             for refused in (tx.token_by_hash(HASH), tx.note_use("t1", dt.datetime.now(dt.UTC))):
                 with pytest.raises(RoleRefused):
                     await refused
 
-    async def test_a_token_goes_with_its_user(self, root: Transaction, house: Transaction) -> None:
+    async def test_a_token_goes_with_its_user(self, admin: Transaction, system: Transaction) -> None:
         """Everything of this user in the tenant"""
-        await root.create_token(token())
-        await house.purge_user("alice")
-        assert await house.token_by_hash(HASH) is None
+        await admin.create_token(token())
+        await system.purge_user("alice")
+        assert await system.token_by_hash(HASH) is None
 
 
 class TestPermits:
-    async def test_no_more_is_given_than_the_limit(self, house: Transaction, clock: ManualClock) -> None:
+    async def test_no_more_is_given_than_the_limit(self, system: Transaction, clock: ManualClock) -> None:
         """How many of the wanted are given: together never more than `limit` under this key in the window that began
         then, whoever asks from whichever process."""
         now = clock.now()
-        given = [await house.take_permits("k", window=now, wanted=4, limit=10) for _ in range(4)]
+        given = [await system.take_permits("k", window=now, wanted=4, limit=10) for _ in range(4)]
         assert given == [4, 4, 2, 0]
-        assert await house.take_permits("other", window=now, wanted=4, limit=10) == 4
-        assert await house.take_permits("k", window=now + MINUTE, wanted=4, limit=10) == 4
+        assert await system.take_permits("other", window=now, wanted=4, limit=10) == 4
+        assert await system.take_permits("k", window=now + MINUTE, wanted=4, limit=10) == 4
 
     async def test_whoever_asks_at_once_shares_the_limit(
-        self, store: Store, house: Transaction, clock: ManualClock
+        self, store: Store, system: Transaction, clock: ManualClock
     ) -> None:
         """whoever asks from whichever process"""
-        wishes = [house.take_permits("k", window=clock.now(), wanted=3, limit=20) for _ in range(16)]
+        wishes = [system.take_permits("k", window=clock.now(), wanted=3, limit=20) for _ in range(16)]
         assert sum(await asyncio.gather(*wishes)) == 20
 
-    async def test_a_window_that_a_faster_clock_began_counts(self, house: Transaction, clock: ManualClock) -> None:
+    async def test_a_window_that_a_faster_clock_began_counts(self, system: Transaction, clock: ManualClock) -> None:
         """A window later than this one, which a faster clock has begun, counts instead."""
-        assert await house.take_permits("k", window=clock.now() + MINUTE, wanted=9, limit=10) == 9
-        assert await house.take_permits("k", window=clock.now(), wanted=9, limit=10) == 1
+        assert await system.take_permits("k", window=clock.now() + MINUTE, wanted=9, limit=10) == 9
+        assert await system.take_permits("k", window=clock.now(), wanted=9, limit=10) == 1
 
-    async def test_old_windows_are_forgotten(self, house: Transaction, clock: ManualClock) -> None:
+    async def test_old_windows_are_forgotten(self, system: Transaction, clock: ManualClock) -> None:
         """Forgets windows that began before then; how many."""
-        await house.take_permits("old", window=clock.now(), wanted=1, limit=10)
-        await house.take_permits("new", window=clock.now() + MINUTE, wanted=10, limit=10)
-        assert await house.drop_permits(before=clock.now() + MINUTE) == 1
-        assert await house.take_permits("new", window=clock.now() + MINUTE, wanted=1, limit=10) == 0
+        await system.take_permits("old", window=clock.now(), wanted=1, limit=10)
+        await system.take_permits("new", window=clock.now() + MINUTE, wanted=10, limit=10)
+        assert await system.drop_permits(before=clock.now() + MINUTE) == 1
+        assert await system.take_permits("new", window=clock.now() + MINUTE, wanted=1, limit=10) == 0
 
-    async def test_limits_are_the_houses(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
+    async def test_limits_are_the_system_scopes(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         """System scope only (RoleRefused)."""
-        tx = store.scoped(Scope(tenant_id, "root", "admin"))
+        tx = store.scoped(Scope(tenant_id, "admin", "admin"))
         for refused in (
             tx.take_permits("k", window=clock.now(), wanted=1, limit=1),
             tx.drop_permits(before=clock.now()),
@@ -148,38 +148,38 @@ class TestPermits:
 
 
 class TestActs:
-    async def test_an_act_is_on_record(self, root: Transaction, clock: ManualClock) -> None:
+    async def test_an_act_is_on_record(self, admin: Transaction, clock: ManualClock) -> None:
         """Writes down what the scope's user did: the act as `noun.verb`, as in `token.revoked`, and the id of what it
         was done to."""
-        made = await root.record_act("token.created", "t1", clean_json({"role": "member"}))
+        made = await admin.record_act("token.created", "t1", clean_json({"role": "member"}))
         assert (made.actor_id, made.act, made.target, made.details) == (
-            "root",
+            "admin",
             "token.created",
             "t1",
             {"role": "member"},
         )
         assert made.created_at == clock.now()
-        assert await root.acts() == [made]
+        assert await admin.acts() == [made]
 
-    async def test_acts_are_read_page_by_page(self, root: Transaction, house: Transaction) -> None:
+    async def test_acts_are_read_page_by_page(self, admin: Transaction, system: Transaction) -> None:
         """Newest first, those before the act with this id."""
-        made = [await root.record_act("agent.changed", f"a{number}") for number in range(5)]
-        first = await root.acts(limit=2)
+        made = [await admin.record_act("agent.changed", f"a{number}") for number in range(5)]
+        first = await admin.acts(limit=2)
         assert first == [made[4], made[3]]
-        assert await root.acts(limit=2, before=first[-1].id) == [made[2], made[1]]
-        assert await house.acts() == made[::-1]
+        assert await admin.acts(limit=2, before=first[-1].id) == [made[2], made[1]]
+        assert await system.acts() == made[::-1]
 
-    async def test_only_the_house_names_another_actor(
-        self, root: Transaction, house: Transaction, abroad: Transaction
+    async def test_only_the_system_scope_names_another_actor(
+        self, admin: Transaction, system: Transaction, other_tenant: Transaction
     ) -> None:
         """Only the system scope may name another actor (RoleRefused)."""
         with pytest.raises(RoleRefused):
-            await root.record_act("token.created", "t1", actor_id="alice")
-        await house.record_act("token.created", "t1", actor_id="operator:root")
-        assert [act.actor_id for act in await root.acts()] == ["operator:root"]
+            await admin.record_act("token.created", "t1", actor_id="alice")
+        await system.record_act("token.created", "t1", actor_id="operator:root")
+        assert [act.actor_id for act in await admin.acts()] == ["operator:root"]
 
     async def test_a_record_is_made_with_its_act_or_not_at_all(
-        self, store: Store, root: Transaction, tenant_id: str
+        self, store: Store, admin: Transaction, tenant_id: str
     ) -> None:
         """In one transaction with the act itself, or one of them may be lost."""
 
@@ -189,21 +189,23 @@ class TestActs:
             raise InvalidInput("not after all")
 
         with pytest.raises(InvalidInput):
-            await store.transact(Scope(tenant_id, "root", "admin"), work)
-        assert (await root.tokens(), await root.acts()) == ([], [])
+            await store.transact(Scope(tenant_id, "admin", "admin"), work)
+        assert (await admin.tokens(), await admin.acts()) == ([], [])
 
-    async def test_records_are_read_by_administrators(self, alice: Transaction, root: Transaction) -> None:
+    async def test_records_are_read_by_administrators(self, alice: Transaction, admin: Transaction) -> None:
         """Admin and system scopes only (RoleRefused)."""
         await alice.record_act("link.made", "slack:U1")
         with pytest.raises(RoleRefused):
             await alice.acts()
-        assert [act.actor_id for act in await root.acts()] == ["alice"]
+        assert [act.actor_id for act in await admin.acts()] == ["alice"]
 
-    async def test_a_record_outlives_its_user(self, root: Transaction, house: Transaction, alice: Transaction) -> None:
+    async def test_a_record_outlives_its_user(
+        self, admin: Transaction, system: Transaction, alice: Transaction
+    ) -> None:
         """The record goes with its tenant, and not with a user."""
         await alice.record_act("link.made", "slack:U1")
-        await house.purge_user("alice")
-        assert [act.actor_id for act in await root.acts()] == ["alice"]
-        assert (await house.users()) == []
-        await house.purge_tenant()
-        assert await root.acts() == []
+        await system.purge_user("alice")
+        assert [act.actor_id for act in await admin.acts()] == ["alice"]
+        assert (await system.users()) == []
+        await system.purge_tenant()
+        assert await admin.acts() == []

@@ -15,8 +15,16 @@ from threadline.core.threads import Appended, NewThread
 from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.people import LIMITS
-from threadline.testing.conformance.words import answered, asked, clean, exchange, history, seal, thread_saying
+from threadline.testing.conformance.fixtures import LIMITS
+from threadline.testing.conformance.message_builders import (
+    assistant_message,
+    clean_text,
+    create_thread_with,
+    exchange,
+    history,
+    seal,
+    user_message,
+)
 
 
 class TestAppending:
@@ -24,10 +32,10 @@ class TestAppending:
     async def test_messages_are_numbered_from_zero_in_order(self, alice: Transaction, clock: ManualClock) -> None:
         """Writes the messages at the head, all or none, and touches the thread."""
         thread = await alice.create_thread(NewThread())
-        first = await alice.append(thread.id, [asked("a", "m0"), answered("b", "m1")])
+        first = await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m1")])
         assert first == Appended(thread.id, thread.timeline_id, 0, ("m0", "m1"), 2)
         at = clock.advance()
-        second = await alice.append(thread.id, [asked("c", "m2")])
+        second = await alice.append(thread.id, [user_message("c", "m2")])
         assert second == Appended(thread.id, thread.timeline_id, 2, ("m2",), 3)
         found = await alice.messages(thread.id)
         assert [(m.id, m.role, m.seq, m.text) for m in found] == [
@@ -42,11 +50,11 @@ class TestAppending:
 
     async def test_all_messages_are_written_or_none(self, alice: Transaction, clock: ManualClock) -> None:
         """Writes the messages at the head, all or none, and touches the thread."""
-        before = await thread_saying(alice, "a", "b")
+        before = await create_thread_with(alice, "a", "b")
         taken = (await alice.messages(before.id))[0].id
         clock.advance()
         with pytest.raises(DuplicateId):
-            await alice.append(before.id, [asked("new"), asked("not a", taken)], tokens=5)
+            await alice.append(before.id, [user_message("new"), user_message("not a", taken)], tokens=5)
         assert await history(alice, before.id) == ["a", "b"]
         assert await alice.thread(before.id) == before
 
@@ -73,7 +81,7 @@ class TestAppending:
         said_at = dt.datetime(2020, 2, 29, 23, 59, 59, 999_999, tzinfo=dt.UTC)
         thread = await alice.create_thread(NewThread())
         old = seal(msgspec.structs.replace(new_message("user", "long ago"), created_at=said_at))
-        await alice.append(thread.id, [old, asked("now")])
+        await alice.append(thread.id, [old, user_message("now")])
         found = await alice.messages(thread.id)
         assert [m.created_us for m in found] == [to_us(said_at), to_us(thread.created_at)]
 
@@ -81,8 +89,8 @@ class TestAppending:
     async def test_a_thread_without_a_title_takes_one(self, alice: Transaction) -> None:
         """A thread without a title takes `title`, which a person may change later."""
         thread = await alice.create_thread(NewThread())
-        await alice.append(thread.id, exchange("first words"), title=clean("first words"))
-        await alice.append(thread.id, exchange("later words"), title=clean("later words"))
+        await alice.append(thread.id, exchange("first words"), title=clean_text("first words"))
+        await alice.append(thread.id, exchange("later words"), title=clean_text("later words"))
         stored = await alice.thread(thread.id)
         assert stored is not None
         assert (stored.title, stored.title_by_person) == ("first words", False)
@@ -90,7 +98,7 @@ class TestAppending:
     async def test_a_title_that_was_given_stays(self, alice: Transaction) -> None:
         """A thread without a title takes `title`"""
         thread = await alice.create_thread(NewThread(title="Given", title_by_person=True))
-        await alice.append(thread.id, exchange("words"), title=clean("words"))
+        await alice.append(thread.id, exchange("words"), title=clean_text("words"))
         stored = await alice.thread(thread.id)
         assert stored is not None
         assert (stored.title, stored.title_by_person) == ("Given", True)
@@ -128,7 +136,7 @@ class TestExpectedCount:
     @pytest.mark.req("S1-07")
     async def test_a_stale_count_is_refused_with_the_right_one(self, alice: Transaction) -> None:
         """HeadMoved: `expected_count` is not the count."""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         for stale in (0, 2, 4):
             with pytest.raises(HeadMoved) as moved:
                 await alice.append(thread.id, exchange("late"), expected_count=stale)
@@ -189,9 +197,11 @@ class TestRepeating:
             await alice.append(thread.id, [seal(message) for message in other], key="k1")
         assert await history(alice, thread.id) == ["a"]
 
-    async def test_a_key_belongs_to_its_thread(self, alice: Transaction, bob: Transaction, abroad: Transaction) -> None:
+    async def test_a_key_belongs_to_its_thread(
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
+    ) -> None:
         """A key counts within its thread."""
-        for tx in (alice, alice, bob, abroad):
+        for tx in (alice, alice, bob, other_tenant):
             thread = await tx.create_thread(NewThread())
             assert not (await tx.append(thread.id, exchange(thread.id), key="k1")).replayed
             assert await history(tx, thread.id) == [thread.id]
@@ -207,7 +217,7 @@ class TestRepeating:
         """with message ids that already stand in this history in this order with this role and content, nothing is
         written and the answer is the first one's, `replayed`."""
         thread = await alice.create_thread(NewThread())
-        said = [asked("a", "m0"), answered("b", "m1")]
+        said = [user_message("a", "m0"), assistant_message("b", "m1")]
         first = await alice.append(thread.id, said, expected_count=0)
         await alice.append(thread.id, exchange("c"))
         before = await alice.thread(thread.id)
@@ -220,11 +230,11 @@ class TestRepeating:
     @pytest.mark.parametrize(
         "other",
         [
-            [asked("other", "m0"), answered("b", "m1")],
-            [answered("a", "m0"), answered("b", "m1")],
-            [answered("b", "m1"), asked("a", "m0")],
-            [asked("a", "m0"), answered("c", "m2")],
-            [asked("c", "m2"), asked("a", "m0")],
+            [user_message("other", "m0"), assistant_message("b", "m1")],
+            [assistant_message("a", "m0"), assistant_message("b", "m1")],
+            [assistant_message("b", "m1"), user_message("a", "m0")],
+            [user_message("a", "m0"), assistant_message("c", "m2")],
+            [user_message("c", "m2"), user_message("a", "m0")],
         ],
         ids=["other words", "other role", "other order", "one known, one new", "one new, one known"],
     )
@@ -232,7 +242,7 @@ class TestRepeating:
         """DuplicateId: a message id stands in this history and this is no repeat (other content, another order, or
         only some of them)."""
         thread = await alice.create_thread(NewThread())
-        await alice.append(thread.id, [asked("a", "m0"), answered("b", "m1")])
+        await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m1")])
         with pytest.raises(DuplicateId):
             await alice.append(thread.id, other)
         assert await history(alice, thread.id) == ["a", "b"]
@@ -242,41 +252,41 @@ class TestRepeating:
         only some of them)."""
         thread = await alice.create_thread(NewThread())
         with pytest.raises(DuplicateId):
-            await alice.append(thread.id, [asked("a", "m0"), answered("b", "m0")])
+            await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m0")])
         assert await history(alice, thread.id) == []
 
     async def test_a_message_id_in_another_history_is_free(self, alice: Transaction, bob: Transaction) -> None:
         """message ids that already stand in this history"""
         for tx in (alice, alice, bob):
             thread = await tx.create_thread(NewThread())
-            assert not (await tx.append(thread.id, [asked(thread.id, "m0")])).replayed
+            assert not (await tx.append(thread.id, [user_message(thread.id, "m0")])).replayed
             assert await history(tx, thread.id) == [thread.id]
 
     async def test_a_message_id_that_was_undone_is_free(self, alice: Transaction) -> None:
         """message ids that already stand in this history"""
-        thread = await thread_saying(alice, "a", "b")
-        await alice.append(thread.id, [asked("c", "m2")])
+        thread = await create_thread_with(alice, "a", "b")
+        await alice.append(thread.id, [user_message("c", "m2")])
         await alice.undo(thread.id)
-        assert not (await alice.append(thread.id, [asked("d", "m2")])).replayed
+        assert not (await alice.append(thread.id, [user_message("d", "m2")])).replayed
         assert await history(alice, thread.id) == ["a", "b", "d"]
 
     async def test_a_repeat_is_known_across_a_fork(self, alice: Transaction) -> None:
         """message ids that already stand in this history"""
         source = await alice.create_thread(NewThread())
-        said = [asked("a", "m0"), answered("b", "m1")]
+        said = [user_message("a", "m0"), assistant_message("b", "m1")]
         await alice.append(source.id, said)
         branch = await alice.branch(source.id, NewThread(), at=0)
         assert (await alice.append(branch.id, [said[0]])).replayed
         with pytest.raises(DuplicateId):
-            await alice.append(branch.id, [asked("not a", "m0")])
-        assert not (await alice.append(branch.id, [answered("not b", "m1")])).replayed
+            await alice.append(branch.id, [user_message("not a", "m0")])
+        assert not (await alice.append(branch.id, [assistant_message("not b", "m1")])).replayed
         assert await history(alice, branch.id) == ["a", "not b"]
 
     async def test_many_repeats_at_once_write_once(self, alice: Transaction) -> None:
         """The same call again is safe"""
         thread = await alice.create_thread(NewThread())
         by_key = [alice.append(thread.id, exchange("a"), key="k1") for _ in range(10)]
-        by_id = [alice.append(thread.id, [asked("b", "m1")]) for _ in range(10)]
+        by_id = [alice.append(thread.id, [user_message("b", "m1")]) for _ in range(10)]
         answers = await asyncio.gather(*by_key, *by_id)
         assert sorted(answer.replayed for answer in answers) == [False] * 2 + [True] * 18
         assert sorted(await history(alice, thread.id)) == ["a", "b"]

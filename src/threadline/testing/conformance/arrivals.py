@@ -14,7 +14,7 @@ from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import NewTurn, Turn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import asked, clean, clean_json, history
+from threadline.testing.conformance.message_builders import clean_json, clean_text, history, user_message
 
 
 def arrival(key: str = "Ev1", **changes: Any) -> NewArrival:
@@ -34,7 +34,7 @@ def arrival(key: str = "Ev1", **changes: Any) -> NewArrival:
 
 
 async def take(tx: Transaction, new: NewArrival, text: str = "Hello") -> Turn | None:
-    return await tx.take_arrival(new, asked(text), title=clean(text))
+    return await tx.take_arrival(new, user_message(text), title=clean_text(text))
 
 
 async def bound(tx: Transaction) -> Thread:
@@ -90,7 +90,7 @@ class TestTakingIn:
 
     @pytest.mark.parametrize("obstacle", ["claimed", "key", "unbound", "question", "deleted", "another's"])
     async def test_where_anything_stands_in_the_way_nothing_is_stored(
-        self, alice: Transaction, bob: Transaction, house: Transaction, obstacle: str
+        self, alice: Transaction, bob: Transaction, system: Transaction, obstacle: str
     ) -> None:
         """None, and nothing is stored, if anything stands in the way: it was claimed before, its turn key or the
         message's id was here, nothing is bound there and there is no key, a question waits there, the thread is gone or
@@ -98,7 +98,7 @@ class TestTakingIn:
         thread = await bound(alice)
         match obstacle:
             case "claimed":
-                await house.claim_inbox("slack", "Ev1", owner_id="bob")
+                await system.claim_inbox("slack", "Ev1", owner_id="bob")
             case "key":
                 await alice.create_turn(NewTurn("earlier", thread.id, "slack", idempotency_key="key-Ev1"))
             case "unbound":
@@ -107,20 +107,20 @@ class TestTakingIn:
                 await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({METADATA_KEY: {"does": "clear"}}))
             case "deleted":
                 await alice.delete_thread(thread.id)
-        before = await house.inbox_row("slack", "Ev1")
+        before = await system.inbox_row("slack", "Ev1")
         assert await take(bob if obstacle == "another's" else alice, arrival()) is None
-        assert await house.inbox_row("slack", "Ev1") == before
-        assert await house.turn("turn-Ev1") is None
+        assert await system.inbox_row("slack", "Ev1") == before
+        assert await system.turn("turn-Ev1") is None
         if obstacle != "deleted":
             assert await history(alice, thread.id) == []
 
-    async def test_a_message_that_was_here_is_not_taken(self, alice: Transaction, house: Transaction) -> None:
+    async def test_a_message_that_was_here_is_not_taken(self, alice: Transaction, system: Transaction) -> None:
         """the message's id was here"""
         thread = await bound(alice)
-        await alice.append(thread.id, [asked("Before", id="m1")])
-        assert await alice.take_arrival(arrival(), asked("Before", id="m1"), title=None) is None
-        assert await house.inbox_row("slack", "Ev1") is None
-        assert await house.turn("turn-Ev1") is None
+        await alice.append(thread.id, [user_message("Before", id="m1")])
+        assert await alice.take_arrival(arrival(), user_message("Before", id="m1"), title=None) is None
+        assert await system.inbox_row("slack", "Ev1") is None
+        assert await system.turn("turn-Ev1") is None
 
     async def test_what_else_is_kept_with_a_place_is_no_obstacle(self, alice: Transaction) -> None:
         thread = await bound(alice)
@@ -169,46 +169,49 @@ class TestTakingIn:
 
     @pytest.mark.parametrize("obstacle", ["claimed", "key", "another's place", "message"])
     async def test_where_first_words_cannot_be_taken_no_thread_begins(
-        self, alice: Transaction, bob: Transaction, house: Transaction, obstacle: str
+        self, alice: Transaction, bob: Transaction, system: Transaction, obstacle: str
     ) -> None:
         """None, and nothing is stored, if anything stands in the way"""
         other = await alice.create_thread(NewThread())
         match obstacle:
             case "claimed":
-                await house.claim_inbox("slack", "Ev1", owner_id="bob")
+                await system.claim_inbox("slack", "Ev1", owner_id="bob")
             case "key":
                 await alice.create_turn(NewTurn("earlier", other.id, "slack", idempotency_key="key-Ev1"))
             case "another's place":
                 await bob.bind("slack", "D1 alice", (await bob.create_thread(NewThread())).id)
             case "message":
                 home = await alice.create_thread(NewThread(state_key="home-helper"))
-                await alice.append(home.id, [asked("Before", id="m1")])
-        before, threads = await house.inbox_row("slack", "Ev1"), (await alice.threads()).items
-        assert await alice.take_arrival(arrival(home_key="home-helper"), asked("Hello", id="m1"), title=None) is None
-        assert await house.inbox_row("slack", "Ev1") == before
-        assert await house.turn("turn-Ev1") is None
+                await alice.append(home.id, [user_message("Before", id="m1")])
+        before, threads = await system.inbox_row("slack", "Ev1"), (await alice.threads()).items
+        assert (
+            await alice.take_arrival(arrival(home_key="home-helper"), user_message("Hello", id="m1"), title=None)
+            is None
+        )
+        assert await system.inbox_row("slack", "Ev1") == before
+        assert await system.turn("turn-Ev1") is None
         assert (await alice.threads()).items == threads
         assert await alice.binding("slack", "D1 alice") is None
 
-    async def test_the_house_takes_nothing_in_for_a_user(self, alice: Transaction, house: Transaction) -> None:
+    async def test_the_system_scope_takes_nothing_in_for_a_user(self, alice: Transaction, system: Transaction) -> None:
         """For a user's own scope."""
         thread = await bound(alice)
-        assert await take(house, arrival()) is None
-        assert await take(house, arrival(place="D2", home_key="home-helper")) is None
-        assert await house.thread_by_key("home-helper") is None
+        assert await take(system, arrival()) is None
+        assert await take(system, arrival(place="D2", home_key="home-helper")) is None
+        assert await system.thread_by_key("home-helper") is None
         assert await history(alice, thread.id) == []
-        assert await house.inbox_row("slack", "Ev1") is None
+        assert await system.inbox_row("slack", "Ev1") is None
 
 
 class TestSenders:
-    async def test_who_wrote_is_told_with_their_role(self, house: Transaction, alice: Transaction) -> None:
+    async def test_who_wrote_is_told_with_their_role(self, system: Transaction, alice: Transaction) -> None:
         """Who wrote: the owner of the link, its state, and the owner's role. System scope."""
-        await house.put_link("slack", "U1", "alice", "verified")
-        assert await house.sender("slack", "U1") == ("alice", "verified", "member")
-        await house.put_user(User("alice", role="viewer"))
-        await house.put_link("slack", "U1", "alice", "revoked")
-        assert await house.sender("slack", "U1") == ("alice", "revoked", "viewer")
-        assert await house.sender("slack", "U2") is None
-        assert await house.sender("telegram", "U1") is None
+        await system.put_link("slack", "U1", "alice", "verified")
+        assert await system.sender("slack", "U1") == ("alice", "verified", "member")
+        await system.put_user(User("alice", role="viewer"))
+        await system.put_link("slack", "U1", "alice", "revoked")
+        assert await system.sender("slack", "U1") == ("alice", "revoked", "viewer")
+        assert await system.sender("slack", "U2") is None
+        assert await system.sender("telegram", "U1") is None
         with pytest.raises(RoleRefused):
             await alice.sender("slack", "U1")

@@ -14,9 +14,15 @@ from threadline.core.turns import NewTurn, Turn, TurnEnd
 from threadline.ports import Store, Transaction, TransactionBody
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.arrivals import arrival, take
+from threadline.testing.conformance.message_builders import (
+    assistant_message,
+    clean_json,
+    create_thread_with,
+    exchange,
+    user_message,
+)
 from threadline.testing.conformance.turn_fast_path import accept, begun
 from threadline.testing.conformance.turn_output import chunks
-from threadline.testing.conformance.words import answered, asked, clean_json, exchange, thread_saying
 
 
 class Scene(NamedTuple):
@@ -28,7 +34,7 @@ class Scene(NamedTuple):
 
 
 async def scene(tx: Transaction, clock: ManualClock) -> Scene:
-    before = await thread_saying(tx, "a", "b")
+    before = await create_thread_with(tx, "a", "b")
     await tx.save(before.id, "here")
     await tx.bind("slack", "D1 alice", before.id)
     await tx.undo(before.id)
@@ -49,7 +55,7 @@ async def rings(store: Store, tx: Transaction, subject: str, act: Callable[[], A
 
 Act = Callable[[Transaction, Scene], Awaitable[object]]
 ACTS: dict[str, Act] = {
-    "append": lambda tx, at: tx.append(at.thread.id, [asked("e")]),
+    "append": lambda tx, at: tx.append(at.thread.id, [user_message("e")]),
     "undo": lambda tx, at: tx.undo(at.thread.id),
     "move": lambda tx, at: tx.move(at.thread.id, 0),
     "switch": lambda tx, at: tx.switch(at.thread.id, at.earlier),
@@ -65,7 +71,7 @@ ACTS: dict[str, Act] = {
 End = Callable[[Transaction, Turn], Awaitable[object]]
 ENDS: dict[str, End] = {
     "finish_turn": lambda tx, turn: tx.finish_turn(turn.id, turn.fence, TurnEnd("executed")),
-    "finish_at_once": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("executed"), answered("Not far."), []),
+    "finish_at_once": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("executed"), assistant_message("Not far."), []),
     "finish_without_reply": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("stopped"), None, []),
     "request_stop": lambda tx, turn: tx.request_stop(turn.id),
 }
@@ -100,7 +106,7 @@ class TestWatching:
     async def test_a_thread_rings_when_a_turn_of_it_ends(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         turn = await begun(alice, clock, thread.id)
         await rings(store, alice, thread.id, lambda: ENDS[name](alice, turn))
 
@@ -109,7 +115,7 @@ class TestWatching:
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
         """A turn's id rings with what the turn shows, its tools, a wish to stop it and its end."""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         turn = await begun(alice, clock, thread.id)
         await rings(store, alice, turn.id, lambda: STEPS[name](alice, turn))
 
@@ -118,7 +124,7 @@ class TestWatching:
     ) -> None:
         """Watches a turn by its id, or a thread by its id or its state key, whether it is there yet or not. its state
         key, when a thread comes to stand under it"""
-        origin = await thread_saying(alice, "a", "b")
+        origin = await create_thread_with(alice, "a", "b")
         one, two, three = (NewThread(state_key=key) for key in ("one", "two", "three"))
         await rings(store, alice, "one", lambda: alice.create_thread(one))
         await rings(store, alice, "two", lambda: alice.branch(origin.id, two))

@@ -1,4 +1,4 @@
-"""Sealed credentials: the house's alone, one set for each platform of a tenant."""
+"""Sealed credentials: one set for each platform of a tenant, readable by the system scope only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SEALED = b"\x00\xff sealed"
 
 class TestCredentials:
     @pytest.mark.req("S3-27")
-    async def test_credentials_are_stored_and_replaced(self, house: Transaction, clock: ManualClock) -> None:
+    async def test_credentials_are_stored_and_replaced(self, system: Transaction, clock: ManualClock) -> None:
         """A platform's secrets for the tenant, sealed before they come here. Stores or replaces them. By platform."""
-        first = await house.put_credentials("slack", "key-1", SEALED)
+        first = await system.put_credentials("slack", "key-1", SEALED)
         assert (first.platform, first.key_id, first.sealed, first.updated_at) == (
             "slack",
             "key-1",
@@ -24,32 +24,32 @@ class TestCredentials:
             clock.now(),
         )
         at = clock.advance()
-        second = await house.put_credentials("slack", "key-2", b"other")
+        second = await system.put_credentials("slack", "key-2", b"other")
         assert (second.key_id, second.sealed, second.updated_at) == ("key-2", b"other", at)
-        telegram = await house.put_credentials("telegram", "key-1", SEALED)
-        assert await house.credentials("slack") == second
-        assert await house.credentials("whatsapp") is None
-        assert await house.all_credentials() == [second, telegram]
+        telegram = await system.put_credentials("telegram", "key-1", SEALED)
+        assert await system.credentials("slack") == second
+        assert await system.credentials("whatsapp") is None
+        assert await system.all_credentials() == [second, telegram]
 
-    async def test_credentials_are_deleted(self, house: Transaction) -> None:
+    async def test_credentials_are_deleted(self, system: Transaction) -> None:
         """False if there were none."""
-        await house.put_credentials("slack", "key-1", SEALED)
-        assert await house.delete_credentials("slack") is True
-        assert await house.delete_credentials("slack") is False
-        assert await house.credentials("slack") is None
+        await system.put_credentials("slack", "key-1", SEALED)
+        assert await system.delete_credentials("slack") is True
+        assert await system.delete_credentials("slack") is False
+        assert await system.credentials("slack") is None
 
     @pytest.mark.req("S3-05", "S3-27")
-    async def test_another_tenant_has_its_own(self, store: Store, house: Transaction, tenant_id: str) -> None:
-        await house.put_credentials("slack", "key-1", SEALED)
-        assert await store.scoped(system_scope(f"{tenant_id}-abroad")).all_credentials() == []
+    async def test_another_tenant_has_its_own(self, store: Store, system: Transaction, tenant_id: str) -> None:
+        await system.put_credentials("slack", "key-1", SEALED)
+        assert await store.scoped(system_scope(f"{tenant_id}-other")).all_credentials() == []
 
     @pytest.mark.req("S3-27")
     @pytest.mark.parametrize("role", ["member", "admin"])
-    async def test_nobody_but_the_house_sees_them(
-        self, store: Store, house: Transaction, tenant_id: str, role: str
+    async def test_nobody_but_the_system_scope_sees_them(
+        self, store: Store, system: Transaction, tenant_id: str, role: str
     ) -> None:
         """System scope only (RoleRefused)."""
-        await house.put_credentials("slack", "key-1", SEALED)
+        await system.put_credentials("slack", "key-1", SEALED)
         user = store.scoped(Scope(tenant_id, "alice", "admin" if role == "admin" else "member"))
         with pytest.raises(RoleRefused):
             await user.credentials("slack")
@@ -60,6 +60,6 @@ class TestCredentials:
         with pytest.raises(RoleRefused):
             await user.delete_credentials("slack")
         assert (await user.row_counts())["credentials"] == 0
-        found = await house.credentials("slack")
+        found = await system.credentials("slack")
         assert found is not None
         assert found.key_id == "key-1"

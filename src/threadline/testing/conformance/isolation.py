@@ -10,15 +10,15 @@ from threadline.core.errors import ThreadlineError
 from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids, populate, view
 from threadline.testing.conformance.turn_probes import PROBES, Probe
-from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids, furnish, view
 
 STRANGERS: dict[str, tuple[str, str, UserRole]] = {
-    "a neighbour": ("", "mallory", "member"),
-    "an admin next door": ("", "mallory", "admin"),
-    "a namesake abroad": ("-abroad", "alice", "member"),
-    "an admin abroad": ("-abroad", "mallory", "admin"),
-    "the house abroad": ("-abroad", "system", "system"),
+    "another user of the tenant": ("", "mallory", "member"),
+    "another admin of the tenant": ("", "mallory", "admin"),
+    "the same user id in another tenant": ("-other", "alice", "member"),
+    "an admin of another tenant": ("-other", "mallory", "admin"),
+    "the system scope of another tenant": ("-other", "system", "system"),
 }
 THE_TENANTS = frozenset(("agent", "agents", "put_agent", "delete_agent"))
 """Agents belong to the tenant, so a neighbour shares them."""
@@ -34,8 +34,8 @@ def verbs() -> set[str]:
 
 
 def stranger(store: Store, tenant_id: str, who: str) -> Transaction:
-    abroad, user_id, role = STRANGERS[who]
-    return store.scoped(Scope(tenant_id + abroad, user_id, role))
+    other_tenant, user_id, role = STRANGERS[who]
+    return store.scoped(Scope(tenant_id + other_tenant, user_id, role))
 
 
 def skipped(tx: Transaction, tenant_id: str) -> frozenset[str]:
@@ -83,7 +83,7 @@ class TestIsolation:
         self, store: Store, tenant_id: str, clock: ManualClock, who: str
     ) -> None:
         victim = Scope(tenant_id, "alice")
-        ids = await furnish(store, victim, clock)
+        ids = await populate(store, victim, clock)
         before = await view(store, victim, ids)
         tx = stranger(store, tenant_id, who)
         shared = skipped(tx, tenant_id)
@@ -103,16 +103,16 @@ class TestBystanders:
     async def test_a_verb_touches_nothing_that_it_was_not_asked_to(
         self, store: Store, tenant_id: str, clock: ManualClock, role: UserRole
     ) -> None:
-        """Every verb is let loose on one world, by its owner or by the house; the owner's other world, the neighbour's
-        and the one abroad stay as they were."""
-        alice, bob, abroad = (
+        """Every verb runs on one set of sample data, as its owner or as the system scope. The owner's second set,
+        another user's and another tenant's stay unchanged."""
+        alice, bob, other_tenant = (
             Scope(tenant_id, "alice"),
             Scope(tenant_id, "bob"),
-            Scope(f"{tenant_id}-abroad", "alice"),
+            Scope(f"{tenant_id}-other", "alice"),
         )
-        ids = await furnish(store, alice, clock)
-        others = [(alice, await furnish(store, alice, clock, "second"))]
-        others += [(scope, await furnish(store, scope, clock)) for scope in (bob, abroad)]
+        ids = await populate(store, alice, clock)
+        others = [(alice, await populate(store, alice, clock, "second"))]
+        others += [(scope, await populate(store, scope, clock)) for scope in (bob, other_tenant)]
         before = [await view(store, scope, theirs) for scope, theirs in others]
         tx = store.scoped(Scope(tenant_id, "alice" if role == "member" else "system", role))
         for probe in sorted(PROBES, key=lambda probe: probe.verb in ENDS):

@@ -12,7 +12,15 @@ from threadline.core.errors import NotFound
 from threadline.core.messages import NewMessage, new_message
 from threadline.core.threads import NewThread
 from threadline.ports import Transaction
-from threadline.testing.conformance.words import answered, asked, exchange, history, seal, texts, thread_saying
+from threadline.testing.conformance.message_builders import (
+    assistant_message,
+    create_thread_with,
+    exchange,
+    history,
+    seal,
+    texts,
+    user_message,
+)
 
 HOSTILE_TEXTS = {
     "family emoji": "👩\u200d👩\u200d👧\u200d👦 and 🏳️\u200d🌈",
@@ -70,25 +78,25 @@ class TestReadingMessages:
         self, alice: Transaction, first: int, last: int | None, limit: int | None, expected: range
     ) -> None:
         """Seqs `first` to `last` (inclusive) of the history, in order, at most `limit` of them."""
-        source = await thread_saying(alice, "0", "1", "2", "3", "4")
+        source = await create_thread_with(alice, "0", "1", "2", "3", "4")
         forked = await alice.branch(source.id, NewThread(), at=2)
         await alice.append(forked.id, exchange("3", "4"))
         forked = await alice.branch(forked.id, NewThread(), at=3)
         await alice.append(forked.id, exchange("4", "5", "6", "7"))
-        straight = await thread_saying(alice, *map(str, range(8)))
+        straight = await create_thread_with(alice, *map(str, range(8)))
         for thread in (straight, forked):
             found = await alice.messages(thread.id, first=first, last=last, limit=limit)
             assert [(m.seq, m.text) for m in found] == [(n, str(n)) for n in expected]
 
     async def test_pages_add_up_to_the_whole(self, alice: Transaction) -> None:
         """at most `limit` of them"""
-        thread = await thread_saying(alice, *map(str, range(23)))
+        thread = await create_thread_with(alice, *map(str, range(23)))
         pages = [await alice.messages(thread.id, first=first, limit=5) for first in range(0, 25, 5)]
         assert texts(message for page in pages for message in page) == [str(n) for n in range(23)]
 
     async def test_a_timeline_it_stood_on_can_be_read(self, alice: Transaction) -> None:
         """`timeline_id` reads one the thread stood on instead of the present one."""
-        thread = await thread_saying(alice, "a", "b", "c", "d")
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
         await alice.move(thread.id, 1)
         await alice.append(thread.id, exchange("e"))
         assert await history(alice, thread.id) == ["a", "b", "e"]
@@ -98,7 +106,7 @@ class TestReadingMessages:
 
     async def test_a_timeline_it_never_stood_on_is_not_found(self, alice: Transaction) -> None:
         """`timeline_id` reads one the thread stood on instead of the present one."""
-        source, other = await thread_saying(alice, "a"), await thread_saying(alice, "b")
+        source, other = await create_thread_with(alice, "a"), await create_thread_with(alice, "b")
         branch = await alice.branch(source.id, NewThread())
         for timeline_id in ("nowhere", other.timeline_id, source.timeline_id):
             with pytest.raises(NotFound):
@@ -107,7 +115,10 @@ class TestReadingMessages:
     async def test_one_message_is_found_by_its_id(self, alice: Transaction) -> None:
         """One message of the present history by its id."""
         thread = await alice.create_thread(NewThread())
-        await alice.append(thread.id, [asked("a", "m0"), answered("b", "m1"), asked("c", "m2"), asked("d", "m3")])
+        await alice.append(
+            thread.id,
+            [user_message("a", "m0"), assistant_message("b", "m1"), user_message("c", "m2"), user_message("d", "m3")],
+        )
         await alice.move(thread.id, 2)
         found = await alice.message(thread.id, "m1")
         assert found == (await alice.messages(thread.id))[1]
@@ -121,7 +132,7 @@ class TestReadingMessages:
 class TestKeepingBytes:
     @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
     async def test_any_text_comes_back_whole(self, alice: Transaction, text: str) -> None:
-        thread = await thread_saying(alice, text)
+        thread = await create_thread_with(alice, text)
         found = (await alice.messages(thread.id))[0]
         assert found.text == text
         assert found.parts_json == parts.encode([parts.TextPart(text)])
@@ -162,7 +173,7 @@ class TestLastTurns:
     async def test_the_last_turns_begin_with_a_user_message(self, alice: Transaction) -> None:
         """The newest messages that begin with the `turns`-th last user message, in order"""
         said = ["u0", "a1", "u2", "a3", "u4", "a5"]
-        thread = await thread_saying(alice, *said)
+        thread = await create_thread_with(alice, *said)
         assert texts(await alice.last_turns(thread.id, 1)) == said[4:]
         assert texts(await alice.last_turns(thread.id, 2)) == said[2:]
         assert [m.seq for m in await alice.last_turns(thread.id, 2)] == [2, 3, 4, 5]
@@ -171,7 +182,7 @@ class TestLastTurns:
         """all if there are fewer."""
         thread = await alice.create_thread(NewThread())
         assert await alice.last_turns(thread.id, 3) == []
-        await alice.append(thread.id, [answered("welcome"), *exchange("u", "a")])
+        await alice.append(thread.id, [assistant_message("welcome"), *exchange("u", "a")])
         assert texts(await alice.last_turns(thread.id, 1)) == ["u", "a"]
         assert texts(await alice.last_turns(thread.id, 2)) == ["welcome", "u", "a"]
         assert texts(await alice.last_turns(thread.id, 99)) == ["welcome", "u", "a"]
@@ -181,13 +192,16 @@ class TestLastTurns:
         tool = seal(new_message("assistant", [parts.tool("clock", "c", {}, output="12:00")]))
         note = seal(new_message("system", "a note"))
         thread = await alice.create_thread(NewThread())
-        await alice.append(thread.id, [*exchange("u0", "a1"), asked("u2"), tool, note, answered("a5"), asked("u6")])
+        await alice.append(
+            thread.id,
+            [*exchange("u0", "a1"), user_message("u2"), tool, note, assistant_message("a5"), user_message("u6")],
+        )
         assert [m.seq for m in await alice.last_turns(thread.id, 1)] == [6]
         assert [m.seq for m in await alice.last_turns(thread.id, 2)] == [2, 3, 4, 5, 6]
 
     async def test_before_looks_only_below(self, alice: Transaction) -> None:
         """`before` looks only at seqs below it."""
-        thread = await thread_saying(alice, "u0", "a1", "u2", "a3", "u4")
+        thread = await create_thread_with(alice, "u0", "a1", "u2", "a3", "u4")
         assert texts(await alice.last_turns(thread.id, 1, before=4)) == ["u2", "a3"]
         assert texts(await alice.last_turns(thread.id, 1, before=3)) == ["u2"]
         assert texts(await alice.last_turns(thread.id, 9, before=2)) == ["u0", "a1"]
@@ -196,10 +210,10 @@ class TestLastTurns:
 
     async def test_turns_reach_through_forks(self, alice: Transaction) -> None:
         """The newest messages that begin with the `turns`-th last user message, in order"""
-        thread = await thread_saying(alice, "u0", "a1", "u2", "a3", "not this")
+        thread = await create_thread_with(alice, "u0", "a1", "u2", "a3", "not this")
         for seq, said in ((3, ("u4", "a5", "nor this")), (5, ("u6", "a7", "u8")), (8, ("a9",))):
             thread = await alice.branch(thread.id, NewThread(), at=seq)
-            await alice.append(thread.id, exchange(*said) if said[0][0] == "u" else [answered(*said)])
+            await alice.append(thread.id, exchange(*said) if said[0][0] == "u" else [assistant_message(*said)])
         said_in_all = ["u0", "a1", "u2", "a3", "u4", "a5", "u6", "a7", "u8", "a9"]
         for turns in range(1, 6):
             assert texts(await alice.last_turns(thread.id, turns)) == said_in_all[-2 * turns :]
@@ -208,8 +222,8 @@ class TestLastTurns:
     async def test_a_long_answer_is_read_whole(self, alice: Transaction) -> None:
         """The newest messages that begin with the `turns`-th last user message, in order"""
         thread = await alice.create_thread(NewThread())
-        steps = [answered(f"step {n}") for n in range(300)]
-        await alice.append(thread.id, [*exchange("u", "a"), asked("do it"), *steps])
+        steps = [assistant_message(f"step {n}") for n in range(300)]
+        await alice.append(thread.id, [*exchange("u", "a"), user_message("do it"), *steps])
         found = await alice.last_turns(thread.id, 1)
         assert texts(found) == ["do it", *(f"step {n}" for n in range(300))]
 

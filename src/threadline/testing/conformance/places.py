@@ -9,7 +9,7 @@ from threadline.core.errors import DuplicateId, NotFound, RoleRefused
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, clean_json, history, thread_saying
+from threadline.testing.conformance.message_builders import clean_json, clean_text, create_thread_with, history
 
 
 class TestBinding:
@@ -46,15 +46,15 @@ class TestBinding:
         assert await alice.bindings() == []
 
     async def test_another_owners_place_stays_theirs(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
         """A place has one binding in a tenant, so another owner's place is DuplicateId."""
-        mine, theirs, foreign = [await thread_saying(tx) for tx in (alice, bob, abroad)]
+        mine, theirs, foreign = [await create_thread_with(tx) for tx in (alice, bob, other_tenant)]
         made = await alice.bind("matrix", "room", mine.id)
         with pytest.raises(DuplicateId):
             await bob.bind("matrix", "room", theirs.id)
         assert await alice.binding("matrix", "room") == made
-        assert (await abroad.bind("matrix", "room", foreign.id)).thread_id == foreign.id
+        assert (await other_tenant.bind("matrix", "room", foreign.id)).thread_id == foreign.id
 
     async def test_bindings_are_listed_by_surface_and_thread(self, alice: Transaction) -> None:
         one, two = await alice.create_thread(NewThread()), await alice.create_thread(NewThread())
@@ -89,14 +89,14 @@ class TestBinding:
 class TestContextSnapshots:
     @pytest.mark.req("S0-02")
     async def test_a_second_snapshot_replaces_the_first(
-        self, alice: Transaction, house: Transaction, clock: ManualClock
+        self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
         """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves."""
-        first = await alice.set_context("helper", clean("I live in Oslo."))
+        first = await alice.set_context("helper", clean_text("I live in Oslo."))
         assert (first.agent_id, first.owner_id, first.context) == ("helper", "alice", "I live in Oslo.")
         assert first.created_at == first.updated_at == clock.now()
         at = clock.advance()
-        second = await alice.set_context("helper", clean("I live in Rome."))
+        second = await alice.set_context("helper", clean_text("I live in Rome."))
         assert (second.created_at, second.updated_at, second.context) == (first.created_at, at, "I live in Rome.")
         assert await alice.context("helper") == second
         assert (await alice.row_counts())["context_snapshots"] == 1
@@ -104,7 +104,7 @@ class TestContextSnapshots:
     @pytest.mark.req("S0-03")
     async def test_a_snapshot_can_be_cleared(self, alice: Transaction) -> None:
         assert await alice.context("helper") is None
-        await alice.set_context("helper", clean("hello"))
+        await alice.set_context("helper", clean_text("hello"))
         assert await alice.clear_context("helper") is True
         assert await alice.clear_context("helper") is False
         assert await alice.context("helper") is None
@@ -112,15 +112,15 @@ class TestContextSnapshots:
     async def test_a_snapshot_needs_no_stored_agent(self, alice: Transaction) -> None:
         """The agent needs no row: those that come with the house have none."""
         assert await alice.agent("rehearsal") is None
-        assert (await alice.set_context("rehearsal", clean("hello"))).context == "hello"
+        assert (await alice.set_context("rehearsal", clean_text("hello"))).context == "hello"
 
     async def test_each_owner_and_agent_has_its_own(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        for tx in (alice, bob, abroad):
+        for tx in (alice, bob, other_tenant):
             for agent_id in ("helper", "other"):
-                await tx.set_context(agent_id, clean(f"{tx.scope} {agent_id}"))
-        for tx in (alice, bob, abroad):
+                await tx.set_context(agent_id, clean_text(f"{tx.scope} {agent_id}"))
+        for tx in (alice, bob, other_tenant):
             for agent_id in ("helper", "other"):
                 snapshot = await tx.context(agent_id)
                 assert snapshot is not None
@@ -128,72 +128,74 @@ class TestContextSnapshots:
 
 
 class TestAgents:
-    async def test_an_agent_is_created_and_replaced(self, house: Transaction) -> None:
+    async def test_an_agent_is_created_and_replaced(self, system: Transaction) -> None:
         """Creates or replaces an agent of the tenant."""
         full = Agent("helper", "Helper", "openai", "small", {"temperature": 0.5}, "Be brief.", enabled=False)
-        assert await house.put_agent(full) == full
-        assert await house.agent("helper") == full
+        assert await system.put_agent(full) == full
+        assert await system.agent("helper") == full
         plain = Agent("helper", "Helper", "rehearsal")
-        assert await house.put_agent(plain) == plain
-        assert await house.agent("helper") == plain
+        assert await system.put_agent(plain) == plain
+        assert await system.agent("helper") == plain
 
-    async def test_agents_are_listed_by_id(self, house: Transaction, alice: Transaction, abroad: Transaction) -> None:
+    async def test_agents_are_listed_by_id(
+        self, system: Transaction, alice: Transaction, other_tenant: Transaction
+    ) -> None:
         """By id."""
-        made = [await house.put_agent(Agent(id, id.upper(), "rehearsal")) for id in ("b", "a", "c")]
+        made = [await system.put_agent(Agent(id, id.upper(), "rehearsal")) for id in ("b", "a", "c")]
         assert await alice.agents() == sorted(made, key=lambda agent: agent.id)
-        assert await abroad.agents() == []
-        assert await abroad.agent("a") is None
+        assert await other_tenant.agents() == []
+        assert await other_tenant.agent("a") is None
 
     @pytest.mark.req("S0-15")
     async def test_deleting_an_agent_unpins_everyones_snapshots(
-        self, house: Transaction, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, system: Transaction, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
         """Removes it and every snapshot pinned for it; threads keep their history."""
-        for tx in (house, abroad):
+        for tx in (system, other_tenant):
             await tx.put_agent(Agent("helper", "Helper", "rehearsal"))
-        for tx in (alice, bob, abroad):
-            await tx.set_context("helper", clean("pinned"))
-        await alice.set_context("other", clean("kept"))
-        thread = await thread_saying(alice, "hello", "hi", new=NewThread(agent_id="helper"))
-        assert await house.delete_agent("helper") is True
-        assert await house.delete_agent("helper") is False
-        assert await house.agent("helper") is None
+        for tx in (alice, bob, other_tenant):
+            await tx.set_context("helper", clean_text("pinned"))
+        await alice.set_context("other", clean_text("kept"))
+        thread = await create_thread_with(alice, "hello", "hi", new=NewThread(agent_id="helper"))
+        assert await system.delete_agent("helper") is True
+        assert await system.delete_agent("helper") is False
+        assert await system.agent("helper") is None
         assert [await tx.context("helper") for tx in (alice, bob)] == [None, None]
         assert await alice.context("other") is not None
         assert await history(alice, thread.id) == ["hello", "hi"]
-        assert await abroad.context("helper") is not None
-        assert await abroad.agent("helper") is not None
+        assert await other_tenant.context("helper") is not None
+        assert await other_tenant.agent("helper") is not None
 
 
 class TestUsers:
-    async def test_a_user_is_created_and_replaced(self, house: Transaction) -> None:
+    async def test_a_user_is_created_and_replaced(self, system: Transaction) -> None:
         """Creates or replaces a user."""
-        assert await house.user("carol") is None
-        made = await house.put_user(User("carol", "Carol", "admin"))
-        assert await house.user("carol") == made == User("carol", "Carol", "admin")
-        await house.put_user(User("carol"))
-        assert await house.user("carol") == User("carol", None, "member")
+        assert await system.user("carol") is None
+        made = await system.put_user(User("carol", "Carol", "admin"))
+        assert await system.user("carol") == made == User("carol", "Carol", "admin")
+        await system.put_user(User("carol"))
+        assert await system.user("carol") == User("carol", None, "member")
 
-    async def test_users_are_listed_by_id_for_the_house_and_admins(
-        self, store: Store, house: Transaction, alice: Transaction, tenant_id: str
+    async def test_users_are_listed_by_id_for_the_system_scope_and_admins(
+        self, store: Store, system: Transaction, alice: Transaction, tenant_id: str
     ) -> None:
         """Every user of the tenant, by id. System and admin scopes only; others see themselves."""
-        made = [await house.put_user(User(id)) for id in ("bob", "alice", "carol")]
+        made = [await system.put_user(User(id)) for id in ("bob", "alice", "carol")]
         admin = store.scoped(Scope(tenant_id, "carol", "admin"))
-        assert await house.users() == await admin.users() == sorted(made, key=lambda user: user.id)
+        assert await system.users() == await admin.users() == sorted(made, key=lambda user: user.id)
         assert await alice.users() == [User("alice")]
         assert await alice.user("alice") == User("alice")
         assert await alice.user("bob") is None
 
-    async def test_only_the_house_and_admins_put_others(
-        self, store: Store, house: Transaction, alice: Transaction, tenant_id: str
+    async def test_only_the_system_scope_and_admins_put_others(
+        self, store: Store, system: Transaction, alice: Transaction, tenant_id: str
     ) -> None:
         """Only system and admin scopes may name another than themselves (RoleRefused)."""
-        await house.put_user(User("bob"))
+        await system.put_user(User("bob"))
         for named in ("bob", "carol"):
             with pytest.raises(RoleRefused):
                 await alice.put_user(User(named, "Mallory", "admin"))
-        assert await house.users() == [User("bob")]
+        assert await system.users() == [User("bob")]
         assert await alice.put_user(User("alice", "Alice")) == User("alice", "Alice")
         admin = store.scoped(Scope(tenant_id, "alice", "admin"))
         assert await admin.put_user(User("bob", "Bob")) == User("bob", "Bob")

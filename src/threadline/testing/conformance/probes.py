@@ -17,8 +17,14 @@ from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Transaction
-from threadline.testing.conformance.words import asked, clean, clean_json, texts, thread_saying
-from threadline.testing.conformance.world import SECRET, UNKNOWN, Ids
+from threadline.testing.conformance.message_builders import (
+    clean_json,
+    clean_text,
+    create_thread_with,
+    texts,
+    user_message,
+)
+from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids
 
 Question: TypeAlias = Callable[[Transaction, Ids], Awaitable[Any]]
 
@@ -93,7 +99,7 @@ asks("token_by_hash", "token_hash")
 asks("acts")
 
 asks("update_thread", "thread_id", changes=ThreadChanges(title="mine now", archived=True))
-asks("append", "thread_id", messages=[asked("forged", "forged")])
+asks("append", "thread_id", messages=[user_message("forged", "forged")])
 asks("branch", "thread_id", new=NewThread(id="stolen"))
 asks("move", "thread_id", seq=0)
 asks("undo", "thread_id")
@@ -114,7 +120,7 @@ asks("drop_settled", before=NOW)
 asks("delete_credentials", platform="slack")
 asks("put_credentials", platform="telegram", key_id="forged", sealed=b"forged")
 asks("finish_turn", "running_id", fence=1, end=TurnEnd("executed"))
-asks("put_summary", "thread_id", seq=0, text=clean("forged"))
+asks("put_summary", "thread_id", seq=0, text=clean_text("forged"))
 asks("revoke_token", "token_id")
 asks("note_use", "token_id", used_at=LATER)
 asks("drop_permits", before=NOW)
@@ -129,7 +135,7 @@ def _forged(ids: Ids) -> NewArrival:
 
 @probe("take_arrival")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    turn = await tx.take_arrival(_forged(ids)._replace(place=ids.place), asked("forged"), title=None)
+    turn = await tx.take_arrival(_forged(ids)._replace(place=ids.place), user_message("forged"), title=None)
     return None if turn is None else turn.status
 
 
@@ -165,7 +171,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("messages")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx, "mine")
+    own = await create_thread_with(tx, "mine")
     return texts(await tx.messages(own.id, timeline_id=ids.timeline_id))
 
 
@@ -186,32 +192,32 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("append")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx)
-    done = await tx.append(own.id, [asked("mine", ids.message_id)], key=ids.key)
+    own = await create_thread_with(tx)
+    done = await tx.append(own.id, [user_message("mine", ids.message_id)], key=ids.key)
     return done.replayed, done.message_ids
 
 
 @probe("move")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx, "mine")
+    own = await create_thread_with(tx, "mine")
     await tx.move(own.id, 0, timeline_id=ids.timeline_id)
 
 
 @probe("switch")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx, "mine")
+    own = await create_thread_with(tx, "mine")
     await tx.switch(own.id, ids.timeline_id)
 
 
 @probe("load")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx, "mine")
+    own = await create_thread_with(tx, "mine")
     await tx.load(own.id, ids.saved_name)
 
 
 @probe("save")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await thread_saying(tx, "mine")
+    own = await create_thread_with(tx, "mine")
     return (await tx.save(own.id, ids.saved_name)).name
 
 
@@ -228,7 +234,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("set_context")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.set_context(ids.agent_id, clean("mine"))).context
+    return (await tx.set_context(ids.agent_id, clean_text("mine"))).context
 
 
 @probe("put_agent")
@@ -287,7 +293,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     own = await tx.create_thread(NewThread())
     mine = _forged(ids)._replace(platform="slack", key=ids.inbox_key, place=own.id, turn_id=own.id, turn_key=own.id)
     await tx.bind("slack", own.id, own.id)
-    turn = await tx.take_arrival(mine, asked("forged"), title=None)
+    turn = await tx.take_arrival(mine, user_message("forged"), title=None)
     return None if turn is None else turn.status
 
 
@@ -309,7 +315,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 @probe("enqueue", in_tenant="DuplicateId")
 async def _(tx: Transaction, ids: Ids) -> Any:
     own = tx.scope.user_id
-    row = await tx.enqueue("slack", "C9", clean("mine"), turn_id=None, owner_id=own, id=ids.outbox_id)
+    row = await tx.enqueue("slack", "C9", clean_text("mine"), turn_id=None, owner_id=own, id=ids.outbox_id)
     return row.payload
 
 

@@ -12,8 +12,8 @@ from threadline.core.errors import NotFound, RoleRefused
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import exchange, history, thread_saying
-from threadline.testing.conformance.world import SECRET, furnish, names_for, view
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
+from threadline.testing.conformance.sample_data import SECRET, names_for, populate, view
 
 
 class TestPurgingThreads:
@@ -23,7 +23,7 @@ class TestPurgingThreads:
         entry or free page keeps the text afterwards."""
         await alice.create_thread(NewThread(id="other"))
         before = await alice.row_counts()
-        thread = await thread_saying(alice, "a zebra", "b", "c")
+        thread = await create_thread_with(alice, "a zebra", "b", "c")
         await alice.append(thread.id, exchange("d"), key="k1")
         await alice.move(thread.id, 1)
         await alice.save(thread.id, "here")
@@ -37,14 +37,14 @@ class TestPurgingThreads:
 
     async def test_a_deleted_thread_can_be_purged(self, alice: Transaction) -> None:
         """Removes the thread, deleted or not"""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         await alice.delete_thread(thread.id)
         assert await alice.purge_thread(thread.id) is True
         assert (await alice.row_counts())["messages"] == 0
 
     async def test_purging_what_is_not_there_says_so(self, alice: Transaction) -> None:
         """False if there was none."""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         assert await alice.purge_thread("nowhere") is False
         assert await alice.purge_thread(thread.id) is True
         assert await alice.purge_thread(thread.id) is False
@@ -53,7 +53,7 @@ class TestPurgingThreads:
     async def test_what_a_branch_shows_stays_and_no_more(self, alice: Transaction) -> None:
         """Timelines that no other thread or saved point can reach go with it; messages that a branch still shows
         stay"""
-        source = await thread_saying(alice, "a", "b", "zebra c")
+        source = await create_thread_with(alice, "a", "b", "zebra c")
         branch = await alice.branch(source.id, NewThread(), at=1)
         await alice.append(branch.id, exchange("B"))
         await alice.move(source.id, 0)
@@ -68,7 +68,7 @@ class TestPurgingThreads:
 
     async def test_a_deleted_branch_comes_back_whole(self, alice: Transaction) -> None:
         """messages that a branch still shows stay, and so do those of a deleted branch, which may come back"""
-        source = await thread_saying(alice, "a", "b")
+        source = await create_thread_with(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread())
         await alice.delete_thread(branch.id)
         await alice.purge_thread(source.id)
@@ -77,7 +77,7 @@ class TestPurgingThreads:
 
     async def test_what_a_point_saved_elsewhere_reaches_stays(self, alice: Transaction) -> None:
         """Timelines that no other thread or saved point can reach go with it"""
-        source, other = await thread_saying(alice, "a", "b"), await thread_saying(alice, "x")
+        source, other = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x")
         branch = await alice.branch(source.id, NewThread())
         await alice.append(branch.id, exchange("c"))
         await alice.save(branch.id, "kept")
@@ -89,7 +89,7 @@ class TestPurgingThreads:
 
     async def test_a_thread_that_stood_on_a_purged_threads_point_keeps_it(self, alice: Transaction) -> None:
         """messages that a branch still shows stay"""
-        source, other = await thread_saying(alice, "a", "b", "c"), await thread_saying(alice, "x")
+        source, other = await create_thread_with(alice, "a", "b", "c"), await create_thread_with(alice, "x")
         await alice.save(source.id, "here", at=1)
         loaded = await alice.load(other.id, "here")
         await alice.switch(other.id, other.timeline_id)
@@ -100,12 +100,12 @@ class TestPurgingThreads:
 
     async def test_the_middle_of_a_lineage_can_be_purged(self, alice: Transaction) -> None:
         """messages that a branch still shows stay"""
-        root = await thread_saying(alice, "r0", "r1")
-        middle = await alice.branch(root.id, NewThread())
+        admin = await create_thread_with(alice, "r0", "r1")
+        middle = await alice.branch(admin.id, NewThread())
         await alice.append(middle.id, exchange("m2", "m3"))
         leaf = await alice.branch(middle.id, NewThread(), at=2)
         await alice.append(leaf.id, exchange("l3"))
-        for gone in (middle, root):
+        for gone in (middle, admin):
             await alice.purge_thread(gone.id)
             assert await history(alice, leaf.id) == ["r0", "r1", "m2", "l3"]
         grandchild = await alice.branch(leaf.id, NewThread(), at=1)
@@ -116,48 +116,48 @@ class TestPurgingThreads:
 class TestPurgingUsers:
     @pytest.mark.req("SX-03", "S0-15")
     async def test_nothing_of_a_purged_user_stays(
-        self, store: Store, house: Transaction, tenant_id: str, clock: ManualClock
+        self, store: Store, system: Transaction, tenant_id: str, clock: ManualClock
     ) -> None:
         """Everything of this user in the tenant, the user's row as well: how many rows. What they did as administrators
         stays on record."""
         bob = Scope(tenant_id, "bob")
-        theirs = await furnish(store, bob, clock)
+        theirs = await populate(store, bob, clock)
         # Agents are the tenant's and stay, so the one that alice's world brings is there before.
-        await house.put_agent(Agent(names_for("alice").agent_id, "Agent", "rehearsal", system_prompt="Be brief."))
-        alone, bobs_view = await house.row_counts(), await view(store, bob, theirs)
-        await furnish(store, Scope(tenant_id, "alice"), clock)
+        await system.put_agent(Agent(names_for("alice").agent_id, "Agent", "rehearsal", system_prompt="Be brief."))
+        alone, bobs_view = await system.row_counts(), await view(store, bob, theirs)
+        await populate(store, Scope(tenant_id, "alice"), clock)
         alone["audit"] += 1
-        both = await house.row_counts()
-        assert await house.purge_user("alice") == sum(both.values()) - sum(alone.values())
-        assert await house.row_counts() == alone
+        both = await system.row_counts()
+        assert await system.purge_user("alice") == sum(both.values()) - sum(alone.values())
+        assert await system.row_counts() == alone
         assert await view(store, bob, theirs) == bobs_view
-        assert await house.user("alice") is None
+        assert await system.user("alice") is None
         assert await store.scoped(Scope(tenant_id, "alice")).search(SECRET) == []
 
     async def test_users_may_purge_themselves_only(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction, house: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction, system: Transaction
     ) -> None:
         """Own user, or system scope."""
-        kept = [await thread_saying(tx, "kept") for tx in (bob, abroad)]
-        await thread_saying(alice, "gone")
+        kept = [await create_thread_with(tx, "kept") for tx in (bob, other_tenant)]
+        await create_thread_with(alice, "gone")
         with pytest.raises(RoleRefused):
             await alice.purge_user("bob")
         assert await alice.purge_user("alice") > 0
         assert (await alice.threads()).items == ()
-        for tx, thread in zip((bob, abroad), kept, strict=True):
+        for tx, thread in zip((bob, other_tenant), kept, strict=True):
             assert await history(tx, thread.id) == ["kept"]
-        assert [user.id for user in await house.users()] == ["bob"]
+        assert [user.id for user in await system.users()] == ["bob"]
 
-    async def test_purging_a_user_nobody_knows_removes_nothing(self, house: Transaction) -> None:
+    async def test_purging_a_user_nobody_knows_removes_nothing(self, system: Transaction) -> None:
         """how many rows"""
-        await house.put_user(User("bob"))
-        assert await house.purge_user("nobody") == 0
-        assert [user.id for user in await house.users()] == ["bob"]
+        await system.put_user(User("bob"))
+        assert await system.purge_user("nobody") == 0
+        assert [user.id for user in await system.users()] == ["bob"]
 
     async def test_a_purged_user_can_begin_again(self, alice: Transaction) -> None:
-        thread = await thread_saying(alice, "a", new=NewThread(id="one", state_key="plans"))
+        thread = await create_thread_with(alice, "a", new=NewThread(id="one", state_key="plans"))
         await alice.purge_user("alice")
-        again = await thread_saying(alice, "b", new=NewThread(id="one", state_key="plans"))
+        again = await create_thread_with(alice, "b", new=NewThread(id="one", state_key="plans"))
         assert again.id == thread.id
         assert await history(alice, "one") == ["b"]
 
@@ -165,7 +165,7 @@ class TestPurgingUsers:
 class TestPurgingTenants:
     async def test_the_world_has_a_row_in_every_table(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         """Rows by table that this scope can see."""
-        await furnish(store, Scope(tenant_id, "alice"), clock)
+        await populate(store, Scope(tenant_id, "alice"), clock)
         counts = await store.scoped(system_scope(tenant_id)).row_counts()
         assert [table for table, rows in counts.items() if not rows] == []
         own = await store.scoped(Scope(tenant_id, "bob")).row_counts()
@@ -175,19 +175,21 @@ class TestPurgingTenants:
     @pytest.mark.req("SX-03", "S0-15")
     async def test_nothing_of_a_purged_tenant_stays(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         """Everything of the tenant."""
-        scopes = [Scope(tenant_id, "alice"), Scope(tenant_id, "bob"), Scope(f"{tenant_id}-abroad", "alice")]
-        worlds = [await furnish(store, scope, clock) for scope in scopes]
-        abroad = await view(store, scopes[2], worlds[2])
-        house = store.scoped(system_scope(tenant_id))
-        assert await house.purge_tenant() > 0
-        assert set((await house.row_counts()).values()) == {0}
+        scopes = [Scope(tenant_id, "alice"), Scope(tenant_id, "bob"), Scope(f"{tenant_id}-other", "alice")]
+        worlds = [await populate(store, scope, clock) for scope in scopes]
+        other_tenant = await view(store, scopes[2], worlds[2])
+        system = store.scoped(system_scope(tenant_id))
+        assert await system.purge_tenant() > 0
+        assert set((await system.row_counts()).values()) == {0}
         assert tenant_id not in await store.tenants()
         assert await store.scoped(scopes[0]).search(SECRET) == []
-        assert await view(store, scopes[2], worlds[2]) == abroad
+        assert await view(store, scopes[2], worlds[2]) == other_tenant
 
-    async def test_only_the_house_purges_a_tenant(self, store: Store, alice: Transaction, tenant_id: str) -> None:
+    async def test_only_the_system_scope_purges_a_tenant(
+        self, store: Store, alice: Transaction, tenant_id: str
+    ) -> None:
         """System scope only (RoleRefused)."""
-        thread = await thread_saying(alice, "kept")
+        thread = await create_thread_with(alice, "kept")
         for tx in (alice, store.scoped(Scope(tenant_id, "alice", "admin"))):
             with pytest.raises(RoleRefused):
                 await tx.purge_tenant()

@@ -8,13 +8,13 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import NewThread
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 
 class TestSaving:
     async def test_a_point_gets_a_name(self, alice: Transaction, clock: ManualClock) -> None:
         """Gives the point a name of the owner's"""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         saved = await alice.save(thread.id, "before the storm")
         assert (saved.name, saved.thread_id, saved.point.seq) == ("before the storm", thread.id, 2)
         assert saved.created_at == clock.now()
@@ -24,7 +24,7 @@ class TestSaving:
 
     async def test_a_name_used_before_moves(self, alice: Transaction) -> None:
         """a name used before moves"""
-        thread, other = await thread_saying(alice, "a", "b"), await thread_saying(alice, "x", "y", "z")
+        thread, other = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x", "y", "z")
         await alice.save(thread.id, "here", at=0)
         moved = await alice.save(other.id, "here", at=1)
         assert await alice.saved_points() == [moved]
@@ -33,7 +33,7 @@ class TestSaving:
 
     async def test_saving_needs_a_thread_and_a_point(self, alice: Transaction) -> None:
         """NotFound; InvalidInput past the head."""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         with pytest.raises(NotFound, match="nowhere"):
             await alice.save("nowhere", "here")
         for at in (2, 99, -2):
@@ -42,14 +42,14 @@ class TestSaving:
         assert await alice.saved_points() == []
 
     async def test_an_empty_thread_can_be_saved(self, alice: Transaction) -> None:
-        empty, thread = await alice.create_thread(NewThread()), await thread_saying(alice, "a")
+        empty, thread = await alice.create_thread(NewThread()), await create_thread_with(alice, "a")
         assert (await alice.save(empty.id, "blank")).point.seq == -1
         assert (await alice.load(thread.id, "blank")).message_count == 0
         assert await history(alice, thread.id) == []
 
     async def test_saved_points_are_listed_by_name(self, alice: Transaction, bob: Transaction) -> None:
         """The owner's, by name."""
-        thread, theirs = await thread_saying(alice, "a"), await thread_saying(bob, "b")
+        thread, theirs = await create_thread_with(alice, "a"), await create_thread_with(bob, "b")
         for name in ("pear", "apple", "Zebra", "élan"):
             await alice.save(thread.id, name)
         await bob.save(theirs.id, "apple")
@@ -61,7 +61,7 @@ class TestSaving:
 
     async def test_a_saved_point_can_be_forgotten(self, alice: Transaction) -> None:
         """False if there was none."""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         await alice.save(thread.id, "here")
         assert await alice.forget_saved_point("here") is True
         assert await alice.forget_saved_point("here") is False
@@ -72,7 +72,7 @@ class TestSaving:
 class TestLoading:
     async def test_a_thread_goes_back_to_its_saved_point(self, alice: Transaction) -> None:
         """The thread goes on from the saved point, whichever thread it was saved in, on a new timeline."""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         await alice.save(thread.id, "here")
         await alice.append(thread.id, exchange("c", "d"))
         loaded = await alice.load(thread.id, "here")
@@ -86,9 +86,9 @@ class TestLoading:
     @pytest.mark.req("S4-06")
     async def test_another_threads_point_replaces_the_history_alone(self, alice: Transaction) -> None:
         """whichever thread it was saved in"""
-        source = await thread_saying(alice, "a", "b", "c", new=NewThread(system_prompt="Be long."))
+        source = await create_thread_with(alice, "a", "b", "c", new=NewThread(system_prompt="Be long."))
         await alice.save(source.id, "here", at=1)
-        thread = await thread_saying(alice, "x", new=NewThread(system_prompt="Be brief.", title="Mine"))
+        thread = await create_thread_with(alice, "x", new=NewThread(system_prompt="Be brief.", title="Mine"))
         loaded = await alice.load(thread.id, "here")
         assert (loaded.id, loaded.title, loaded.system_prompt) == (thread.id, "Mine", "Be brief.")
         await alice.append(thread.id, exchange("C"))
@@ -97,7 +97,7 @@ class TestLoading:
 
     async def test_a_point_on_a_timeline_left_behind_still_loads(self, alice: Transaction) -> None:
         """The thread goes on from the saved point"""
-        thread = await thread_saying(alice, "a", "b", "c", "d")
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B", "C"))
         await alice.save(thread.id, "second try")
@@ -107,7 +107,7 @@ class TestLoading:
 
     async def test_what_was_saved_in_a_deleted_thread_still_loads(self, alice: Transaction) -> None:
         """whichever thread it was saved in"""
-        source, thread = await thread_saying(alice, "a", "b"), await thread_saying(alice, "x")
+        source, thread = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x")
         await alice.save(source.id, "here")
         await alice.delete_thread(source.id)
         await alice.load(thread.id, "here")
@@ -115,7 +115,7 @@ class TestLoading:
 
     async def test_loading_needs_a_thread_and_a_name(self, alice: Transaction) -> None:
         """NotFound."""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         await alice.save(thread.id, "here")
         with pytest.raises(NotFound, match="missing"):
             await alice.load(thread.id, "missing")

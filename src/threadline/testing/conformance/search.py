@@ -8,7 +8,7 @@ from threadline.core import parts
 from threadline.core.messages import new_message
 from threadline.core.threads import Hit, NewThread, ThreadChanges
 from threadline.ports import Store, Transaction
-from threadline.testing.conformance.words import asked, exchange, seal, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, seal, user_message
 
 OPERATORS = [
     "zebra OR lion",
@@ -43,13 +43,13 @@ def found(hits: list[Hit]) -> set[str]:
 
 
 async def say(tx: Transaction, thread_id: str, *said: tuple[str, str]) -> None:
-    await tx.append(thread_id, [asked(text, id) for id, text in said])
+    await tx.append(thread_id, [user_message(text, id) for id, text in said])
 
 
 class TestSearching:
     async def test_a_hit_says_where_it_stands(self, alice: Transaction) -> None:
         """Messages in the present history of living threads that hold all the words"""
-        thread = await thread_saying(alice, "hello", "hi", new=NewThread(state_key="zoo", title="Zoo"))
+        thread = await create_thread_with(alice, "hello", "hi", new=NewThread(state_key="zoo", title="Zoo"))
         await say(alice, thread.id, ("m2", "a zebra sleeps in the shade"))
         (hit,) = await alice.search("zebra")
         assert (hit.thread_id, hit.state_key, hit.title) == (thread.id, "zoo", "Zoo")
@@ -100,12 +100,12 @@ class TestSearching:
     @pytest.mark.parametrize("query", NOISE)
     async def test_a_query_without_words_finds_nothing(self, alice: Transaction, query: str) -> None:
         """Every word is literal: no operator of any database works."""
-        await thread_saying(alice, "the zebra sleeps", query + " zebra")
+        await create_thread_with(alice, "the zebra sleeps", query + " zebra")
         assert await alice.search(query) == []
 
     async def test_ten_thousand_words_are_only_words(self, alice: Transaction) -> None:
         """Every word is literal"""
-        await thread_saying(alice, "the zebra sleeps")
+        await create_thread_with(alice, "the zebra sleeps")
         assert await alice.search("zebra " + " ".join(f"w{n}" for n in range(10_000))) == []
 
     async def test_what_was_acknowledged_is_found_at_once(self, alice: Transaction, store: Store) -> None:
@@ -133,7 +133,7 @@ class TestSearching:
         assert [len(page) for page in pages] == [4, 4, 2, 0]
 
     async def test_a_search_gives_twenty_unless_told(self, alice: Transaction) -> None:
-        await thread_saying(alice, *(f"zebra {n}" for n in range(25)))
+        await create_thread_with(alice, *(f"zebra {n}" for n in range(25)))
         assert len(await alice.search("zebra")) == 20
 
     async def test_only_what_a_person_reads_is_searched(self, alice: Transaction) -> None:
@@ -183,7 +183,7 @@ class TestSearchingThePresent:
     @pytest.mark.req("SX-03")
     async def test_deleted_and_purged_words_are_not_found(self, alice: Transaction) -> None:
         """living threads"""
-        thread = await thread_saying(alice, "a zebra")
+        thread = await create_thread_with(alice, "a zebra")
         await alice.delete_thread(thread.id)
         assert await alice.search("zebra") == []
         await alice.restore_thread(thread.id)
@@ -193,23 +193,23 @@ class TestSearchingThePresent:
 
     async def test_an_archived_thread_is_still_searched(self, alice: Transaction) -> None:
         """living threads"""
-        thread = await thread_saying(alice, "a zebra")
+        thread = await create_thread_with(alice, "a zebra")
         await alice.update_thread(thread.id, ThreadChanges(archived=True))
         assert len(await alice.search("zebra")) == 1
 
     async def test_a_crowd_of_others_words_hides_nothing(self, alice: Transaction, bob: Transaction) -> None:
         """Messages in the present history of living threads that hold all the words"""
-        first = await thread_saying(alice, "my zebra")
+        first = await create_thread_with(alice, "my zebra")
         for _ in range(5):
-            await thread_saying(bob, *["their zebra"] * 450)
-        last = await thread_saying(alice, "my other zebra")
+            await create_thread_with(bob, *["their zebra"] * 450)
+        last = await create_thread_with(alice, "my other zebra")
         assert {hit.thread_id for hit in await alice.search("zebra")} == {first.id, last.id}
         assert len(await bob.search("zebra", limit=100)) == 100
 
     async def test_other_owners_words_are_not_found(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        for tx in (alice, bob, abroad):
+        for tx in (alice, bob, other_tenant):
             thread = await alice.create_thread(NewThread()) if tx is alice else await tx.create_thread(NewThread())
             await tx.append(thread.id, exchange("the zebra is mine"))
             assert {hit.thread_id for hit in await tx.search("zebra")} == {thread.id}

@@ -7,10 +7,10 @@ from threadline.testing.conformance.append import TestAppending, TestExpectedCou
 from threadline.testing.conformance.arrivals import TestSenders, TestTakingIn
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.credentials import TestCredentials
+from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.links import TestLinkCodes, TestLinks
 from threadline.testing.conformance.messages import TestKeepingBytes, TestLastTurns, TestReadingMessages
-from threadline.testing.conformance.people import LIMITS, abroad, alice, bob, clock, house, root, tenant_id
 from threadline.testing.conformance.places import (
     TestAgents,
     TestBinding,
@@ -31,7 +31,7 @@ from threadline.testing.conformance.queues import (
 )
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
-from threadline.testing.conformance.table_copy import TestCopying, furnished, replica
+from threadline.testing.conformance.table_copy import TestCopying, populated, replica
 from threadline.testing.conformance.thread_lists import TestListingThreads
 from threadline.testing.conformance.threads import (
     TestChangingThreads,
@@ -106,13 +106,13 @@ __all__ = [
     "TestUndoing",
     "TestUsers",
     "TestWatching",
-    "abroad",
+    "admin",
     "alice",
     "bob",
     "clock",
-    "furnished",
-    "house",
+    "other_tenant",
+    "populated",
     "replica",
-    "root",
+    "system",
     "tenant_id",
 ]

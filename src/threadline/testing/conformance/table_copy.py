@@ -10,14 +10,14 @@ from threadline.core.portable import TABLES, Row
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, exchange, history
-from threadline.testing.conformance.world import Ids, furnish, view
+from threadline.testing.conformance.message_builders import clean_text, exchange, history
+from threadline.testing.conformance.sample_data import Ids, populate, view
 
 
 @pytest.fixture
-async def furnished(store: Store, tenant_id: str, clock: ManualClock) -> Ids:
+async def populated(store: Store, tenant_id: str, clock: ManualClock) -> Ids:
     """A tenant with one of everything, and what can be asked for in it."""
-    return await furnish(store, Scope(tenant_id, "alice"), clock)
+    return await populate(store, Scope(tenant_id, "alice"), clock)
 
 
 @pytest.fixture
@@ -44,67 +44,67 @@ async def pour(source: Transaction, target: Transaction) -> None:
 
 
 class TestCopying:
-    async def test_every_table_that_is_counted_can_be_read(self, house: Transaction, furnished: Ids) -> None:
+    async def test_every_table_that_is_counted_can_be_read(self, system: Transaction, populated: Ids) -> None:
         """Whole tables in and out, tenant by tenant, in the form of `core.portable`."""
-        counts = await house.row_counts()
+        counts = await system.row_counts()
         assert counts.keys() == TABLES.keys()
         for table, columns in TABLES.items():
-            rows = await rows_of(house, table)
+            rows = await rows_of(system, table)
             assert len(rows) == counts[table]
             assert {len(row) for row in rows} == {len(columns)}
 
     @pytest.mark.parametrize("limit", [1, 2, 1000])
-    async def test_pages_add_up_to_the_table(self, house: Transaction, furnished: Ids, limit: int) -> None:
+    async def test_pages_add_up_to_the_table(self, system: Transaction, populated: Ids, limit: int) -> None:
         """The first rows of a table, or those at the `next_place` of the page before."""
         for table in TABLES:
-            rows = await rows_of(house, table, limit=limit)
+            rows = await rows_of(system, table, limit=limit)
             assert len(set(map(msgspec.msgpack.encode, rows))) == len(rows)
-            assert len(rows) == (await house.row_counts())[table]
+            assert len(rows) == (await system.row_counts())[table]
 
-    async def test_parents_stand_before_their_branches(self, house: Transaction, furnished: Ids) -> None:
+    async def test_parents_stand_before_their_branches(self, system: Transaction, populated: Ids) -> None:
         """Timelines come in an order in which parents stand before their branches."""
         seen: set[str] = set()
         lineage = TABLES["timelines"].index("lineage")
-        for row in await rows_of(house, "timelines"):
+        for row in await rows_of(system, "timelines"):
             assert {timeline_id for timeline_id, _ in row[lineage]} <= seen
             seen.add(row[0])
         assert len(seen) > 3
 
     @pytest.mark.req("SX-05")
     async def test_a_copied_tenant_shows_the_same(
-        self, store: Store, house: Transaction, replica: Transaction, furnished: Ids, tenant_id: str
+        self, store: Store, system: Transaction, replica: Transaction, populated: Ids, tenant_id: str
     ) -> None:
         """What they refer to must be there; timelines are written once before the threads and once after, which tells
         them their thread."""
-        await pour(house, replica)
+        await pour(system, replica)
         for table in TABLES:
-            assert sorted(map(repr, await rows_of(replica, table))) == sorted(map(repr, await rows_of(house, table)))
+            assert sorted(map(repr, await rows_of(replica, table))) == sorted(map(repr, await rows_of(system, table)))
         here, there = Scope(tenant_id, "alice"), Scope(replica.scope.tenant_id, "alice")
-        assert await view(store, there, furnished) == await view(store, here, furnished)
+        assert await view(store, there, populated) == await view(store, here, populated)
 
-    async def test_a_copy_can_be_made_again(self, house: Transaction, replica: Transaction, furnished: Ids) -> None:
+    async def test_a_copy_can_be_made_again(self, system: Transaction, replica: Transaction, populated: Ids) -> None:
         """Adds the rows that are not there yet."""
-        await pour(house, replica)
+        await pour(system, replica)
         once = {table: await rows_of(replica, table) for table in TABLES}
-        await pour(house, replica)
+        await pour(system, replica)
         assert {table: await rows_of(replica, table) for table in TABLES} == once
 
     async def test_a_copy_goes_on_by_itself(
-        self, store: Store, house: Transaction, replica: Transaction, furnished: Ids, clock: ManualClock
+        self, store: Store, system: Transaction, replica: Transaction, populated: Ids, clock: ManualClock
     ) -> None:
         """Adds the rows that are not there yet."""
-        await pour(house, replica)
+        await pour(system, replica)
         alice = store.scoped(Scope(replica.scope.tenant_id, "alice"))
-        before = await history(alice, furnished.thread_id)
-        replayed = await alice.append(furnished.thread_id, exchange(*before), key=furnished.key)
+        before = await history(alice, populated.thread_id)
+        replayed = await alice.append(populated.thread_id, exchange(*before), key=populated.key)
         assert replayed.replayed
-        await alice.append(furnished.thread_id, exchange("only there"))
-        await alice.set_context(furnished.agent_id, clean("only there"))
-        await alice.undo(furnished.thread_id)
-        assert await history(store.scoped(Scope(house.scope.tenant_id, "alice")), furnished.thread_id) == before
+        await alice.append(populated.thread_id, exchange("only there"))
+        await alice.set_context(populated.agent_id, clean_text("only there"))
+        await alice.undo(populated.thread_id)
+        assert await history(store.scoped(Scope(system.scope.tenant_id, "alice")), populated.thread_id) == before
 
-    async def test_only_the_house_copies(
-        self, store: Store, alice: Transaction, tenant_id: str, furnished: Ids
+    async def test_only_the_system_scope_copies(
+        self, store: Store, alice: Transaction, tenant_id: str, populated: Ids
     ) -> None:
         """System scope only (RoleRefused)."""
         for tx in (alice, store.scoped(Scope(tenant_id, "alice", "admin"))):

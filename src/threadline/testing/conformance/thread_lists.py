@@ -8,7 +8,7 @@ from threadline.core.errors import InvalidCursor
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import asked, thread_saying
+from threadline.testing.conformance.message_builders import create_thread_with, user_message
 
 
 def ids(page: Page[Thread]) -> list[str]:
@@ -43,7 +43,7 @@ class TestListingThreads:
         newest, middle, oldest = await one_a_second(alice, clock, 3)
         assert ids(await alice.threads()) == [newest, middle, oldest]
         at = clock.advance()
-        await alice.append(oldest, [asked("hello"), asked("again")], tokens=7)
+        await alice.append(oldest, [user_message("hello"), user_message("again")], tokens=7)
         page = await alice.threads()
         assert ids(page) == [oldest, newest, middle]
         moved = page.items[0]
@@ -84,8 +84,8 @@ class TestListingThreads:
         made = await one_a_second(alice, clock, 6)
         page = await alice.threads(limit=3)
         clock.advance()
-        await alice.append(made[1], [asked("seen, and now on top")])
-        await alice.append(made[4], [asked("not seen, and now on top")])
+        await alice.append(made[1], [user_message("seen, and now on top")])
+        await alice.append(made[4], [user_message("not seen, and now on top")])
         await alice.delete_thread(made[2])
         rest = await alice.threads(limit=9, cursor=page.next_cursor)
         assert ids(rest) == [made[3], made[5]]
@@ -121,8 +121,10 @@ class TestListingThreads:
         assert ids(await alice.threads(archived=None)) == [new]
         assert ids(await alice.threads(archived=None, deleted=True)) == [old]
 
-    async def test_a_list_holds_only_ones_own(self, alice: Transaction, bob: Transaction, abroad: Transaction) -> None:
-        mine = await thread_saying(alice, "hello")
-        theirs = [await thread_saying(tx, "hello") for tx in (bob, abroad)]
-        for tx, own in ((alice, mine), (bob, theirs[0]), (abroad, theirs[1])):
+    async def test_a_list_holds_only_ones_own(
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
+    ) -> None:
+        mine = await create_thread_with(alice, "hello")
+        theirs = [await create_thread_with(tx, "hello") for tx in (bob, other_tenant)]
+        for tx, own in ((alice, mine), (bob, theirs[0]), (other_tenant, theirs[1])):
             assert ids(await tx.threads(archived=None)) == [own.id]

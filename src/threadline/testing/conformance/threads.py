@@ -11,7 +11,7 @@ from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
 
 FULL = NewThread(
     id="thread-1",
@@ -49,19 +49,19 @@ class TestCreatingThreads:
         assert one.metadata == {}
 
     async def test_a_first_thread_makes_its_tenant_and_user_known(
-        self, store: Store, alice: Transaction, house: Transaction, tenant_id: str
+        self, store: Store, alice: Transaction, system: Transaction, tenant_id: str
     ) -> None:
         """A verb that stores something makes the tenant and the owner of it known, if they are not yet."""
         assert tenant_id not in await store.tenants()
         await alice.create_thread(NewThread())
         assert tenant_id in await store.tenants()
-        assert [user.id for user in await house.users()] == ["alice"]
+        assert [user.id for user in await system.users()] == ["alice"]
 
-    async def test_a_known_user_stays_as_they_were(self, alice: Transaction, house: Transaction) -> None:
+    async def test_a_known_user_stays_as_they_were(self, alice: Transaction, system: Transaction) -> None:
         """A verb that stores something makes the tenant and the owner of it known, if they are not yet."""
-        known = await house.put_user(User("alice", display_name="Alice A.", role="admin"))
+        known = await system.put_user(User("alice", display_name="Alice A.", role="admin"))
         await alice.create_thread(NewThread())
-        assert await house.user("alice") == known
+        assert await system.user("alice") == known
 
     @pytest.mark.req("S4-02")
     async def test_an_id_is_given_once_in_a_tenant(self, alice: Transaction, bob: Transaction) -> None:
@@ -76,10 +76,10 @@ class TestCreatingThreads:
         assert await alice.thread("one", deleted=True) != first
         assert (await bob.threads()).items == ()
 
-    async def test_another_tenant_may_use_the_same_id(self, alice: Transaction, abroad: Transaction) -> None:
+    async def test_another_tenant_may_use_the_same_id(self, alice: Transaction, other_tenant: Transaction) -> None:
         here = await alice.create_thread(NewThread(id="one", title="here"))
-        there = await abroad.create_thread(NewThread(id="one", title="there"))
-        assert (await alice.thread("one"), await abroad.thread("one")) == (here, there)
+        there = await other_tenant.create_thread(NewThread(id="one", title="there"))
+        assert (await alice.thread("one"), await other_tenant.thread("one")) == (here, there)
 
     async def test_a_state_key_has_one_living_thread(self, alice: Transaction) -> None:
         """DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
@@ -89,12 +89,12 @@ class TestCreatingThreads:
 
     @pytest.mark.req("S1-05")
     async def test_the_same_key_under_two_owners_is_two_threads(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        threads = [await thread_saying(tx, new=NewThread(state_key="plans")) for tx in (alice, bob, abroad)]
-        for tx, own in zip((alice, bob, abroad), threads, strict=True):
+        threads = [await create_thread_with(tx, new=NewThread(state_key="plans")) for tx in (alice, bob, other_tenant)]
+        for tx, own in zip((alice, bob, other_tenant), threads, strict=True):
             await tx.append(own.id, exchange(f"{own.id} asks"))
-        for tx, own in zip((alice, bob, abroad), threads, strict=True):
+        for tx, own in zip((alice, bob, other_tenant), threads, strict=True):
             found = await tx.thread_by_key("plans")
             assert found is not None
             assert found.id == own.id
@@ -138,7 +138,7 @@ class TestChangingThreads:
         thread = await alice.create_thread(NewThread())
         after = await alice.update_thread(thread.id, ThreadChanges(title="Mine"))
         assert (after.title, after.title_by_person) == ("Mine", True)
-        await alice.append(thread.id, exchange("hello"), title=clean("hello"))
+        await alice.append(thread.id, exchange("hello"), title=clean_text("hello"))
         stored = await alice.thread(thread.id)
         assert stored is not None
         assert stored.title == "Mine"
@@ -146,7 +146,7 @@ class TestChangingThreads:
     @pytest.mark.req("S1-09")
     async def test_a_change_touches_no_message_and_no_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """never a message. Activity is not moved by it."""
-        thread = await thread_saying(alice, "hello", "hi")
+        thread = await create_thread_with(alice, "hello", "hi")
         before = await alice.messages(thread.id)
         clock.advance()
         changes = ThreadChanges(title="x", model="y", metadata={"z": 1}, archived=True)
@@ -176,7 +176,7 @@ class TestDeletingThreads:
     @pytest.mark.req("SX-03")
     async def test_a_deleted_thread_is_hidden_from_every_read(self, alice: Transaction, clock: ManualClock) -> None:
         """Hides it from every read"""
-        thread = await thread_saying(alice, "a zebra", "two zebras", new=NewThread(state_key="zoo"))
+        thread = await create_thread_with(alice, "a zebra", "two zebras", new=NewThread(state_key="zoo"))
         at = clock.advance()
         assert await alice.delete_thread(thread.id) is True
         assert await alice.thread(thread.id) is None
@@ -193,7 +193,7 @@ class TestDeletingThreads:
 
     async def test_its_state_key_is_free_again(self, alice: Transaction) -> None:
         """its state key is free again"""
-        old = await thread_saying(alice, "old words", new=NewThread(state_key="plans"))
+        old = await create_thread_with(alice, "old words", new=NewThread(state_key="plans"))
         await alice.delete_thread(old.id)
         new = await alice.create_thread(NewThread(state_key="plans"))
         assert new.id != old.id
@@ -210,7 +210,7 @@ class TestDeletingThreads:
 
     async def test_a_restored_thread_is_whole(self, alice: Transaction) -> None:
         """Brings a deleted thread back."""
-        before = await thread_saying(alice, "hello", "hi", new=FULL)
+        before = await create_thread_with(alice, "hello", "hi", new=FULL)
         await alice.delete_thread(before.id)
         assert await alice.restore_thread(before.id) == before
         assert await alice.thread(before.id) == before
@@ -233,8 +233,8 @@ class TestDeletingThreads:
     async def test_pruning_takes_empty_idle_threads_only(self, alice: Transaction, clock: ManualClock) -> None:
         """Deletes for good the owner's threads that never held a message and had no activity since. How many."""
         idle = [await alice.create_thread(NewThread()) for _ in range(2)]
-        used = await thread_saying(alice, "hello")
-        undone = await thread_saying(alice, "hello")
+        used = await create_thread_with(alice, "hello")
+        undone = await create_thread_with(alice, "hello")
         await alice.undo(undone.id)
         clock.advance()
         young = await alice.create_thread(NewThread())
@@ -247,7 +247,7 @@ class TestDeletingThreads:
         self, alice: Transaction, clock: ManualClock
     ) -> None:
         """threads that never held a message"""
-        source = await thread_saying(alice, "hello")
+        source = await create_thread_with(alice, "hello")
         blank = await alice.branch(source.id, NewThread(), at=-1)
         branch = await alice.branch(source.id, NewThread())
         clock.advance()

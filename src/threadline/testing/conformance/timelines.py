@@ -11,7 +11,14 @@ from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import answered, asked, exchange, history, texts, thread_saying
+from threadline.testing.conformance.message_builders import (
+    assistant_message,
+    create_thread_with,
+    exchange,
+    history,
+    texts,
+    user_message,
+)
 
 
 class TestBranching:
@@ -24,7 +31,7 @@ class TestBranching:
         self, alice: Transaction, at: int | None, expected: list[str]
     ) -> None:
         """A new thread whose history is the source's up to and with seq `at` (default: all of it; -1: nothing)."""
-        source = await thread_saying(alice, "a", "b", "c")
+        source = await create_thread_with(alice, "a", "b", "c")
         branch = await alice.branch(source.id, NewThread(id="fork", state_key="fork", title="Fork"), at=at)
         assert (branch.id, branch.state_key, branch.title) == ("fork", "fork", "Fork")
         assert branch.message_count == len(expected)
@@ -36,7 +43,7 @@ class TestBranching:
     @pytest.mark.req("S4-11")
     async def test_source_and_branch_are_independent(self, alice: Transaction) -> None:
         """Independent from then on."""
-        source = await thread_saying(alice, "a", "b", new=NewThread(title="Source"))
+        source = await create_thread_with(alice, "a", "b", new=NewThread(title="Source"))
         branch = await alice.branch(source.id, NewThread(), at=0)
         await alice.append(branch.id, exchange("fork 1", "fork 2"))
         await alice.append(source.id, exchange("c"))
@@ -50,7 +57,7 @@ class TestBranching:
     @pytest.mark.req("S4-11")
     async def test_a_branch_outlives_its_source(self, alice: Transaction) -> None:
         """Independent from then on."""
-        source = await thread_saying(alice, "a", "b")
+        source = await create_thread_with(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread(), at=1)
         await alice.append(branch.id, exchange("c"))
         await alice.delete_thread(source.id)
@@ -68,7 +75,7 @@ class TestBranching:
             "system_prompt": "Be brief.",
             "working_dir": "/srv",
         }
-        source = await thread_saying(alice, "a", new=NewThread(title="Source", metadata={"x": 1}, **setup))
+        source = await create_thread_with(alice, "a", new=NewThread(title="Source", metadata={"x": 1}, **setup))
         same = await alice.branch(source.id, NewThread())
         assert {field: getattr(same, field) for field in setup} == setup
         assert (same.title, same.metadata) == (None, {})
@@ -79,7 +86,7 @@ class TestBranching:
 
     async def test_a_branch_needs_a_source_and_a_point(self, alice: Transaction) -> None:
         """NotFound; InvalidInput if `at` is past the head; DuplicateId as in create_thread."""
-        source = await thread_saying(alice, "a", "b", new=NewThread(id="source", state_key="plans"))
+        source = await create_thread_with(alice, "a", "b", new=NewThread(id="source", state_key="plans"))
         with pytest.raises(NotFound, match="nowhere"):
             await alice.branch("nowhere", NewThread())
         for at in (2, 99, -2):
@@ -95,23 +102,23 @@ class TestBranching:
 
     async def test_branches_nest_and_fork_inside_their_ancestors(self, alice: Transaction) -> None:
         """A new thread whose history is the source's up to and with seq `at`"""
-        root = await thread_saying(alice, "r0", "r1", "r2", "r3")
-        child = await alice.branch(root.id, NewThread(), at=2)
+        admin = await create_thread_with(alice, "r0", "r1", "r2", "r3")
+        child = await alice.branch(admin.id, NewThread(), at=2)
         await alice.append(child.id, exchange("c3", "c4", "c5"))
         grandchild = await alice.branch(child.id, NewThread(), at=4)
         await alice.append(grandchild.id, exchange("g5", "g6"))
         told = ["r0", "r1", "r2", "c3", "c4", "g5", "g6"]
         for at in range(len(told)):
             fork = await alice.branch(grandchild.id, NewThread(), at=at)
-            await alice.append(fork.id, [answered("end")])
+            await alice.append(fork.id, [assistant_message("end")])
             assert await history(alice, fork.id) == [*told[: at + 1], "end"]
         assert await history(alice, grandchild.id) == told
         assert await history(alice, child.id) == ["r0", "r1", "r2", "c3", "c4", "c5"]
-        assert await history(alice, root.id) == ["r0", "r1", "r2", "r3"]
+        assert await history(alice, admin.id) == ["r0", "r1", "r2", "r3"]
 
     async def test_a_lineage_of_fifty_reads_as_one_history(self, alice: Transaction) -> None:
         """A new thread whose history is the source's up to and with seq `at`"""
-        thread, told = await thread_saying(alice, "m0"), ["m0"]
+        thread, told = await create_thread_with(alice, "m0"), ["m0"]
         for depth in range(1, 51):
             thread = await alice.branch(thread.id, NewThread(), at=len(told) - 1)
             await alice.append(thread.id, exchange(f"m{depth}", f"lost {depth}"))
@@ -123,7 +130,7 @@ class TestBranching:
 
     async def test_a_timeline_verb_writes_small_rows_and_no_message(self, alice: Transaction) -> None:
         """Each of these writes one or two small rows and no message, whatever the length of the history."""
-        thread = await thread_saying(alice, *map(str, range(100)))
+        thread = await create_thread_with(alice, *map(str, range(100)))
         verbs: list[Callable[[], Awaitable[object]]] = [
             lambda: alice.branch(thread.id, NewThread()),
             lambda: alice.move(thread.id, 49),
@@ -144,7 +151,7 @@ class TestMoving:
     @pytest.mark.parametrize("seq", [-1, 0, 2, 3])
     async def test_a_thread_goes_on_from_a_point_of_its_history(self, alice: Transaction, seq: int) -> None:
         """The thread goes on from `seq` of its history, or of another timeline of its own, on a new timeline."""
-        thread = await thread_saying(alice, "a", "b", "c", "d")
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
         moved = await alice.move(thread.id, seq)
         assert moved.timeline_id != thread.timeline_id
         assert moved.message_count == seq + 1
@@ -154,7 +161,7 @@ class TestMoving:
 
     async def test_the_old_timeline_stays(self, alice: Transaction) -> None:
         """The old one stays and can be switched to."""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B"))
         back = await alice.switch(thread.id, thread.timeline_id)
@@ -163,7 +170,7 @@ class TestMoving:
 
     async def test_a_thread_moves_to_another_timeline_of_its_own(self, alice: Transaction) -> None:
         """or of another timeline of its own, on a new timeline"""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B"))
         moved = await alice.move(thread.id, 1, timeline_id=thread.timeline_id)
@@ -172,7 +179,7 @@ class TestMoving:
 
     async def test_there_must_be_such_a_seq(self, alice: Transaction) -> None:
         """NotFound; InvalidInput if there is no such seq."""
-        thread, other = await thread_saying(alice, "a", "b", "c"), await thread_saying(alice, "x", "y", "z")
+        thread, other = await create_thread_with(alice, "a", "b", "c"), await create_thread_with(alice, "x", "y", "z")
         moved = await alice.move(thread.id, 1)
         for seq in (2, 99, -2):
             with pytest.raises(InvalidInput):
@@ -188,14 +195,14 @@ class TestMoving:
 
     @pytest.mark.req("S4-06")
     async def test_moving_keeps_the_thread_as_it_was_set_up(self, alice: Transaction) -> None:
-        thread = await thread_saying(alice, "a", "b", new=NewThread(title="T", system_prompt="Be brief."))
+        thread = await create_thread_with(alice, "a", "b", new=NewThread(title="T", system_prompt="Be brief."))
         moved = await alice.move(thread.id, 0)
         kept = set(thread.__struct_fields__) - {"timeline_id", "message_count", "token_count", "updated_at"}
         assert {f: getattr(moved, f) for f in kept} == {f: getattr(thread, f) for f in kept}
 
     async def test_going_on_elsewhere_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """A thread that goes on elsewhere is active by that."""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         clock.advance()
         await alice.save(thread.id, "here")
         assert await alice.thread(thread.id) == thread
@@ -214,7 +221,9 @@ class TestUndoing:
     async def test_undo_goes_back_before_the_last_question(self, alice: Transaction) -> None:
         """The thread goes on, on a new timeline, from before its last user message."""
         thread = await alice.create_thread(NewThread())
-        await alice.append(thread.id, [*exchange("u0", "a1"), asked("u2"), answered("a3"), answered("a4")])
+        await alice.append(
+            thread.id, [*exchange("u0", "a1"), user_message("u2"), assistant_message("a3"), assistant_message("a4")]
+        )
         undone = await alice.undo(thread.id)
         assert undone.message_count == 2
         assert undone.timeline_id != thread.timeline_id
@@ -226,7 +235,7 @@ class TestUndoing:
 
     async def test_undo_reaches_into_the_source_of_a_branch(self, alice: Transaction) -> None:
         """from before its last user message"""
-        source = await thread_saying(alice, "u0", "a1", "u2", "a3")
+        source = await create_thread_with(alice, "u0", "a1", "u2", "a3")
         branch = await alice.branch(source.id, NewThread())
         await alice.undo(branch.id)
         assert await history(alice, branch.id) == ["u0", "a1"]
@@ -237,7 +246,7 @@ class TestUndoing:
         thread = await alice.create_thread(NewThread())
         with pytest.raises(InvalidInput):
             await alice.undo(thread.id)
-        await alice.append(thread.id, [answered("welcome")])
+        await alice.append(thread.id, [assistant_message("welcome")])
         with pytest.raises(InvalidInput):
             await alice.undo(thread.id)
         assert await history(alice, thread.id) == ["welcome"]
@@ -248,7 +257,7 @@ class TestUndoing:
 class TestSwitching:
     async def test_a_thread_stands_at_the_end_of_the_timeline(self, alice: Transaction) -> None:
         """The thread stands on one of its own timelines again, at that timeline's end."""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         first = thread.timeline_id
         second = (await alice.move(thread.id, 0)).timeline_id
         await alice.append(thread.id, exchange("B", "C", "D"))
@@ -262,14 +271,14 @@ class TestSwitching:
 
     async def test_a_switch_to_where_it_stands_changes_nothing(self, alice: Transaction, clock: ManualClock) -> None:
         """if it stands there already, nothing changes"""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         clock.advance()
         assert await alice.switch(thread.id, thread.timeline_id) == thread
         assert await alice.thread(thread.id) == thread
 
     async def test_only_its_own_timelines_will_do(self, alice: Transaction) -> None:
         """NotFound."""
-        source = await thread_saying(alice, "a")
+        source = await create_thread_with(alice, "a")
         branch = await alice.branch(source.id, NewThread())
         for timeline_id in ("nowhere", source.timeline_id):
             with pytest.raises(NotFound):
@@ -280,7 +289,7 @@ class TestSwitching:
 
     async def test_every_timeline_is_listed_oldest_first(self, alice: Transaction) -> None:
         """Every timeline the thread has stood on, oldest first."""
-        thread = await thread_saying(alice, "a", "b", "c")
+        thread = await create_thread_with(alice, "a", "b", "c")
         moved = await alice.move(thread.id, 1)
         await alice.append(thread.id, exchange("C", "D"))
         undone = await alice.undo(thread.id)

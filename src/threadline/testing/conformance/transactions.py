@@ -10,7 +10,7 @@ from threadline.core.errors import DuplicateId, HeadMoved, NotFound
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import NewTurn
 from threadline.ports import Store, Transaction
-from threadline.testing.conformance.words import clean, exchange, history, thread_saying
+from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
 
 
 class Interrupted(Exception):
@@ -25,7 +25,7 @@ class TestTransacting:
             thread = await tx.create_thread(NewThread())
             await tx.append(thread.id, exchange("a", "b"), key="k1")
             await tx.create_turn(NewTurn("turn-1", thread.id, "web"))
-            await tx.enqueue("slack", "C1", clean("reply"), turn_id="turn-1", owner_id="alice", id="o1")
+            await tx.enqueue("slack", "C1", clean_text("reply"), turn_id="turn-1", owner_id="alice", id="o1")
             assert tx.scope == alice.scope
             assert await history(tx, thread.id) == ["a", "b"]
             return thread
@@ -40,7 +40,7 @@ class TestTransacting:
         self, store: Store, alice: Transaction, error: type[BaseException]
     ) -> None:
         """all of it is stored, or, if it raises, none"""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         rows = await alice.row_counts()
 
         async def work(tx: Transaction) -> None:
@@ -60,7 +60,7 @@ class TestTransacting:
 
     async def test_a_verb_that_raises_undoes_the_work(self, store: Store, alice: Transaction) -> None:
         """if it raises, none"""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
 
         async def work(tx: Transaction) -> None:
             await tx.append(thread.id, exchange("b"))
@@ -73,7 +73,7 @@ class TestTransacting:
 
     async def test_work_may_go_on_after_an_error_it_expected(self, store: Store, alice: Transaction) -> None:
         """Runs `work` in one write transaction"""
-        taken = await thread_saying(alice, "a", new=NewThread(id="one", state_key="plans"))
+        taken = await create_thread_with(alice, "a", new=NewThread(id="one", state_key="plans"))
 
         async def work(tx: Transaction) -> str:
             for new in (NewThread(id="one"), NewThread(state_key="plans")):
@@ -177,7 +177,7 @@ class TestTransacting:
 
     async def test_a_work_is_bound_to_its_scope(self, store: Store, alice: Transaction, bob: Transaction) -> None:
         """Every verb of a Transaction is bound to one scope and sees nothing outside it"""
-        thread = await thread_saying(alice, "mine")
+        thread = await create_thread_with(alice, "mine")
 
         async def work(tx: Transaction) -> Thread | None:
             return await tx.thread(thread.id)
@@ -189,14 +189,14 @@ class TestTransacting:
 class TestScopedVerbs:
     async def test_each_verb_is_done_when_it_returns(self, store: Store, alice: Transaction) -> None:
         """Verbs of which each call is a transaction of its own, done when it returns."""
-        thread = await thread_saying(alice, "a")
+        thread = await create_thread_with(alice, "a")
         assert await history(store.scoped(alice.scope), thread.id) == ["a"]
 
 
 class TestTheStore:
-    async def test_tenants_are_listed(self, store: Store, alice: Transaction, abroad: Transaction) -> None:
+    async def test_tenants_are_listed(self, store: Store, alice: Transaction, other_tenant: Transaction) -> None:
         """Every tenant's id."""
-        for tx in (alice, abroad):
+        for tx in (alice, other_tenant):
             assert tx.scope.tenant_id not in await store.tenants()
             await tx.create_thread(NewThread())
             assert tx.scope.tenant_id in await store.tenants()
@@ -211,7 +211,7 @@ class TestTheStore:
     async def test_statistics_count_rows(self, store: Store, alice: Transaction) -> None:
         """Rows by table, bytes on disk, schema version: for the operator."""
         before = await store.statistics()
-        await thread_saying(alice, "a", "b")
+        await create_thread_with(alice, "a", "b")
         after = await store.statistics()
         tables = (await alice.row_counts()).keys()
         assert tables <= after.keys()
@@ -220,14 +220,14 @@ class TestTheStore:
 
     async def test_the_index_can_be_brought_up_to_date(self, store: Store, alice: Transaction) -> None:
         """Brings the search index up to date; how many messages it took. Searches do this for what they need."""
-        await thread_saying(alice, "a zebra", "b")
+        await create_thread_with(alice, "a zebra", "b")
         assert await store.index_pending() >= 0
         assert await store.index_pending() == 0
         assert len(await alice.search("zebra")) == 1
 
     async def test_a_sound_store_has_no_findings(self, store: Store, alice: Transaction) -> None:
         """What a doctor would look at: integrity, schema, row security. Empty means healthy."""
-        thread = await thread_saying(alice, "a", "b")
+        thread = await create_thread_with(alice, "a", "b")
         await alice.branch(thread.id, NewThread(), at=0)
         await alice.undo(thread.id)
         assert await store.check() == []

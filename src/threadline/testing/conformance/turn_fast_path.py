@@ -12,8 +12,14 @@ from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import ACTIVE, Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.people import LIMITS
-from threadline.testing.conformance.words import answered, asked, clean, history, thread_saying
+from threadline.testing.conformance.fixtures import LIMITS
+from threadline.testing.conformance.message_builders import (
+    assistant_message,
+    clean_text,
+    create_thread_with,
+    history,
+    user_message,
+)
 
 
 async def accept(
@@ -22,10 +28,10 @@ async def accept(
     otherwise, message_id = given.pop("otherwise", None), given.pop("message_id", None)
     return await tx.accept_at_once(
         NewTurn(turn_id, thread_id, "web", **given),
-        asked("Is it far?", message_id),
+        user_message("Is it far?", message_id),
         Lease("w1", clock.after(30)),
         otherwise=otherwise,
-        title=clean("A title"),
+        title=clean_text("A title"),
     )
 
 
@@ -39,7 +45,7 @@ class TestAcceptingAtOnce:
     async def test_the_request_the_turn_and_the_lease_are_stored(self, alice: Transaction, clock: ManualClock) -> None:
         """The common case of a request: `append`, `create_turn` and `lease_turn` in one step, in line with the user's
         other works (see `Store.transact`). A turn that names no agent has the thread's."""
-        thread = await thread_saying(alice, "before", "it", new=NewThread(agent_id="helper"))
+        thread = await create_thread_with(alice, "before", "it", new=NewThread(agent_id="helper"))
         clock.advance()
         stored = await accept(alice, clock, thread.id, idempotency_key="key-1", request_hash=b"\x00\xff")
         assert stored is not None
@@ -77,8 +83,10 @@ class TestAcceptingAtOnce:
     ) -> None:
         """None, and nothing is stored, if anything stands in the way: the key or the message id was here before, a turn
         of the thread is active, the thread is not here or is full."""
-        thread = await thread_saying(alice, *(["said"] * (LIMITS.messages_per_thread if obstacle == "room" else 2)))
-        other = await thread_saying(alice, "elsewhere")
+        thread = await create_thread_with(
+            alice, *(["said"] * (LIMITS.messages_per_thread if obstacle == "room" else 2))
+        )
+        other = await create_thread_with(alice, "elsewhere")
         if obstacle == "turn":
             await alice.create_turn(NewTurn("turn-0", thread.id, "web"))
         if obstacle == "key":
@@ -103,12 +111,12 @@ class TestFinishingAtOnce:
     async def test_the_reply_the_stream_and_the_end_are_stored(self, alice: Transaction, clock: ManualClock) -> None:
         """The common case of an end: `put_chunks`, `append` and `finish_turn` in one step, for a turn that answers a
         user's message."""
-        thread = await thread_saying(alice, "before", "it")
+        thread = await create_thread_with(alice, "before", "it")
         turn = await begun(alice, clock, thread.id)
         await alice.put_chunks(turn.id, 1, [Chunk(1, b'"a"')])
         clock.advance()
         end = TurnEnd("executed", usage={"input_tokens": 3}, seen={"turns": 1})
-        reply = answered("Not far.")
+        reply = assistant_message("Not far.")
         ended = await alice.finish_at_once(turn, end, reply, [Chunk(1, b'"b"'), Chunk(2, b'"c"')], tokens=7)
         assert ended is not None
         assert (ended.status, ended.reply_seq, ended.finished_at) == ("executed", 3, clock.now())
@@ -121,7 +129,7 @@ class TestFinishingAtOnce:
         assert (await alice.messages(thread.id, first=3))[0].turn_id == turn.id
 
     async def test_a_turn_may_end_without_a_reply(self, alice: Transaction, clock: ManualClock) -> None:
-        thread = await thread_saying(alice)
+        thread = await create_thread_with(alice)
         turn = await begun(alice, clock, thread.id)
         ended = await alice.finish_at_once(turn, TurnEnd("dispatch_failed", error="no agent"), None, [])
         assert ended is not None
@@ -135,9 +143,9 @@ class TestFinishingAtOnce:
     ) -> None:
         """None, and nothing is stored, if anything stands in the way: the fence is old, the turn has ended, or its
         message is not on the thread's present timeline."""
-        thread = await thread_saying(alice, "before", "it")
+        thread = await create_thread_with(alice, "before", "it")
         turn = await begun(alice, clock, thread.id)
-        reply = answered("Not far.")
+        reply = assistant_message("Not far.")
         match obstacle:
             case "fence":
                 clock.advance(30)
@@ -159,10 +167,10 @@ class TestFinishingAtOnce:
         assert await alice.turn(turn.id) == standing
 
     async def test_of_many_at_once_one_ends_it(self, alice: Transaction, clock: ManualClock) -> None:
-        thread = await thread_saying(alice)
+        thread = await create_thread_with(alice)
         turn = await begun(alice, clock, thread.id)
         tries = [
-            alice.finish_at_once(turn, TurnEnd("executed", error=str(n)), answered(f"{n}", f"reply-{n}"), [])
+            alice.finish_at_once(turn, TurnEnd("executed", error=str(n)), assistant_message(f"{n}", f"reply-{n}"), [])
             for n in range(12)
         ]
         done = [each for each in await asyncio.gather(*tries) if each is not None]
@@ -170,8 +178,8 @@ class TestFinishingAtOnce:
         assert await history(alice, thread.id) == ["Is it far?", str(done[0].error)]
 
     async def test_an_old_holder_ends_nothing(self, alice: Transaction, clock: ManualClock) -> None:
-        thread = await thread_saying(alice)
+        thread = await create_thread_with(alice)
         turn = await begun(alice, clock, thread.id)
         forged = msgspec.structs.replace(turn, fence=2)
-        assert await alice.finish_at_once(forged, TurnEnd("executed"), answered("forged"), []) is None
+        assert await alice.finish_at_once(forged, TurnEnd("executed"), assistant_message("forged"), []) is None
         assert await history(alice, thread.id) == ["Is it far?"]

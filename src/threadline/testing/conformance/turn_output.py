@@ -12,7 +12,7 @@ from threadline.core.threads import NewThread
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, clean_json, exchange, thread_saying
+from threadline.testing.conformance.message_builders import clean_json, clean_text, create_thread_with, exchange
 
 
 async def run(tx: Transaction, clock: ManualClock, turn_id: str = "turn-1") -> int:
@@ -75,19 +75,19 @@ class TestChunks:
         assert await alice.drop_chunks(finished_before=clock.now()) == 3
         assert [len(await alice.chunks(id)) for id in ("over", "just-over", "running")] == [0, 0, 3]
 
-    async def test_the_house_drops_the_tenants_chunks(
-        self, alice: Transaction, bob: Transaction, house: Transaction, abroad: Transaction, clock: ManualClock
+    async def test_the_system_scope_drops_the_tenants_chunks(
+        self, alice: Transaction, bob: Transaction, system: Transaction, other_tenant: Transaction, clock: ManualClock
     ) -> None:
         """The system scope's are the tenant's, a user's their own."""
-        for tx, turn_id in ((alice, "a"), (bob, "b"), (abroad, "far")):
+        for tx, turn_id in ((alice, "a"), (bob, "b"), (other_tenant, "far")):
             fence = await run(tx, clock, turn_id)
             await tx.put_chunks(turn_id, fence, chunks(1, 2))
             await tx.finish_turn(turn_id, fence, TurnEnd("executed"))
         assert await alice.drop_chunks(finished_before=clock.after(1)) == 2
         assert len(await bob.chunks("b")) == 2
-        assert await house.drop_chunks(finished_before=clock.after(1)) == 2
+        assert await system.drop_chunks(finished_before=clock.after(1)) == 2
         assert await bob.chunks("b") == []
-        assert len(await abroad.chunks("far")) == 2
+        assert len(await other_tenant.chunks("far")) == 2
 
     async def test_a_watch_wakes_when_something_was_shown(
         self, store: Store, alice: Transaction, clock: ManualClock
@@ -158,32 +158,32 @@ class TestToolRuns:
 class TestSummaries:
     async def test_the_summary_that_covers_most_counts(self, alice: Transaction, clock: ManualClock) -> None:
         """A summary of the history up to and with `seq`. The one that covers most of the present history"""
-        thread = await thread_saying(alice, "a", "b", "c", "d")
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
         assert await alice.summary(thread.id) is None
-        later = await alice.put_summary(thread.id, 2, clean("a, b and c"))
-        await alice.put_summary(thread.id, 0, clean("a"))
+        later = await alice.put_summary(thread.id, 2, clean_text("a, b and c"))
+        await alice.put_summary(thread.id, 0, clean_text("a"))
         assert (later.point.seq, later.text, later.created_at) == (2, "a, b and c", clock.now())
         assert await alice.summary(thread.id) == later
 
     async def test_a_later_summary_replaces_one_for_the_same_point(self, alice: Transaction) -> None:
         """a later one for the same point replaces it"""
-        thread = await thread_saying(alice, "a", "b")
-        await alice.put_summary(thread.id, 1, clean("first try"))
-        better = await alice.put_summary(thread.id, 1, clean("second try"))
+        thread = await create_thread_with(alice, "a", "b")
+        await alice.put_summary(thread.id, 1, clean_text("first try"))
+        better = await alice.put_summary(thread.id, 1, clean_text("second try"))
         assert await alice.summary(thread.id) == better
         branch = await alice.branch(thread.id, NewThread())
-        best = await alice.put_summary(branch.id, 1, clean("third try"))
+        best = await alice.put_summary(branch.id, 1, clean_text("third try"))
         assert await alice.summary(branch.id) == best
 
     async def test_only_summaries_of_the_present_history_count(self, alice: Transaction) -> None:
         """those of other branches do not count"""
-        thread = await thread_saying(alice, "a", "b", "c", "d")
-        early = await alice.put_summary(thread.id, 0, clean("a"))
-        late = await alice.put_summary(thread.id, 3, clean("a to d"))
+        thread = await create_thread_with(alice, "a", "b", "c", "d")
+        early = await alice.put_summary(thread.id, 0, clean_text("a"))
+        late = await alice.put_summary(thread.id, 3, clean_text("a to d"))
         branch = await alice.branch(thread.id, NewThread(), at=2)
         await alice.append(branch.id, exchange("C", "D"))
         assert await alice.summary(branch.id) == early
-        own = await alice.put_summary(branch.id, 4, clean("a to D"))
+        own = await alice.put_summary(branch.id, 4, clean_text("a to D"))
         assert await alice.summary(branch.id) == own
         assert await alice.summary(thread.id) == late
         await alice.move(thread.id, 1)
@@ -194,9 +194,9 @@ class TestSummaries:
     async def test_a_summary_needs_a_thread_and_a_point(self, alice: Transaction) -> None:
         """NotFound; InvalidInput if there is no such seq."""
         with pytest.raises(NotFound, match="nowhere"):
-            await alice.put_summary("nowhere", 0, clean("x"))
-        thread = await thread_saying(alice, "a", "b")
+            await alice.put_summary("nowhere", 0, clean_text("x"))
+        thread = await create_thread_with(alice, "a", "b")
         for seq in (2, 99, -1):
             with pytest.raises(InvalidInput):
-                await alice.put_summary(thread.id, seq, clean("x"))
+                await alice.put_summary(thread.id, seq, clean_text("x"))
         assert await alice.summary(thread.id) is None

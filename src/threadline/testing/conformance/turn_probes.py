@@ -8,9 +8,9 @@ from threadline.core.ids import new_id
 from threadline.core.threads import NewThread
 from threadline.core.turns import Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.ports import Transaction
+from threadline.testing.conformance.message_builders import user_message
 from threadline.testing.conformance.probes import LATER, NOW, PROBES, Probe, probe
-from threadline.testing.conformance.words import asked
-from threadline.testing.conformance.world import Ids
+from threadline.testing.conformance.sample_data import Ids
 
 __all__ = ["PROBES", "Probe"]
 
@@ -18,7 +18,7 @@ __all__ = ["PROBES", "Probe"]
 async def _accepted(tx: Transaction, new: NewTurn, message_id: str | None = None, **thread: Any) -> str | None:
     lease = Lease("thief", LATER)
     otherwise = NewThread(**thread) if thread else None
-    stored = await tx.accept_at_once(new, asked("forged", message_id), lease, otherwise=otherwise, title=None)
+    stored = await tx.accept_at_once(new, user_message("forged", message_id), lease, otherwise=otherwise, title=None)
     return None if stored is None else stored[1].state_key
 
 
@@ -44,4 +44,4 @@ async def _(tx: Transaction, ids: Ids) -> Any:
         ids.running_id, ids.user_id, ids.thread_id, "web", None, "running", None, None, 2, None, None, {}, {}, "w1",
         LATER, 1, NOW, None,
     )  # fmt: skip
-    return await tx.finish_at_once(forged, TurnEnd("executed"), asked("forged"), [Chunk(2, b"{}")])
+    return await tx.finish_at_once(forged, TurnEnd("executed"), user_message("forged"), [Chunk(2, b"{}")])

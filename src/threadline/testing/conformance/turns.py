@@ -55,11 +55,11 @@ class TestCreatingTurns:
             await alice.create_turn(NewTurn("turn-1", thread_id, "web"))
 
     async def test_a_key_has_one_turn_of_an_owner(
-        self, alice: Transaction, bob: Transaction, abroad: Transaction
+        self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
         """KeyReused if this owner has a turn under the key (look it up first). This owner's turn under an idempotency
         key."""
-        for index, tx in enumerate((alice, bob, abroad)):
+        for index, tx in enumerate((alice, bob, other_tenant)):
             thread_id = await accepted(tx)
             assert await tx.turn_by_key("key-1") is None
             turn = await tx.create_turn(NewTurn(f"turn-{index}", thread_id, "web", idempotency_key="key-1"))
@@ -225,19 +225,19 @@ class TestLeasing:
         await leased(alice, clock, "second")
 
     async def test_due_turns_are_those_nobody_runs(
-        self, alice: Transaction, bob: Transaction, house: Transaction, abroad: Transaction, clock: ManualClock
+        self, alice: Transaction, bob: Transaction, system: Transaction, other_tenant: Transaction, clock: ManualClock
     ) -> None:
         """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
         tenant's, a user their own."""
         await accepted(alice, "b1", "b2")
         await accepted(bob, "a1")
-        await accepted(abroad, "far")
+        await accepted(other_tenant, "far")
         await leased(alice, clock, "b1")
-        assert ids(await house.due_turns()) == ["b2", "a1"]
+        assert ids(await system.due_turns()) == ["b2", "a1"]
         assert ids(await alice.due_turns()) == ["b2"]
         clock.advance(30)
-        assert ids(await house.due_turns()) == ["b1", "b2", "a1"]
-        assert ids(await house.due_turns(limit=2)) == ["b1", "b2"]
+        assert ids(await system.due_turns()) == ["b1", "b2", "a1"]
+        assert ids(await system.due_turns(limit=2)) == ["b1", "b2"]
         assert ids(await bob.due_turns()) == ["a1"]
 
 

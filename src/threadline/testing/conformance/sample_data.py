@@ -15,7 +15,7 @@ from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.words import clean, clean_json, exchange
+from threadline.testing.conformance.message_builders import clean_json, clean_text, exchange
 
 SECRET = "xyzzy"
 
@@ -55,14 +55,14 @@ def names_for(user_id: str, world: str | None = None) -> Ids:
 UNKNOWN = names_for("nobody")
 
 
-async def furnish(store: Store, scope: Scope, clock: ManualClock, world: str | None = None) -> Ids:
+async def populate(store: Store, scope: Scope, clock: ManualClock, world: str | None = None) -> Ids:
     """Gives the user of the scope one of everything; by another name, one more of everything."""
     ids = names_for(scope.user_id, world)
-    tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
+    tx, system = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
     timeline_id = await _talk(tx, ids)
-    await _settle_in(tx, house, ids, clock)
+    await _settle_in(tx, system, ids, clock)
     await _take_turns(tx, ids, clock)
-    await _administer(house, ids, clock)
+    await _administer(system, ids, clock)
     return msgspec.structs.replace(ids, timeline_id=timeline_id)
 
 
@@ -72,7 +72,7 @@ async def _talk(tx: Transaction, ids: Ids) -> str:
     said = exchange(f"{SECRET} asked", f"{SECRET} answered", f"{SECRET} asked again")
     said[0] = msgspec.structs.replace(said[0], id=ids.message_id)
     await tx.append(ids.thread_id, said, key=ids.key)
-    await tx.put_summary(ids.thread_id, 1, clean(f"{SECRET} summary"))
+    await tx.put_summary(ids.thread_id, 1, clean_text(f"{SECRET} summary"))
     await tx.save(ids.thread_id, ids.saved_name)
     await tx.branch(ids.thread_id, NewThread(id=f"{ids.thread_id}-branch"), at=1)
     await tx.move(ids.thread_id, 1)
@@ -80,19 +80,19 @@ async def _talk(tx: Transaction, ids: Ids) -> str:
     return thread.timeline_id
 
 
-async def _settle_in(tx: Transaction, house: Transaction, ids: Ids, clock: ManualClock) -> None:
-    await house.put_user(User(ids.user_id, f"{SECRET} name"))
-    await house.put_agent(Agent(ids.agent_id, "Agent", "rehearsal", system_prompt="Be brief."))
+async def _settle_in(tx: Transaction, system: Transaction, ids: Ids, clock: ManualClock) -> None:
+    await system.put_user(User(ids.user_id, f"{SECRET} name"))
+    await system.put_agent(Agent(ids.agent_id, "Agent", "rehearsal", system_prompt="Be brief."))
     await tx.bind("matrix", ids.place, ids.thread_id, label=f"{SECRET} label", metadata=clean_json({"a": SECRET}))
-    await tx.set_context(ids.agent_id, clean(f"{SECRET} context"))
+    await tx.set_context(ids.agent_id, clean_text(f"{SECRET} context"))
     await tx.put_link("slack", ids.platform_user_id, ids.user_id, "verified")
     await tx.put_link_code(ids.code_hash, "slack", clock.after(600))
-    await house.put_credentials("slack", "key-1", f"{SECRET} sealed".encode())
-    await house.claim_inbox("slack", ids.inbox_key, fingerprint=f"{SECRET} print", owner_id=ids.user_id)
-    payload = clean(f"{SECRET} payload")
-    await house.enqueue("slack", "C1", payload, turn_id=None, owner_id=ids.user_id, id=ids.outbox_id)
-    for row in await house.claim_outbox("w1", until=clock.after(30)):
-        await house.settle_outbox(row.id, "w1", status="dead", error=f"{SECRET} error")
+    await system.put_credentials("slack", "key-1", f"{SECRET} sealed".encode())
+    await system.claim_inbox("slack", ids.inbox_key, fingerprint=f"{SECRET} print", owner_id=ids.user_id)
+    payload = clean_text(f"{SECRET} payload")
+    await system.enqueue("slack", "C1", payload, turn_id=None, owner_id=ids.user_id, id=ids.outbox_id)
+    for row in await system.claim_outbox("w1", until=clock.after(30)):
+        await system.settle_outbox(row.id, "w1", status="dead", error=f"{SECRET} error")
 
 
 async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
@@ -108,16 +108,16 @@ async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
     await tx.start_tool_run(ids.running_id, running.fence, ids.call_id, "tool", tool_input, repeatable=True)
 
 
-async def _administer(house: Transaction, ids: Ids, clock: ManualClock) -> None:
-    await house.create_token(NewToken(ids.token_id, ids.token_hash, ids.user_id, f"{SECRET} token", "member"))
-    await house.note_use(ids.token_id, clock.now())
-    await house.take_permits(ids.token_id, window=clock.now(), wanted=1, limit=10)
-    await house.record_act("token.created", ids.acted_on, clean_json({"name": SECRET}), actor_id=ids.user_id)
+async def _administer(system: Transaction, ids: Ids, clock: ManualClock) -> None:
+    await system.create_token(NewToken(ids.token_id, ids.token_hash, ids.user_id, f"{SECRET} token", "member"))
+    await system.note_use(ids.token_id, clock.now())
+    await system.take_permits(ids.token_id, window=clock.now(), wanted=1, limit=10)
+    await system.record_act("token.created", ids.acted_on, clean_json({"name": SECRET}), actor_id=ids.user_id)
 
 
 async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
     """All that a user can see of a world of theirs, and their house of it."""
-    tx, house = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
+    tx, system = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
     threads = [ids.thread_id, f"{ids.thread_id}-branch"]
     return {
         "threads": [await tx.thread(thread_id) for thread_id in threads],
@@ -131,7 +131,7 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "binding": await tx.binding("matrix", ids.place),
         "context": await tx.context(ids.agent_id),
         "agent": await tx.agent(ids.agent_id),
-        "user": await house.user(ids.user_id),
+        "user": await system.user(ids.user_id),
         "link": await tx.link("slack", ids.platform_user_id),
         "inbox": await tx.inbox_row("slack", ids.inbox_key),
         "outbox": [row for row in await tx.outbox() if row.id == ids.outbox_id],
@@ -139,6 +139,6 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "stop": await tx.is_stop_requested(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),
-        "token": await house.token_by_hash(ids.token_hash),
-        "acts": [act for act in await house.acts() if act.target == ids.acted_on],
+        "token": await system.token_by_hash(ids.token_hash),
+        "acts": [act for act in await system.acts() if act.target == ids.acted_on],
     }

@@ -1,8 +1,8 @@
-"""Who asks: the fixtures every test of the suite is written with.
+"""Fixtures that every test of the suite uses.
 
-The store under test comes from the author's own fixture `store`. Each test works in a tenant nobody else uses, so one
-database may serve the whole run. `bob` shares the tenant with `alice`; `abroad` is another tenant's user of the same
-name; `root` is an administrator of alice's tenant and `house` is its system scope.
+The author of a store supplies the fixture `store`. Each test works in a new tenant, so one database can serve the whole
+run. The other fixtures are sessions: `alice` and `bob` are members of that tenant, `admin` is an administrator of it,
+`system` is its system scope, and `other_tenant` is a user named alice of a different tenant.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def bob(store: Store, tenant_id: str) -> Transaction:
 
 
 @pytest.fixture
-def root(store: Store, tenant_id: str) -> Transaction:
-    return store.scoped(Scope(tenant_id, "root", "admin"))
+def admin(store: Store, tenant_id: str) -> Transaction:
+    return store.scoped(Scope(tenant_id, "admin", "admin"))
 
 
 @pytest.fixture
-def house(store: Store, tenant_id: str) -> Transaction:
+def system(store: Store, tenant_id: str) -> Transaction:
     return store.scoped(system_scope(tenant_id))
 
 
 @pytest.fixture
-def abroad(store: Store, tenant_id: str) -> Transaction:
-    return store.scoped(Scope(f"{tenant_id}-abroad", "alice"))
+def other_tenant(store: Store, tenant_id: str) -> Transaction:
+    return store.scoped(Scope(f"{tenant_id}-other", "alice"))

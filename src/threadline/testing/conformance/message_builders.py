@@ -17,20 +17,20 @@ def seal(new: NewMessage) -> Sealed:
     return _SEALER.message(new)
 
 
-def asked(text: str, id: str | None = None) -> Sealed:
+def user_message(text: str, id: str | None = None) -> Sealed:
     return seal(messages.user(text, id=id))
 
 
-def answered(text: str, id: str | None = None) -> Sealed:
+def assistant_message(text: str, id: str | None = None) -> Sealed:
     return seal(messages.assistant(text, id=id))
 
 
 def exchange(*texts: str) -> list[Sealed]:
     """A user asks, the assistant answers, and so on."""
-    return [answered(text) if index % 2 else asked(text) for index, text in enumerate(texts)]
+    return [assistant_message(text) if index % 2 else user_message(text) for index, text in enumerate(texts)]
 
 
-def clean(text: str) -> CleanText:
+def clean_text(text: str) -> CleanText:
     return _SEALER.text(text)
 
 
@@ -46,7 +46,7 @@ async def history(tx: Transaction, thread_id: str) -> list[str]:
     return texts(await tx.messages(thread_id))
 
 
-async def thread_saying(tx: Transaction, *said: str, new: NewThread | None = None) -> Thread:
+async def create_thread_with(tx: Transaction, *said: str, new: NewThread | None = None) -> Thread:
     """A thread that holds this exchange, as it stands after it."""
     thread = await tx.create_thread(new or NewThread())
     if said:
