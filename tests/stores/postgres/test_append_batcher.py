@@ -10,13 +10,13 @@ import pytest
 
 from threadline.core.errors import HeadMoved, KeyReused, NotFound, OutcomeUnknown, StoreFailed
 from threadline.core.threads import NewThread, Scope
-from threadline.stores.postgres.append_batcher import AT_ONCE, MOST, Gathering, Given
+from threadline.stores.postgres.append_batcher import AT_ONCE, MOST, AppendArgs, AppendBatcher
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 
-def given(thread_id: str, *, tenant_id: str = "a") -> Given:
-    return Given(
+def given(thread_id: str, *, tenant_id: str = "a") -> AppendArgs:
+    return AppendArgs(
         tenant_id, "alice", "threadline_app", 1, thread_id, ["m"], "u", [b"[]"], None, None, None, None, None, 9, None,
         0, None,
     )  # fmt: skip
@@ -42,19 +42,19 @@ class Server:
             raise self.trouble
         return [(values[4],)]
 
-    def gathering(self) -> Gathering:
-        return Gathering(self.append, self.append_together)
+    def batcher(self) -> AppendBatcher:
+        return AppendBatcher(self.append, self.append_together)
 
 
-async def start(gathering: Gathering, *appends: Given) -> list[asyncio.Task[str | None]]:
-    tasks = [asyncio.create_task(gathering.append(one)) for one in appends]
+async def start(batcher: AppendBatcher, *appends: AppendArgs) -> list[asyncio.Task[str | None]]:
+    tasks = [asyncio.create_task(batcher.append(one)) for one in appends]
     await asyncio.sleep(0)
     return tasks
 
 
 async def test_whoever_finds_nobody_goes_alone_and_the_rest_together() -> None:
     server = Server()
-    tasks = await start(server.gathering(), *(given(f"t{n}") for n in range(9, -1, -1)))
+    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(9, -1, -1)))
     server.go_on.set()
     assert await asyncio.gather(*tasks) == [f"t{n}" for n in range(9, -1, -1)]
     assert server.alone == ["t9", "t8"][:AT_ONCE]
@@ -64,7 +64,7 @@ async def test_whoever_finds_nobody_goes_alone_and_the_rest_together() -> None:
 async def test_no_transaction_is_for_two_tenants_nor_for_very_many() -> None:
     server = Server()
     appends = [given(f"t{n:03}", tenant_id="ab"[n % 2]) for n in range(AT_ONCE + 3 * MOST)]
-    tasks = await start(server.gathering(), *appends)
+    tasks = await start(server.batcher(), *appends)
     server.go_on.set()
     assert await asyncio.gather(*tasks) == [one.thread_id for one in appends]
     for company in server.together:
@@ -74,8 +74,8 @@ async def test_no_transaction_is_for_two_tenants_nor_for_very_many() -> None:
 
 async def test_appends_to_one_thread_do_not_run_into_each_other() -> None:
     server = Server()
-    gathering = server.gathering()
-    tasks = await start(gathering, *(given("one") for _ in range(5)))
+    batcher = server.batcher()
+    tasks = await start(batcher, *(given("one") for _ in range(5)))
     assert server.alone == ["one"]
     server.go_on.set()
     await asyncio.gather(*tasks)
@@ -85,7 +85,7 @@ async def test_appends_to_one_thread_do_not_run_into_each_other() -> None:
 async def test_a_company_that_fails_is_made_one_by_one() -> None:
     server = Server()
     server.trouble = StoreFailed("somebody's key was taken")
-    tasks = await start(server.gathering(), *(given(f"t{n}") for n in range(6)))
+    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(6)))
     server.go_on.set()
     assert await asyncio.gather(*tasks) == [f"t{n}" for n in range(6)]
     assert sorted(server.alone) == [f"t{n}" for n in range(6)]
@@ -94,7 +94,7 @@ async def test_a_company_that_fails_is_made_one_by_one() -> None:
 async def test_nobody_is_told_that_an_unknown_outcome_is_known() -> None:
     server = Server()
     server.trouble = OutcomeUnknown("the connection broke")
-    tasks = await start(server.gathering(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
+    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
     server.go_on.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(answer) for answer in answers[AT_ONCE:]] == [OutcomeUnknown] * 3
@@ -103,7 +103,7 @@ async def test_nobody_is_told_that_an_unknown_outcome_is_known() -> None:
 
 async def test_who_gave_up_waiting_is_not_sent() -> None:
     server = Server()
-    tasks = await start(server.gathering(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
+    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
     tasks[-1].cancel()
     await asyncio.sleep(0)
     server.go_on.set()

@@ -13,7 +13,7 @@ from threadline.core.errors import StoreUnavailable
 from threadline.core.threads import NewThread, Scope, ThreadChanges
 from threadline.ports import Transaction
 from threadline.stores.postgres.pool import Address, Pool
-from threadline.stores.postgres.read_coalescer import Sharing
+from threadline.stores.postgres.read_coalescer import ReadCoalescer
 from threadline.stores.postgres.store import PostgresStore
 
 ALICE, BOB = Scope("a", "alice"), Scope("a", "bob")
@@ -111,7 +111,7 @@ async def test_a_question_that_cannot_be_asked_fails_for_all_and_is_forgotten(ds
     pool = Pool(Address.parse(dsn), max_size=1)
     await pool.open(min_size=1)
     await pool.close()
-    sharing = Sharing(pool, lambda *_: asyncio.get_running_loop().create_future())
+    coalescer = ReadCoalescer(pool, lambda *_: asyncio.get_running_loop().create_future())
     for _ in range(2):
-        told = await asyncio.gather(*(sharing.ask("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
+        told = await asyncio.gather(*(coalescer.ask("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
         assert [type(error) for error in told] == [StoreUnavailable] * 3

@@ -14,18 +14,18 @@ from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson
 from threadline.stores import rows
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/access.sql")
 
 
 class AccessVerbs:
-    reach: Reach
+    session: ScopedSession
 
-    @within
+    @in_transaction
     async def create_token(self, new: NewToken) -> ApiToken:
-        self.reach.scope.require("admin")
+        self.session.scope.require("admin")
         check_id("token", new.id)
         values = (
             new.id,
@@ -33,64 +33,64 @@ class AccessVerbs:
             new.token_hash,
             new.name,
             new.role,
-            self.reach.now(),
+            self.session.now(),
             new.expires_at,
             new.acts_for_users,
         )
-        async with self.reach.as_worker():
-            await self.reach.introduce(check_user_id(new.owner_id))
-            row = await self.reach.row(_SQL["add_token"], *values)
+        async with self.session.as_worker():
+            await self.session.introduce(check_user_id(new.owner_id))
+            row = await self.session.row(_SQL["add_token"], *values)
         if row is None:
             raise DuplicateId("token", new.id)
         return rows.api_token(row)
 
-    @within
+    @in_transaction
     async def tokens(self) -> list[ApiToken]:
-        self.reach.scope.require("admin")
-        async with self.reach.as_worker():
-            return [rows.api_token(row) for row in await self.reach.rows(_SQL["list_tokens"])]
+        self.session.scope.require("admin")
+        async with self.session.as_worker():
+            return [rows.api_token(row) for row in await self.session.rows(_SQL["list_tokens"])]
 
     async def token_by_hash(self, token_hash: bytes) -> ApiToken | None:
-        self.reach.scope.require("system")
-        found = await self.reach.call(_SQL["find_token"], token_hash, reads=True)
+        self.session.scope.require("system")
+        found = await self.session.call(_SQL["find_token"], token_hash, reads=True)
         return rows.api_token(found[0]) if found else None
 
-    @within
+    @in_transaction
     async def revoke_token(self, token_id: str) -> bool:
-        self.reach.scope.require("admin")
-        async with self.reach.as_worker():
-            return await self.reach.run(_SQL["revoke_token"], token_id, self.reach.now()) > 0
+        self.session.scope.require("admin")
+        async with self.session.as_worker():
+            return await self.session.run(_SQL["revoke_token"], token_id, self.session.now()) > 0
 
-    @within
+    @in_transaction
     async def note_use(self, token_id: str, used_at: dt.datetime) -> None:
-        self.reach.scope.require("system")
-        await self.reach.run(_SQL["note_use"], token_id, used_at)
+        self.session.scope.require("system")
+        await self.session.run(_SQL["note_use"], token_id, used_at)
 
     async def take_permits(self, key: str, *, window: dt.datetime, wanted: int, limit: int) -> int:
-        self.reach.scope.require("system")
-        ((given,),) = await self.reach.call(_SQL["take_permits"], key, to_us(window), wanted, limit)
+        self.session.scope.require("system")
+        ((given,),) = await self.session.call(_SQL["take_permits"], key, to_us(window), wanted, limit)
         return int(given)
 
-    @within
+    @in_transaction
     async def drop_permits(self, *, before: dt.datetime) -> int:
-        self.reach.scope.require("system")
-        return await self.reach.run(_SQL["drop_permits"], before)
+        self.session.scope.require("system")
+        return await self.session.run(_SQL["drop_permits"], before)
 
-    @within
+    @in_transaction
     async def record_act(
         self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
     ) -> Act:
-        actor = self.reach.owner_id if actor_id is None else check_user_id(actor_id)
-        if actor != self.reach.owner_id:
-            self.reach.scope.require("system")
-        now = self.reach.now()
+        actor = self.session.owner_id if actor_id is None else check_user_id(actor_id)
+        if actor != self.session.owner_id:
+            self.session.scope.require("system")
+        now = self.session.now()
         values = (new_id(), actor, check_id("act", act), check_user_id(target), details, now)
-        await self.reach.run(_SQL["add_tenant"], now)
-        await self.reach.run(_SQL["add_act"], *values)
+        await self.session.run(_SQL["add_tenant"], now)
+        await self.session.run(_SQL["add_act"], *values)
         return rows.act(values)
 
-    @within
+    @in_transaction
     async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
-        self.reach.scope.require("admin")
-        async with self.reach.as_worker():
-            return [rows.act(row) for row in await self.reach.rows(_SQL["list_acts"], before, limit)]
+        self.session.scope.require("admin")
+        async with self.session.as_worker():
+            return [rows.act(row) for row in await self.session.rows(_SQL["list_acts"], before, limit)]

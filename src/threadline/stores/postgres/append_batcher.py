@@ -27,7 +27,7 @@ MOST = 32
 PATIENCE_SECONDS = 0.05
 
 
-class Given(NamedTuple):
+class AppendArgs(NamedTuple):
     """One append as the schema's function takes it; a value for each message stands in a list."""
 
     tenant_id: str
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    given: Given
+    given: AppendArgs
     placed: asyncio.Future[str | None]
 
     @property
@@ -58,7 +58,7 @@ class _Waiting(NamedTuple):
         return self.given.tenant_id, self.given.thread_id
 
 
-class Gathering:
+class AppendBatcher:
     def __init__(self, alone: Statement, once: Statement) -> None:
         """Both run one statement in a transaction of its own; `alone` repeats it where that may help."""
         self._alone = alone
@@ -72,7 +72,7 @@ class Gathering:
         self._waiting: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def append(self, given: Given) -> str | None:
+    async def append(self, given: AppendArgs) -> str | None:
         thread = (given.tenant_id, given.thread_id)
         if len(self._trips) >= AT_ONCE or thread in self._written:
             placed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class Gathering:
             self._written.discard(thread)
             self._come_back(trip)
 
-    async def _append_alone(self, given: Given) -> str | None:
+    async def _append_alone(self, given: AppendArgs) -> str | None:
         ((placed,),) = await self._alone(_SQL["append"], given, False)
         place: str | None = placed
         return place

@@ -1,6 +1,6 @@
 """Watching: one connection listens for all watches of a store, and whoever waits looks again now and then.
 
-NOTIFY does not reach everywhere (a pgbouncer in transaction mode, a Citus worker), and a listening connection may be
+NOTIFY does not session everywhere (a pgbouncer in transaction mode, a Citus worker), and a listening connection may be
 lost, so a watch never relies on it: without a listener it wakes every `POLL_SECONDS`. A watch is a hint anyway.
 """
 
@@ -25,19 +25,19 @@ _log = logging.getLogger(__name__)
 class SubjectWatch:
     """Remembers what happened while nobody waited."""
 
-    def __init__(self, listeners: Listeners) -> None:
-        self._listeners = listeners
+    def __init__(self, listener: ChangeListener) -> None:
+        self._listener = listener
         self.changed = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        most = seconds if await self._listeners.listening() else min(seconds, POLL_SECONDS)
+        most = seconds if await self._listener.listening() else min(seconds, POLL_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(most):
                 await self.changed.wait()
         self.changed.clear()
 
 
-class Listeners:
+class ChangeListener:
     def __init__(self, address: Address | None) -> None:
         """`address` is a direct one; without it, watches only poll."""
         self._address = address

@@ -22,8 +22,8 @@ from threadline.core.errors import (
 from threadline.core.messages import Message, Role
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
-from threadline.stores.postgres.append_batcher import Given
-from threadline.stores.postgres.session import Reach
+from threadline.stores.postgres.append_batcher import AppendArgs
+from threadline.stores.postgres.session import ScopedSession
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 
@@ -35,7 +35,7 @@ _MOST_TURNS = 500
 
 
 class MessageVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def append(
         self,
@@ -49,12 +49,12 @@ class MessageVerbs:
         title: CleanText | None = None,
     ) -> Appended:
         self._refuse_unfit(messages)
-        reach, pack = self.reach, self.reach.house.bodies.pack
-        given = Given(
-            reach.tenant_id,
-            reach.owner_id,
-            reach.role,
-            reach.now_us(),
+        session, pack = self.session, self.session.internals.bodies.pack
+        given = AppendArgs(
+            session.tenant_id,
+            session.owner_id,
+            session.role,
+            session.now_us(),
             thread_id,
             [message.id for message in messages],
             "".join([message.role[0] for message in messages]),
@@ -64,17 +64,17 @@ class MessageVerbs:
             key,
             None if key is None else fingerprint(messages),
             expected_count,
-            reach.house.limits.messages_per_thread,
+            session.internals.limits.messages_per_thread,
             turn_id,
             tokens,
             title,
         )
-        placed = await reach.append(given)
+        placed = await session.append(given)
         if placed is None:
             return await self._append_carefully(thread_id, messages, key, expected_count, given)
         timeline_id, _, first_seq = placed.rpartition(" ")
-        reach.note_append()
-        reach.touch(thread_id)
+        session.note_append()
+        session.touch(thread_id)
         return Appended(thread_id, timeline_id, int(first_seq), tuple(given.ids), int(first_seq) + len(given.ids))
 
     async def _append_carefully(
@@ -83,16 +83,16 @@ class MessageVerbs:
         messages: Sequence[Sealed],
         key: str | None,
         expected_count: int | None,
-        given: Given,
+        given: AppendArgs,
     ) -> Appended:
         """Something stood in the way of the quick way: another writer, a repeat, or what makes this an error."""
-        found = await self.reach.call(_SQL["append_carefully"], *given[3:])
+        found = await self.session.call(_SQL["append_carefully"], *given[3:])
         ((problem, timeline_id, first_seq, standing),) = found
         ids = tuple(message.id for message in messages)
         match problem:
             case None:
-                self.reach.note_append()
-                self.reach.touch(thread_id)
+                self.session.note_append()
+                self.session.touch(thread_id)
                 return Appended(thread_id, timeline_id, first_seq, ids, first_seq + len(ids))
             case "repeat" | "standing":
                 if problem == "standing":
@@ -108,13 +108,13 @@ class MessageVerbs:
             case "count":
                 raise HeadMoved(first_seq, expected_count or 0)
             case _:
-                most = self.reach.house.limits.messages_per_thread
+                most = self.session.internals.limits.messages_per_thread
                 raise LimitExceeded("messages per thread", most, first_seq + len(ids))
 
     def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
         if not messages:
             raise InvalidInput("appending needs at least one message")
-        most = self.reach.house.limits.messages_per_append
+        most = self.session.internals.limits.messages_per_append
         if len(messages) > most:
             raise LimitExceeded("messages per append", most, len(messages))
         seen: set[str] = set()
@@ -139,7 +139,7 @@ class MessageVerbs:
         limit: int | None = None,
         timeline_id: str | None = None,
     ) -> list[Message]:
-        found = await self.reach.call(
+        found = await self.session.call(
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
             None, reads=True,
         )  # fmt: skip
@@ -151,23 +151,23 @@ class MessageVerbs:
         last = _LAST_SEQ if before is None else before - 1
         if 0 < turns <= _MOST_TURNS:
             # A question and an answer each: that is mostly enough.
-            newest = await self.reach.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
+            newest = await self.session.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
             if newest and newest[0][0] is None:
                 raise NotFound("thread", thread_id)
             window = _window(newest, turns)
             if window is not None:
                 return self._typed(window)
-        found = await self.reach.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
+        found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
         if found and found[0][0] is None:
             raise NotFound("thread", thread_id)
         return self._typed(found)
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
-        found = await self.reach.call(_SQL["find_message"], thread_id, message_id, reads=True)
+        found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
         return self._typed(found)[0] if found else None
 
     def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
-        unpack = self.reach.house.bodies.unpack
+        unpack = self.session.internals.bodies.unpack
         return [
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found

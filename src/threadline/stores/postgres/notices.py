@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from threadline.core.errors import StoreFailed
 from threadline.stores.postgres.append_batcher import Statement
-from threadline.stores.postgres.change_watch import Listeners
+from threadline.stores.postgres.change_watch import ChangeListener
 from threadline.stores.postgres.pool import CONNECT_SECONDS
 from threadline.stores.sql import load_queries
 
@@ -21,10 +21,10 @@ _SQL = load_queries(__package__, "queries/notices.sql")
 GATHER_SECONDS = 0.05
 
 
-class Notices:
-    def __init__(self, listeners: Listeners, once: Statement) -> None:
+class ChangeNotifier:
+    def __init__(self, listener: ChangeListener, once: Statement) -> None:
         """`once` runs one statement in a transaction of its own."""
-        self._listeners = listeners
+        self._listener = listener
         self._once = once
         self._untold: set[str] = set()
         self._closing = asyncio.Event()
@@ -33,7 +33,7 @@ class Notices:
     def tell(self, tenant_id: str, subjects: Iterable[str]) -> None:
         for subject in subjects:
             watched = f"{tenant_id} {subject}"
-            self._listeners.ring(watched)
+            self._listener.ring(watched)
             self._untold.add(watched)
         if self._task is None:
             self._task = asyncio.create_task(self._tell_others(), name="threadline notices")
@@ -47,7 +47,7 @@ class Notices:
                 untold, self._untold = self._untold, set()
                 # Where the server cannot be reached, those who watch have lost it too, and look when it is back.
                 with suppress(StoreFailed):
-                    await self._once(_SQL["tell"], ([f"{each}@{self._listeners.name}" for each in untold],), False)
+                    await self._once(_SQL["tell"], ([f"{each}@{self._listener.name}" for each in untold],), False)
         finally:
             self._task = None
 

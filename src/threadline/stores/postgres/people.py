@@ -13,20 +13,20 @@ from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/people.sql")
 
 
 class PeopleVerbs:
-    reach: Reach
+    session: ScopedSession
 
-    @within
+    @in_transaction
     async def put_agent(self, agent: Agent) -> Agent:
         settings = rows.json_bytes(agent.settings, "settings")
-        await self.reach.introduce(self.reach.owner_id)
-        row = await self.reach.row(
+        await self.session.introduce(self.session.owner_id)
+        row = await self.session.row(
             _SQL["put_agent"],
             check_id("agent", agent.id),
             agent.name,
@@ -40,89 +40,89 @@ class PeopleVerbs:
         return rows.agent(row)
 
     async def agent(self, agent_id: str) -> Agent | None:
-        found = await self.reach.read_for_all(_SQL["find_agent"], agent_id)
+        found = await self.session.read_for_all(_SQL["find_agent"], agent_id)
         return rows.agent(found[0]) if found else None
 
-    @within
+    @in_transaction
     async def agents(self) -> list[Agent]:
-        return [rows.agent(row) for row in await self.reach.rows(_SQL["list_agents"])]
+        return [rows.agent(row) for row in await self.session.rows(_SQL["list_agents"])]
 
-    @within
+    @in_transaction
     async def delete_agent(self, agent_id: str) -> bool:
-        async with self.reach.as_worker():
-            await self.reach.run(_SQL["unpin_agent"], agent_id)
-        return await self.reach.run(_SQL["delete_agent"], agent_id) > 0
+        async with self.session.as_worker():
+            await self.session.run(_SQL["unpin_agent"], agent_id)
+        return await self.session.run(_SQL["delete_agent"], agent_id) > 0
 
-    @within
+    @in_transaction
     async def put_user(self, user: User) -> User:
         check_user_id(user.id)
-        if user.id != self.reach.owner_id:
-            self.reach.scope.require("admin")
-        async with self.reach.as_worker():
-            await self.reach.introduce(user.id)
-            row = await self.reach.row(_SQL["put_user"], user.id, user.display_name, user.role)
+        if user.id != self.session.owner_id:
+            self.session.scope.require("admin")
+        async with self.session.as_worker():
+            await self.session.introduce(user.id)
+            row = await self.session.row(_SQL["put_user"], user.id, user.display_name, user.role)
         assert row is not None
         return rows.user(row)
 
-    @within
+    @in_transaction
     async def user(self, user_id: str) -> User | None:
         if not self._sees_users():
-            row = await self.reach.row(_SQL["find_user"], user_id)
+            row = await self.session.row(_SQL["find_user"], user_id)
         else:
-            async with self.reach.as_worker():
-                row = await self.reach.row(_SQL["find_user"], user_id)
+            async with self.session.as_worker():
+                row = await self.session.row(_SQL["find_user"], user_id)
         return None if row is None else rows.user(row)
 
-    @within
+    @in_transaction
     async def users(self) -> list[User]:
         if not self._sees_users():
-            found = await self.reach.rows(_SQL["list_users"])
+            found = await self.session.rows(_SQL["list_users"])
         else:
-            async with self.reach.as_worker():
-                found = await self.reach.rows(_SQL["list_users"])
+            async with self.session.as_worker():
+                found = await self.session.rows(_SQL["list_users"])
         return [rows.user(row) for row in found]
 
     def _sees_users(self) -> bool:
-        return self.reach.scope.role in ("admin", "system")
+        return self.session.scope.role in ("admin", "system")
 
-    @within
+    @in_transaction
     async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
-        if owner_id != self.reach.owner_id:
-            self.reach.scope.require("system")
-        await self.reach.introduce(owner_id)
-        values = (platform, platform_user_id, owner_id, state, self.reach.now())
-        row = await self.reach.row(_SQL["change_link"], *values) or await self.reach.row(_SQL["add_link"], *values)
+        if owner_id != self.session.owner_id:
+            self.session.scope.require("system")
+        await self.session.introduce(owner_id)
+        values = (platform, platform_user_id, owner_id, state, self.session.now())
+        row = await self.session.row(_SQL["change_link"], *values) or await self.session.row(_SQL["add_link"], *values)
         if row is None:
             raise DuplicateId("link", platform_user_id)
         return rows.link(row)
 
-    @within
+    @in_transaction
     async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
-        row = await self.reach.row(_SQL["find_link"], platform, platform_user_id)
+        row = await self.session.row(_SQL["find_link"], platform, platform_user_id)
         return None if row is None else rows.link(row)
 
     async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
-        self.reach.scope.require("system")
-        found = await self.reach.call(_SQL["find_sender"], platform, platform_user_id, reads=True)
+        self.session.scope.require("system")
+        found = await self.session.call(_SQL["find_sender"], platform, platform_user_id, reads=True)
         return Sender._make(found[0]) if found else None
 
-    @within
+    @in_transaction
     async def links(self) -> list[Link]:
-        return [rows.link(row) for row in await self.reach.rows(_SQL["list_links"], self.reach.owner_in_sight)]
+        return [rows.link(row) for row in await self.session.rows(_SQL["list_links"], self.session.owner_filter)]
 
-    @within
+    @in_transaction
     async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:
-        return await self.reach.run(_SQL["delete_link"], platform, platform_user_id) > 0
+        return await self.session.run(_SQL["delete_link"], platform, platform_user_id) > 0
 
-    @within
+    @in_transaction
     async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-        await self.reach.introduce(self.reach.owner_id)
-        added = await self.reach.run(_SQL["add_code"], code_hash, self.reach.owner_id, platform, expires_at)
+        await self.session.introduce(self.session.owner_id)
+        added = await self.session.run(_SQL["add_code"], code_hash, self.session.owner_id, platform, expires_at)
         if not added:
             raise DuplicateId("link code", "given")
 
-    @within
+    @in_transaction
     async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
-        self.reach.scope.require("system")
-        row = await self.reach.row(_SQL["use_code"], code_hash, platform, now)
+        self.session.scope.require("system")
+        row = await self.session.row(_SQL["use_code"], code_hash, platform, now)
         return None if row is None else str(row["owner_id"])

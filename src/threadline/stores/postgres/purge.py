@@ -6,37 +6,37 @@ which PostgreSQL runs by itself, has been there.
 
 from __future__ import annotations
 
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/purge.sql")
 
 
 class PurgeVerbs:
-    reach: Reach
+    session: ScopedSession
 
-    @within
+    @in_transaction
     async def purge_thread(self, thread_id: str) -> bool:
         if not await self._count("purge_thread", thread_id):
             return False
-        self.reach.touch(thread_id)
+        self.session.touch(thread_id)
         return True
 
-    @within
+    @in_transaction
     async def purge_user(self, user_id: str) -> int:
-        if user_id != self.reach.owner_id:
-            self.reach.scope.require("system")
+        if user_id != self.session.owner_id:
+            self.session.scope.require("system")
         return await self._count("purge_owner", user_id)
 
-    @within
+    @in_transaction
     async def purge_tenant(self) -> int:
-        self.reach.scope.require("system")
+        self.session.scope.require("system")
         return await self._count("purge_tenant")
 
-    @within
+    @in_transaction
     async def row_counts(self) -> dict[str, int]:
-        return {row["tablename"]: row["counted"] for row in await self.reach.rows(_SQL["count_rows"])}
+        return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
 
     async def _count(self, query: str, *values: str) -> int:
-        row = await self.reach.row(_SQL[query], *values)
+        row = await self.session.row(_SQL[query], *values)
         return 0 if row is None else int(row[0])

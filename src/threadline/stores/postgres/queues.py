@@ -15,23 +15,23 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.turns import Surface, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.errors import stands_in_the_way
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/queues.sql")
 
 
 class QueueVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
-        reach = self.reach
-        if reach.scope.role == "system":
+        session = self.session
+        if session.scope.role == "system":
             return None
-        said = (message.id, reach.house.bodies.pack(message.parts_json), message.metadata_json)
-        values = (*said, title, reach.house.limits.messages_per_thread, new_id(), new_id())
+        said = (message.id, session.internals.bodies.pack(message.parts_json), message.metadata_json)
+        values = (*said, title, session.internals.limits.messages_per_thread, new_id(), new_id())
         try:
-            found = await reach.call(_SQL["take_arrival"], reach.now_us(), *arrived, *values)
+            found = await session.call(_SQL["take_arrival"], session.now_us(), *arrived, *values)
         except StoreFailed as error:
             if not stands_in_the_way(error):
                 raise
@@ -39,10 +39,10 @@ class QueueVerbs:
         if not found:
             return None
         turn = rows.turn(found[0])
-        reach.note_append()
+        session.note_append()
         # Its first message may have come with the thread itself.
         began = arrived.home_key if turn.request_seq == 0 else None
-        reach.touch(turn.thread_id, *(() if began is None else (began,)))
+        session.touch(turn.thread_id, *(() if began is None else (began,)))
         return turn
 
     async def claim_inbox(
@@ -56,38 +56,38 @@ class QueueVerbs:
         owner_id: str | None = None,
     ) -> InboxRow | None:
         values = (platform, key, fingerprint, correlation_id, reply_to, self._owner(owner_id))
-        found = await self.reach.call(_SQL["claim_inbox"], self.reach.now_us(), *values)
+        found = await self.session.call(_SQL["claim_inbox"], self.session.now_us(), *values)
         return rows.inbox_row(found[0]) if found else None
 
     def _owner(self, named: str | None) -> str | None:
-        """Whose row it is to be: a user's own, unless the house names somebody, or nobody yet."""
-        reach = self.reach
-        if named is not None and named != reach.owner_id:
-            reach.scope.require("system")
-        return named if named is not None or reach.scope.role == "system" else reach.owner_id
+        """Whose row it is to be: a user's own, unless the internals names somebody, or nobody yet."""
+        session = self.session
+        if named is not None and named != session.owner_id:
+            session.scope.require("system")
+        return named if named is not None or session.scope.role == "system" else session.owner_id
 
-    @within
+    @in_transaction
     async def settle_inbox(
         self, platform: Surface, key: str, *, status: str, decision: str | None = None, turn_id: str | None = None
     ) -> bool:
-        now = self.reach.now()
-        return await self.reach.run(_SQL["settle_inbox"], platform, key, status, decision, turn_id, now) > 0
+        now = self.session.now()
+        return await self.session.run(_SQL["settle_inbox"], platform, key, status, decision, turn_id, now) > 0
 
-    @within
+    @in_transaction
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None:
-        row = await self.reach.row(_SQL["find_inbox"], platform, key)
+        row = await self.session.row(_SQL["find_inbox"], platform, key)
         return None if row is None else rows.inbox_row(row)
 
-    @within
+    @in_transaction
     async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
-        self.reach.scope.require("system")
-        return [rows.inbox_row(row) for row in await self.reach.rows(_SQL["list_unanswered"], limit)]
+        self.session.scope.require("system")
+        return [rows.inbox_row(row) for row in await self.session.rows(_SQL["list_unanswered"], limit)]
 
-    @within
+    @in_transaction
     async def drop_settled(self, *, before: dt.datetime) -> int:
-        self.reach.scope.require("system")
-        dropped = await self.reach.run(_SQL["drop_inbox"], before)
-        return dropped + await self.reach.run(_SQL["drop_outbox"], before)
+        self.session.scope.require("system")
+        dropped = await self.session.run(_SQL["drop_inbox"], before)
+        return dropped + await self.session.run(_SQL["drop_outbox"], before)
 
     async def enqueue(
         self,
@@ -102,7 +102,7 @@ class QueueVerbs:
         self._owner(owner_id)
         outbox_id = new_id() if id is None else check_id("outbox", id)
         values = (outbox_id, owner_id, turn_id, platform, recipient, payload)
-        found = await self.reach.call(_SQL["enqueue"], self.reach.now_us(), *values)
+        found = await self.session.call(_SQL["enqueue"], self.session.now_us(), *values)
         if not found or found[0]["owner_id"] != owner_id:
             raise DuplicateId("outbox row", outbox_id)
         return rows.outbox_row(found[0])
@@ -110,10 +110,10 @@ class QueueVerbs:
     async def claim_outbox(
         self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
     ) -> list[OutboxRow]:
-        self.reach.scope.require("system")
+        self.session.scope.require("system")
         wanted = None if platforms is None else list(platforms)
-        values = (worker, until, self.reach.now(), limit, ABANDONED, wanted)
-        return [rows.outbox_row(row) for row in await self.reach.call(_SQL["claim_outbox"], *values)]
+        values = (worker, until, self.session.now(), limit, ABANDONED, wanted)
+        return [rows.outbox_row(row) for row in await self.session.call(_SQL["claim_outbox"], *values)]
 
     async def settle_outbox(
         self,
@@ -124,29 +124,29 @@ class QueueVerbs:
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
     ) -> bool:
-        values = (self.reach.now(), outbox_id, worker, status, next_attempt_at, error)
-        ((settled,),) = await self.reach.call(_SQL["settle_outbox"], *values)
+        values = (self.session.now(), outbox_id, worker, status, next_attempt_at, error)
+        ((settled,),) = await self.session.call(_SQL["settle_outbox"], *values)
         return bool(settled)
 
-    @within
+    @in_transaction
     async def report_outbox(
         self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
     ) -> bool:
-        self.reach.scope.require("system")
-        values = (outbox_id, was, status, error, self.reach.now())
-        return await self.reach.run(_SQL["report_outbox"], *values) > 0
+        self.session.scope.require("system")
+        values = (outbox_id, was, status, error, self.session.now())
+        return await self.session.run(_SQL["report_outbox"], *values) > 0
 
-    @within
+    @in_transaction
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
-        found = await self.reach.rows(_SQL["list_outbox"], self.reach.owner_in_sight, status, limit)
+        found = await self.session.rows(_SQL["list_outbox"], self.session.owner_filter, status, limit)
         return [rows.outbox_row(row) for row in found]
 
-    @within
+    @in_transaction
     async def requeue(self, outbox_id: str) -> OutboxRow:
-        row = await self.reach.row(_SQL["requeue"], outbox_id, self.reach.now())
+        row = await self.session.row(_SQL["requeue"], outbox_id, self.session.now())
         if row is not None:
             return rows.outbox_row(row)
-        found = await self.reach.row(_SQL["find_outbox"], outbox_id)
+        found = await self.session.row(_SQL["find_outbox"], outbox_id)
         if found is None:
             raise NotFound("outbox row", outbox_id)
         raise Conflict(f"outbox row {outbox_id!r} is {found['status']}, only a dead one can be requeued")

@@ -21,7 +21,7 @@ Fetch: TypeAlias = Callable[[asyncpg.Connection, str, tuple[Any, ...]], Awaitabl
 """Asks on a connection, and gives that back."""
 
 
-class Sharing:
+class ReadCoalescer:
     def __init__(self, pool: Pool, fetch: Fetch) -> None:
         self._pool = pool
         self._fetch = fetch

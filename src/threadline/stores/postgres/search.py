@@ -19,7 +19,7 @@ from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 
@@ -32,7 +32,7 @@ _AT_A_TIME = 500
 
 
 class SearchVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         check_characters("the query", query)
@@ -46,7 +46,7 @@ class SearchVerbs:
             while await self.index_some() == _AT_A_TIME:
                 pass
             found = await self._find(words, limit, offset, caught_up=True)
-        unpack = self.reach.house.bodies.unpack
+        unpack = self.session.internals.bodies.unpack
         return [
             Hit(thread_id, state_key, title, message_id, seq, ROLES[role], snippet(text_of(unpack(parts)), words),
                 from_us(created_us))
@@ -54,15 +54,15 @@ class SearchVerbs:
         ]  # fmt: skip
 
     async def _find(self, words: Sequence[str], limit: int, offset: int, *, caught_up: bool) -> list[asyncpg.Record]:
-        return await self.reach.call(_SQL["search_messages"], tuple(words), limit, offset, caught_up, reads=True)
+        return await self.session.call(_SQL["search_messages"], tuple(words), limit, offset, caught_up, reads=True)
 
-    @within
+    @in_transaction
     async def index_some(self) -> int:
         """Takes in some messages of this scope that are not in the index yet; how many."""
-        waiting = await self.reach.rows(_SQL["unindexed_messages"], _AT_A_TIME)
+        waiting = await self.session.rows(_SQL["unindexed_messages"], _AT_A_TIME)
         if waiting:
-            entries = [_entry(self.reach.house.bodies, parts) for _, _, parts in waiting]
-            await self.reach.rows(
+            entries = [_entry(self.session.internals.bodies, parts) for _, _, parts in waiting]
+            await self.session.rows(
                 _SQL["index_messages"],
                 [row["timeline_id"] for row in waiting],
                 [row["seq"] for row in waiting],

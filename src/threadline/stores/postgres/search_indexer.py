@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Follower:
+class SearchIndexer:
     """`take` takes in some messages of a scope and says how many."""
 
     def __init__(self, take: Callable[[Scope], Awaitable[int]]) -> None:

@@ -1,8 +1,8 @@
 """One scope's way to the database, inside a transaction or alone.
 
-`call` is for functions of the schema, which enter the scope by themselves: alone, each is one round trip. `rows`, `row`
-and `run` are for plain statements, which need a transaction that has entered the scope; `within` gives a verb one if it
-has none. Every plain statement's first value is the tenant.
+`call` runs a function of the schema, which enters the scope itself: outside a transaction each call is one round trip.
+`rows`, `row` and `run` are for plain statements, which need a transaction that has entered the scope; `@in_transaction`
+opens one for a verb that is called outside of any. Every plain statement's first value is the tenant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock
-from threadline.stores.postgres.append_batcher import Given
+from threadline.stores.postgres.append_batcher import AppendArgs
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.errors import translated
 from threadline.stores.sql import load_queries
@@ -32,8 +32,8 @@ APP, WORKER = "threadline_app", "threadline_worker"
 _BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
 
 
-class House(NamedTuple):
-    """What all reaches of one store share."""
+class StoreInternals(NamedTuple):
+    """What all sessions of one store share."""
 
     clock: Clock
     limits: Limits
@@ -41,7 +41,7 @@ class House(NamedTuple):
     transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
     """For a single verb, which need not stand in line with its user's other works."""
     alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
-    append: Callable[[Given], Awaitable[str | None]]
+    append: Callable[[AppendArgs], Awaitable[str | None]]
     """The quick way to append: where to, or None if it has to be done carefully."""
     appended: Callable[[Scope], None]
     line: Callable[[Scope], AbstractAsyncContextManager[None]]
@@ -50,13 +50,13 @@ class House(NamedTuple):
     """Wakes whoever watches one of these subjects of the tenant."""
 
 
-class Reach:
+class ScopedSession:
     __slots__ = (
-        "_connection", "_is_over", "has_appended", "house", "owner_id", "role", "scope", "tenant_id", "touched",
+        "_connection", "_is_over", "has_appended", "internals", "owner_id", "role", "scope", "tenant_id", "touched",
     )  # fmt: skip
 
-    def __init__(self, house: House, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
-        self.house = house
+    def __init__(self, internals: StoreInternals, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
+        self.internals = internals
         self.scope = scope
         self.tenant_id = scope.tenant_id
         self.owner_id = scope.user_id
@@ -80,22 +80,22 @@ class Reach:
             raise RuntimeError("this transaction is over: use its verbs only inside the work it was given to")
 
     @property
-    def owner_in_sight(self) -> str | None:
+    def owner_filter(self) -> str | None:
         """Whose rows a list shows; None for everybody's. Row security says the same, but helps no index find them."""
         return None if self.scope.role == "system" else self.owner_id
 
     def now(self) -> dt.datetime:
-        return self.house.clock.now()
+        return self.internals.clock.now()
 
     def now_us(self) -> int:
-        return to_us(self.house.clock.now())
+        return to_us(self.internals.clock.now())
 
     async def call(self, function: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
         """`reads` says that it writes nothing, so that it may be repeated whatever became of it."""
         self._refuse_if_over()
         given = (self.tenant_id, self.owner_id, self.role, *values)
         if self._connection is None:
-            return await self.house.alone(function, given, reads)
+            return await self.internals.alone(function, given, reads)
         with translated():
             return await self._connection.fetch(function, *given)
 
@@ -103,7 +103,7 @@ class Reach:
         """A read of what all of the tenant's owners see alike: it names none of them, so that they may share it."""
         self._refuse_if_over()
         if self._connection is None:
-            return await self.house.alone(function, (self.tenant_id, "", self.role, *values), True)
+            return await self.internals.alone(function, (self.tenant_id, "", self.role, *values), True)
         return await self.call(function, *values)
 
     async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
@@ -111,13 +111,13 @@ class Reach:
         of this process wait here, where they keep no connection from others."""
         if self.is_open:
             return await self.call(function, *values)
-        async with self.house.line(self.scope):
+        async with self.internals.line(self.scope):
             return await self.call(function, *values)
 
-    async def append(self, given: Given) -> str | None:
+    async def append(self, given: AppendArgs) -> str | None:
         self._refuse_if_over()
         if self._connection is None:
-            return await self.house.append(given)
+            return await self.internals.append(given)
         with translated():
             placed: str | None = await self._connection.fetchval(_SQL["append"], *given)
         return placed
@@ -149,12 +149,12 @@ class Reach:
         """There are new words for search: alone they are there now, in a transaction after its commit."""
         self.has_appended = True
         if self._connection is None:
-            self.house.appended(self.scope)
+            self.internals.appended(self.scope)
 
     def touch(self, *subjects: str) -> None:
         """Something about them changed: alone whoever watches one wakes now, in a transaction after its commit."""
         if self._connection is None:
-            self.house.tell(self.tenant_id, subjects)
+            self.internals.tell(self.tenant_id, subjects)
         else:
             self.touched.update(subjects)
 
@@ -175,22 +175,22 @@ class Reach:
         return self._connection
 
 
-class HasReach(Protocol):
-    reach: Reach
+class HasSession(Protocol):
+    session: ScopedSession
 
 
-Self = TypeVar("Self", bound=HasReach)
+Self = TypeVar("Self", bound=HasSession)
 Verb = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
 
 
-def within(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
+def in_transaction(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
     """A verb of plain statements: one that is called alone gets a transaction of its own."""
 
     @functools.wraps(verb)
     async def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if self.reach.is_open:
+        if self.session.is_open:
             return await verb(self, *args, **kwargs)
-        done: T = await self.reach.house.transact(self.reach.scope, lambda tx: verb(tx, *args, **kwargs))
+        done: T = await self.session.internals.transact(self.session.scope, lambda tx: verb(tx, *args, **kwargs))
         return done
 
     return run

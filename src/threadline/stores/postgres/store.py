@@ -21,9 +21,9 @@ from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
 from threadline.stores.postgres import check
-from threadline.stores.postgres.append_batcher import Gathering
+from threadline.stores.postgres.append_batcher import AppendBatcher
 from threadline.stores.postgres.bodies import Bodies
-from threadline.stores.postgres.change_watch import Listeners
+from threadline.stores.postgres.change_watch import ChangeListener
 from threadline.stores.postgres.errors import (
     DRIVER_ERRORS,
     as_store_error,
@@ -33,11 +33,11 @@ from threadline.stores.postgres.errors import (
     translated,
 )
 from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
-from threadline.stores.postgres.notices import Notices
+from threadline.stores.postgres.notices import ChangeNotifier
 from threadline.stores.postgres.pool import Address, Pool
-from threadline.stores.postgres.read_coalescer import Sharing
-from threadline.stores.postgres.search_indexer import Follower
-from threadline.stores.postgres.session import House, Reach, entering
+from threadline.stores.postgres.read_coalescer import ReadCoalescer
+from threadline.stores.postgres.search_indexer import SearchIndexer
+from threadline.stores.postgres.session import ScopedSession, StoreInternals, entering
 from threadline.stores.postgres.transaction import PostgresTransaction
 from threadline.stores.sql import load_queries
 
@@ -55,25 +55,25 @@ class _SystemClock:
 
 
 class PostgresStore:
-    def __init__(self, pool: Pool, listeners: Listeners, clock: Clock, limits: Limits) -> None:
+    def __init__(self, pool: Pool, listener: ChangeListener, clock: Clock, limits: Limits) -> None:
         """Use `open`."""
         self._pool = pool
-        self._listeners = listeners
-        self._follower = Follower(self._index_some)
+        self._listener = listener
+        self._search_indexer = SearchIndexer(self._index_some)
         self._lines: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._sharing = Sharing(pool, self._on)
-        self._gathering = Gathering(self._alone, self._once)
-        self._notices = Notices(listeners, self._once)
-        self._house = House(
+        self._read_coalescer = ReadCoalescer(pool, self._on)
+        self._append_batcher = AppendBatcher(self._alone, self._once)
+        self._notifier = ChangeNotifier(listener, self._once)
+        self._internals = StoreInternals(
             clock,
             limits,
             Bodies(),
             self._transact,
             self._alone,
-            self._gathering.append,
-            self._follower.note,
+            self._append_batcher.append,
+            self._search_indexer.note,
             self._line,
-            self._notices.tell,
+            self._notifier.tell,
         )
 
     @classmethod
@@ -102,10 +102,10 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
-        return cls(pool, Listeners(direct), clock or _SystemClock(), limits or Limits())
+        return cls(pool, ChangeListener(direct), clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> Transaction:
-        return PostgresTransaction(Reach(self._house, scope))
+        return PostgresTransaction(ScopedSession(self._internals, scope))
 
     async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         if scope.role == "system":
@@ -131,20 +131,20 @@ class PostgresStore:
         async with self._pool.borrow() as connection:
             with translated():
                 await connection.execute(entering(scope, in_line=in_line))
-            reach = Reach(self._house, scope, connection)
+            session = ScopedSession(self._internals, scope, connection)
             try:
-                result = await work(PostgresTransaction(reach))
+                result = await work(PostgresTransaction(session))
             except BaseException:
                 await _roll_back(connection)
                 raise
             finally:
-                reach.end()
+                session.end()
             with translated():
                 await _commit(connection)
-        if reach.has_appended:
-            self._follower.note(scope)
-        if reach.touched:
-            self._notices.tell(reach.tenant_id, reach.touched)
+        if session.has_appended:
+            self._search_indexer.note(scope)
+        if session.touched:
+            self._notifier.tell(session.tenant_id, session.touched)
         return result
 
     async def _alone(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
@@ -160,7 +160,7 @@ class PostgresStore:
     async def _once(self, function: str, values: tuple[Any, ...], reads: bool) -> list[asyncpg.Record]:
         """One statement is one transaction and one round trip."""
         if reads and self._pool.is_busy:
-            return await self._sharing.ask(function, values)
+            return await self._read_coalescer.ask(function, values)
         return await self._on(await self._pool.take(), function, values, reads)
 
     async def _on(
@@ -174,11 +174,11 @@ class PostgresStore:
             self._pool.give_back(connection)
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
-        return self._listeners.watch(scope.tenant_id, subject)
+        return self._listener.watch(scope.tenant_id, subject)
 
     async def tenants(self) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            return [row[0] for row in await _reach(tx).plain_rows(_SQL["list_tenants"])]
+            return [row[0] for row in await _session_of(tx).plain_rows(_SQL["list_tenants"])]
 
         return await self._transact(_NOBODY, work)
 
@@ -187,7 +187,7 @@ class PostgresStore:
 
     async def statistics(self) -> dict[str, int]:
         async def size(tx: Transaction) -> int:
-            ((found,),) = await _reach(tx).plain_rows(_SQL["bytes_on_disk"])
+            ((found,),) = await _session_of(tx).plain_rows(_SQL["bytes_on_disk"])
             return int(found)
 
         counts = [await self.scoped(_NOBODY).row_counts()]
@@ -203,31 +203,31 @@ class PostgresStore:
         return taken
 
     async def _index_some(self, scope: Scope) -> int:
-        return await PostgresTransaction(Reach(self._house, scope)).index_some()
+        return await PostgresTransaction(ScopedSession(self._internals, scope)).index_some()
 
     async def check(self) -> list[Finding]:
-        async def of_house(tx: Transaction) -> list[Finding]:
-            return await check.house_findings(_reach(tx))
+        async def of_schema(tx: Transaction) -> list[Finding]:
+            return await check.schema_findings(_session_of(tx))
 
         async def of_tenant(tx: Transaction) -> list[Finding]:
-            return await check.tenant_findings(_reach(tx))
+            return await check.tenant_findings(_session_of(tx))
 
-        found = await self._transact(_NOBODY, of_house)
+        found = await self._transact(_NOBODY, of_schema)
         for tenant_id in await self.tenants():
             found += await self._transact(system_scope(tenant_id), of_tenant)
         return found
 
     async def close(self) -> None:
-        await self._gathering.close()
-        await self._follower.close()
-        await self._notices.close()
-        await self._listeners.close()
+        await self._append_batcher.close()
+        await self._search_indexer.close()
+        await self._notifier.close()
+        await self._listener.close()
         await self._pool.close()
 
 
-def _reach(tx: Transaction) -> Reach:
+def _session_of(tx: Transaction) -> ScopedSession:
     assert isinstance(tx, PostgresTransaction)
-    return tx.reach
+    return tx.session
 
 
 async def _fetch(

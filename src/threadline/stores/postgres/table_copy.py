@@ -13,7 +13,7 @@ from typing import Any
 from threadline.core.messages import from_us, to_us
 from threadline.core.portable import TABLES, Row, RowPage
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/copying.sql")
@@ -23,32 +23,32 @@ _BEFORE_ALL = ("", -1)
 
 
 class CopyVerbs:
-    reach: Reach
+    session: ScopedSession
 
-    @within
+    @in_transaction
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
-        self.reach.scope.require("system")
+        self.session.scope.require("system")
         if table in _BY_KEY:
             start: tuple[Any, ...] = _BEFORE_ALL if place is None else place
         else:
             start = (place or 0,)
-        found = await self.reach.rows(_SQL[f"read_{table}"], *start, limit)
-        outward = _outward(self.reach, table)
+        found = await self.session.rows(_SQL[f"read_{table}"], *start, limit)
+        outward = _outward(self.session, table)
         rows = [outward(tuple(row)) for row in found]
         if len(rows) < limit:
             return RowPage(rows, None)
         return RowPage(rows, tuple(found[-1][:2]) if table in _BY_KEY else start[0] + limit)
 
-    @within
+    @in_transaction
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
-        self.reach.scope.require("system")
+        self.session.scope.require("system")
         if table == "timelines":
-            threads = {row[0] for row in await self.reach.rows(_SQL["list_threads"])}
+            threads = {row[0] for row in await self.session.rows(_SQL["list_threads"])}
             rows = [(*row[:2], row[2] if row[2] in threads else None, *row[3:]) for row in rows]
-        inward = _inward(self.reach, table)
-        await self.reach.run_many(_SQL[f"write_{table}"], [inward(row) for row in rows])
+        inward = _inward(self.session, table)
+        await self.session.run_many(_SQL[f"write_{table}"], [inward(row) for row in rows])
         if table == "messages":
-            await self.reach.run_many(_SQL["leave_to_search"], _ranges(rows))
+            await self.session.run_many(_SQL["leave_to_search"], _ranges(rows))
 
 
 def _ranges(rows: Sequence[Row]) -> list[Row]:
@@ -67,8 +67,8 @@ def _times(table: str) -> frozenset[int]:
     return frozenset(at for at, column in enumerate(TABLES[table]) if column.endswith("_us"))
 
 
-def _outward(reach: Reach, table: str) -> Callable[[Row], Row]:
-    times, unpack = _times(table), reach.house.bodies.unpack
+def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    times, unpack = _times(table), session.internals.bodies.unpack
 
     def outward(row: Row) -> Row:
         values = [_microseconds(value) if at in times else value for at, value in enumerate(row)]
@@ -81,8 +81,8 @@ def _outward(reach: Reach, table: str) -> Callable[[Row], Row]:
     return outward
 
 
-def _inward(reach: Reach, table: str) -> Callable[[Row], Row]:
-    times, pack = _times(table), reach.house.bodies.pack
+def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    times, pack = _times(table), session.internals.bodies.pack
 
     def inward(row: Row) -> Row:
         values = [from_us(value) if at in times and value is not None else value for at, value in enumerate(row)]

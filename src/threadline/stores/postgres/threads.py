@@ -11,7 +11,7 @@ from threadline.core.ids import new_id, new_state_key
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/threads.sql")
@@ -19,17 +19,17 @@ _CHANGEABLE = ("title", "title_by_person", "agent_id", "model", "system_prompt",
 
 
 class ThreadVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def create_thread(self, new: NewThread) -> Thread:
-        return await begin_thread(self.reach, new)
+        return await begin_thread(self.session, new)
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
-        found = await self.reach.call(_SQL["find_thread"], thread_id, None, deleted, reads=True)
+        found = await self.session.call(_SQL["find_thread"], thread_id, None, deleted, reads=True)
         return rows.thread(found[0]) if found else None
 
     async def thread_by_key(self, state_key: str) -> Thread | None:
-        found = await self.reach.call(_SQL["find_thread"], None, state_key, False, reads=True)
+        found = await self.session.call(_SQL["find_thread"], None, state_key, False, reads=True)
         return rows.thread(found[0]) if found else None
 
     async def threads(
@@ -41,9 +41,9 @@ class ThreadVerbs:
         archived: bool | None = False,
         deleted: bool = False,
     ) -> Page[Thread]:
-        listing = f"threads of {self.reach.tenant_id}/{self.reach.owner_id}, archived {archived}, deleted {deleted}"
+        listing = f"threads of {self.session.tenant_id}/{self.session.owner_id}, archived {archived}, deleted {deleted}"
         below = Position(0, "") if cursor is None else decode_cursor(listing, cursor)
-        found = await self.reach.call(
+        found = await self.session.call(
             _SQL["list_threads"],
             limit + 1,
             offset,
@@ -58,7 +58,7 @@ class ThreadVerbs:
             return Page(items)
         return Page(items, encode_cursor(listing, Position(found[limit - 1]["updated_us"], items[-1].id)))
 
-    @within
+    @in_transaction
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
         given = {field: getattr(changes, field) for field in _CHANGEABLE}
         if given["title"] is not msgspec.UNSET and given["title_by_person"] is msgspec.UNSET:
@@ -67,43 +67,45 @@ class ThreadVerbs:
             given["metadata"] = rows.json_bytes(given["metadata"], "metadata")
         values = [None if value is msgspec.UNSET else value for value in given.values()]
         changed = [field for field, value in given.items() if value is not msgspec.UNSET]
-        row = await self.reach.row(_SQL["update_thread"], thread_id, changed, *values, self.reach.now())
+        row = await self.session.row(_SQL["update_thread"], thread_id, changed, *values, self.session.now())
         if row is None:
             raise NotFound("thread", thread_id)
-        self.reach.touch(thread_id)
+        self.session.touch(thread_id)
         return rows.thread(row)
 
-    @within
+    @in_transaction
     async def delete_thread(self, thread_id: str) -> bool:
-        if not await self.reach.run(_SQL["delete_thread"], thread_id, self.reach.now()):
+        if not await self.session.run(_SQL["delete_thread"], thread_id, self.session.now()):
             return False
-        self.reach.touch(thread_id)
+        self.session.touch(thread_id)
         return True
 
-    @within
+    @in_transaction
     async def restore_thread(self, thread_id: str) -> Thread:
-        found = await self.reach.row(_SQL["lock_deleted_thread"], thread_id)
+        found = await self.session.row(_SQL["lock_deleted_thread"], thread_id)
         if found is None:
             raise NotFound("thread", thread_id)
-        if await self.reach.row(_SQL["is_key_taken"], found["owner_id"], found["state_key"]) is not None:
+        if await self.session.row(_SQL["is_key_taken"], found["owner_id"], found["state_key"]) is not None:
             raise DuplicateId("state key", found["state_key"])
-        restored = await self.reach.row(_SQL["restore_thread"], thread_id)
+        restored = await self.session.row(_SQL["restore_thread"], thread_id)
         assert restored is not None
-        self.reach.touch(thread_id, found["state_key"])
+        self.session.touch(thread_id, found["state_key"])
         return rows.thread(restored)
 
-    @within
+    @in_transaction
     async def prune_threads(self, *, idle_since: dt.datetime) -> int:
-        done = await self.reach.row(_SQL["prune_threads"], self.reach.owner_id, idle_since)
+        done = await self.session.row(_SQL["prune_threads"], self.session.owner_id, idle_since)
         return 0 if done is None else done["pruned"] or 0
 
 
-async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = None, at: int | None = None) -> Thread:
+async def begin_thread(
+    session: ScopedSession, new: NewThread, *, source: str | None = None, at: int | None = None
+) -> Thread:
     """A new thread; with a source, a branch of it."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
-    (done,) = await reach.call(
+    (done,) = await session.call(
         _SQL["create_thread" if source is None else "branch_thread"],
-        reach.now_us(),
+        session.now_us(),
         thread_id,
         state_key,
         new_id(),
@@ -119,7 +121,7 @@ async def begin_thread(reach: Reach, new: NewThread, *, source: str | None = Non
     problem, *row = done
     match problem:
         case None:
-            reach.touch(state_key)
+            session.touch(state_key)
             return rows.thread(row)
         case "source":
             raise NotFound("thread", source)

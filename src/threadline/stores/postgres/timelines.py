@@ -8,7 +8,7 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import new_id
 from threadline.core.threads import NewThread, SavedPoint, Thread, Timeline
 from threadline.stores import rows
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.postgres.threads import begin_thread
 from threadline.stores.sql import load_queries
 
@@ -16,10 +16,10 @@ _SQL = load_queries(__package__, "queries/timelines.sql")
 
 
 class TimelineVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
-        return await begin_thread(self.reach, new, source=thread_id, at=at)
+        return await begin_thread(self.session, new, source=thread_id, at=at)
 
     async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
         return await self._go("move_thread", thread_id, new_id(), seq, timeline_id, seq=seq, timeline=timeline_id)
@@ -34,35 +34,35 @@ class TimelineVerbs:
         return await self._go("load_point", thread_id, new_id(), name, name=name)
 
     async def _go(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
-        ((problem, *row),) = await self.reach.call(_SQL[function], self.reach.now_us(), thread_id, *values)
+        ((problem, *row),) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
         _refuse(problem, thread_id, **named)
-        self.reach.touch(thread_id)
+        self.session.touch(thread_id)
         return rows.thread(row)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
-        ((problem, *row),) = await self.reach.call(_SQL["save_point"], self.reach.now_us(), thread_id, name, at)
+        ((problem, *row),) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
         _refuse(problem, thread_id, seq=at)
         return rows.saved_point(row)
 
-    @within
+    @in_transaction
     async def timelines(self, thread_id: str) -> list[Timeline]:
-        if await self.reach.row(_SQL["is_living"], thread_id) is None:
+        if await self.session.row(_SQL["is_living"], thread_id) is None:
             raise NotFound("thread", thread_id)
-        return [rows.timeline(row) for row in await self.reach.rows(_SQL["list_timelines"], thread_id)]
+        return [rows.timeline(row) for row in await self.session.rows(_SQL["list_timelines"], thread_id)]
 
-    @within
+    @in_transaction
     async def saved_points(self) -> list[SavedPoint]:
-        found = await self.reach.rows(_SQL["list_saved_points"], self.reach.owner_id)
+        found = await self.session.rows(_SQL["list_saved_points"], self.session.owner_id)
         return [rows.saved_point(row) for row in found]
 
-    @within
+    @in_transaction
     async def saved_point(self, name: str) -> SavedPoint | None:
-        row = await self.reach.row(_SQL["find_saved_point"], self.reach.owner_id, name)
+        row = await self.session.row(_SQL["find_saved_point"], self.session.owner_id, name)
         return None if row is None else rows.saved_point(row)
 
-    @within
+    @in_transaction
     async def forget_saved_point(self, name: str) -> bool:
-        return await self.reach.run(_SQL["forget_saved_point"], self.reach.owner_id, name) > 0
+        return await self.session.run(_SQL["forget_saved_point"], self.session.owner_id, name) > 0
 
 
 def _refuse(problem: str | None, thread_id: str, **named: Any) -> None:

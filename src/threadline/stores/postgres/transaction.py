@@ -1,4 +1,4 @@
-"""Every verb of `threadline.ports.Transaction`, over one reach."""
+"""Every verb of `threadline.ports.Transaction`, over one session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threadline.stores.postgres.places import PlaceVerbs
 from threadline.stores.postgres.purge import PurgeVerbs
 from threadline.stores.postgres.queues import QueueVerbs
 from threadline.stores.postgres.search import SearchVerbs
-from threadline.stores.postgres.session import Reach
+from threadline.stores.postgres.session import ScopedSession
 from threadline.stores.postgres.table_copy import CopyVerbs
 from threadline.stores.postgres.threads import ThreadVerbs
 from threadline.stores.postgres.timelines import TimelineVerbs
@@ -38,9 +38,9 @@ class PostgresTransaction(
 ):
     """The verbs, in one scope."""
 
-    def __init__(self, reach: Reach) -> None:
-        self.reach = reach
+    def __init__(self, session: ScopedSession) -> None:
+        self.session = session
 
     @property
     def scope(self) -> Scope:
-        return self.reach.scope
+        return self.session.scope

@@ -18,7 +18,7 @@ from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.stores import rows
 from threadline.stores.postgres.errors import stands_in_the_way
-from threadline.stores.postgres.session import Reach
+from threadline.stores.postgres.session import ScopedSession
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/at_once.sql")
@@ -26,12 +26,12 @@ _NO_THREAD = NewThread()
 
 
 class AtOnceVerbs:
-    reach: Reach
+    session: ScopedSession
 
     async def accept_at_once(
         self, new: NewTurn, message: Sealed, lease: Lease, *, otherwise: NewThread | None, title: CleanText | None
     ) -> tuple[Turn, Thread] | None:
-        reach, now_us = self.reach, self.reach.now_us()
+        session, now_us = self.session, self.session.now_us()
         made = otherwise or _NO_THREAD
         values = (
             now_us,
@@ -46,11 +46,11 @@ class AtOnceVerbs:
             made.working_dir,
             rows.json_bytes(made.metadata, "metadata"),
             message.id,
-            reach.house.bodies.pack(message.parts_json),
+            session.internals.bodies.pack(message.parts_json),
             message.metadata_json,
             message.created_us,
             title,
-            reach.house.limits.messages_per_thread,
+            session.internals.limits.messages_per_thread,
             check_id("turn", new.id),
             new.surface,
             new.agent_id,
@@ -59,17 +59,17 @@ class AtOnceVerbs:
             *lease,
         )
         try:
-            found = await reach.call_in_line(_SQL["accept"], *values)
+            found = await session.call_in_line(_SQL["accept"], *values)
         except StoreFailed as error:
             if not stands_in_the_way(error):
                 raise
             found = []
         if not found:
             return None
-        reach.note_append()
+        session.note_append()
         thread = rows.thread(found[0])
         # Its first message may have come with the thread itself.
-        reach.touch(thread.id, *((thread.state_key,) if thread.message_count == 1 else ()))
+        session.touch(thread.id, *((thread.state_key,) if thread.message_count == 1 else ()))
         return _leased(new, lease, thread, now_us), thread
 
     async def finish_at_once(
@@ -77,8 +77,8 @@ class AtOnceVerbs:
     ) -> Turn | None:
         if end.status in ACTIVE or end.status not in TRANSITIONS["running"]:
             return None
-        reach, now_us = self.reach, self.reach.now_us()
-        ((seq,),) = await reach.call(
+        session, now_us = self.session, self.session.now_us()
+        ((seq,),) = await session.call(
             _SQL["finish"],
             now_us,
             turn.thread_id,
@@ -88,9 +88,9 @@ class AtOnceVerbs:
             [chunk.n for chunk in chunks],
             [chunk.json for chunk in chunks],
             None if reply is None else reply.id,
-            None if reply is None else reach.house.bodies.pack(reply.parts_json),
+            None if reply is None else session.internals.bodies.pack(reply.parts_json),
             None if reply is None else reply.metadata_json,
-            reach.house.limits.messages_per_thread,
+            session.internals.limits.messages_per_thread,
             tokens,
             end.status,
             end.error,
@@ -100,8 +100,8 @@ class AtOnceVerbs:
         if seq is None:
             return None
         if reply is not None:
-            reach.note_append()
-        reach.touch(turn.thread_id)
+            session.note_append()
+        session.touch(turn.thread_id)
         return msgspec.structs.replace(
             turn,
             status=end.status,

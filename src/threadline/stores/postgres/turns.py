@@ -13,23 +13,23 @@ from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFoun
 from threadline.core.ids import check_id
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
-from threadline.stores.postgres.session import Reach, within
+from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/turns.sql")
 
 
 class TurnVerbs:
-    reach: Reach
+    session: ScopedSession
 
-    @within
+    @in_transaction
     async def create_turn(self, new: NewTurn) -> Turn:
         check_id("turn", new.id)
-        thread = await self.reach.row(_SQL["lock_thread"], new.thread_id)
+        thread = await self.session.row(_SQL["lock_thread"], new.thread_id)
         if thread is None:
             raise NotFound("thread", new.thread_id)
-        owner, key, now = thread["owner_id"], new.idempotency_key, self.reach.now()
-        row = await self.reach.row(
+        owner, key, now = thread["owner_id"], new.idempotency_key, self.session.now()
+        row = await self.session.row(
             _SQL["add_turn"],
             new.id,
             owner,
@@ -44,74 +44,74 @@ class TurnVerbs:
             None if new.status in ACTIVE else now,
         )
         if row is not None:
-            self.reach.touch(new.thread_id)
+            self.session.touch(new.thread_id)
             return rows.turn(row)
-        known = None if key is None else await self.reach.row(_SQL["find_turn_by_key"], owner, key)
+        known = None if key is None else await self.session.row(_SQL["find_turn_by_key"], owner, key)
         if key is not None and known is not None and known["id"] != new.id:
             raise KeyReused(key)
         raise DuplicateId("turn", new.id)
 
     async def turn(self, turn_id: str) -> Turn | None:
-        found = await self.reach.call(_SQL["find_turn"], turn_id, reads=True)
+        found = await self.session.call(_SQL["find_turn"], turn_id, reads=True)
         return rows.turn(found[0]) if found else None
 
-    @within
+    @in_transaction
     async def turn_by_key(self, key: str) -> Turn | None:
-        row = await self.reach.row(_SQL["find_turn_by_key"], self.reach.owner_id, key)
+        row = await self.session.row(_SQL["find_turn_by_key"], self.session.owner_id, key)
         return None if row is None else rows.turn(row)
 
     async def active_turns(self, thread_id: str) -> list[Turn]:
-        return [rows.turn(row) for row in await self.reach.call(_SQL["list_active_turns"], thread_id, reads=True)]
+        return [rows.turn(row) for row in await self.session.call(_SQL["list_active_turns"], thread_id, reads=True)]
 
-    @within
+    @in_transaction
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
-        return [rows.turn(row) for row in await self.reach.rows(_SQL["list_turns"], thread_id, limit)]
+        return [rows.turn(row) for row in await self.session.rows(_SQL["list_turns"], thread_id, limit)]
 
-    @within
+    @in_transaction
     async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
-        found = await self.reach.rows(_SQL["list_surfaces"], list(thread_ids))
+        found = await self.session.rows(_SQL["list_surfaces"], list(thread_ids))
         return {row["id"]: tuple(row["surfaces"]) for row in found}
 
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
-        found = await self.reach.call(_SQL["lease_turn"], turn_id, worker, until, self.reach.now())
+        found = await self.session.call(_SQL["lease_turn"], turn_id, worker, until, self.session.now())
         return rows.turn(found[0]) if found else None
 
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        ((renewed,),) = await self.reach.call(_SQL["renew_lease"], turn_id, fence, until)
+        ((renewed,),) = await self.session.call(_SQL["renew_lease"], turn_id, fence, until)
         return bool(renewed)
 
-    @within
+    @in_transaction
     async def release_lease(self, turn_id: str, fence: int) -> bool:
-        return await self.reach.row(_SQL["release_lease"], turn_id, fence, self.reach.now()) is not None
+        return await self.session.row(_SQL["release_lease"], turn_id, fence, self.session.now()) is not None
 
-    @within
+    @in_transaction
     async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-        held = await self.reach.row(_SQL["lock_turn"], turn_id, fence)
+        held = await self.session.row(_SQL["lock_turn"], turn_id, fence)
         if held is None:
             return None
         status: TurnStatus = held["status"]
         if end.status in ACTIVE or end.status not in TRANSITIONS[status]:
             raise InvalidInput(f"a turn that is {status} cannot end as {end.status}")
         usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-        values = (end.status, end.error, usage, seen, end.reply_seq, self.reach.now())
-        row = await self.reach.row(_SQL["finish_turn"], turn_id, *values)
+        values = (end.status, end.error, usage, seen, end.reply_seq, self.session.now())
+        row = await self.session.row(_SQL["finish_turn"], turn_id, *values)
         assert row is not None
         ended = rows.turn(row[:-1])
-        self.reach.touch(ended.thread_id)
+        self.session.touch(ended.thread_id)
         return ended
 
-    @within
+    @in_transaction
     async def request_stop(self, turn_id: str) -> bool:
-        asked = await self.reach.row(_SQL["request_stop"], turn_id, self.reach.now())
+        asked = await self.session.row(_SQL["request_stop"], turn_id, self.session.now())
         if asked is None:
             return False
-        self.reach.touch(asked["thread_id"])
+        self.session.touch(asked["thread_id"])
         return True
 
     async def is_stop_requested(self, turn_id: str) -> bool:
-        ((asked,),) = await self.reach.call(_SQL["is_stop_requested"], turn_id, reads=True)
+        ((asked,),) = await self.session.call(_SQL["is_stop_requested"], turn_id, reads=True)
         return bool(asked)
 
-    @within
+    @in_transaction
     async def due_turns(self, *, limit: int = 100) -> list[Turn]:
-        return [rows.turn(row) for row in await self.reach.rows(_SQL["list_due_turns"], self.reach.now(), limit)]
+        return [rows.turn(row) for row in await self.session.rows(_SQL["list_due_turns"], self.session.now(), limit)]
