@@ -148,7 +148,7 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["threads", "show", "nothing"], 3, "no thread 'nothing' here"),
+        (["threads", "show", "nothing"], 3, "thread 'nothing' not found"),
         (["threads", "show", "é"], 2, "thread ids are"),
         (["threads", "list", "--limit", "0"], 2, "limit is 1 to 100"),
         (["threads", "list", "--cursor", "x"], 2, "cursor"),
@@ -183,7 +183,7 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["serve", "--port", "99999"], 2, "a port is 0 to 65535, not '99999'"),
         (["bridge", "--upstream", "nowhere"], 2, "'nowhere' is no address"),
         (["chat", "--token", "x", "-p", "hello"], 2, "--token goes with --server"),
-        (["chat", "--agent", "nobody", "-p", "hello"], 3, "no agent 'nobody' here"),
+        (["chat", "--agent", "nobody", "-p", "hello"], 3, "agent 'nobody' not found"),
         (["agents", "disable", "rehearsal"], 2, "is every tenant's"),
         (["channels", "poll", "telegram"], 2, "threadline channels credentials set telegram"),
     ],

@@ -14,7 +14,7 @@ from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.client import Client, connect
 from threadline.core.errors import (
-    ActingRefused,
+    ImpersonationRefused,
     InvalidName,
     KeyReused,
     LinkLimited,
@@ -176,13 +176,13 @@ async def test_an_account_may_guess_a_few_times_and_then_has_to_wait(bot: Client
 async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
     token = await token_for(place.threadline, "ada")
     async with connect(place.url, token=token, patience=IMPATIENT) as ada:
-        with pytest.raises(ActingRefused):
+        with pytest.raises(ImpersonationRefused):
             await ada.acting_for("bob").threads()
         assert (await ada.threads()).items == ()
     async with connect(place.url, token="tl_local_" + "0" * 64, patience=IMPATIENT) as nobody:
         with pytest.raises(TokenRefused):
             await nobody.acting_for("bob").threads()
-    with pytest.raises(ActingRefused):
+    with pytest.raises(ImpersonationRefused):
         await bot.acting_for("system").threads()
     with pytest.raises(InvalidName):
         bot.acting_for("a" * 257)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from threadline.core.errors import ActingRefused, NotFound
+from threadline.core.errors import ImpersonationRefused, NotFound
 from threadline.core.events import TextDelta
 from threadline.sync_api import connect_sync
 
@@ -30,6 +30,6 @@ def test_closing_what_came_from_the_client_leaves_the_client_open(service: str) 
         reply = thread.ask("Hello")
         reply.accept()
         reply.close()
-        with me.acting_for("ada") as view, pytest.raises(ActingRefused):
+        with me.acting_for("ada") as view, pytest.raises(ImpersonationRefused):
             view.threads()
         assert "Hello" in reply.wait().text

@@ -15,19 +15,19 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
     ),
     (
         errors.LimitExceeded("parts per message", 2, 3),
-        "parts per message is limited to 2, this has 3",
+        "parts per message must be at most 2, got 3",
         {"limit": "parts per message", "allowed": 2, "found": 3},
     ),
-    (errors.NotFound("thread", "t1"), "no thread 't1' here", {"kind": "thread", "name": "t1"}),
+    (errors.NotFound("thread", "t1"), "thread 't1' not found", {"kind": "thread", "name": "t1"}),
     (
         errors.HeadMoved(5, 3),
-        "the thread holds 5 messages, not 3: read it again and retry",
+        "thread has 5 messages, expected 3: read it again and retry",
         {"current_count": 5, "expected_count": 3},
     ),
-    (errors.DuplicateId("thread", "t1"), "thread 't1' exists already", {"kind": "thread", "name": "t1"}),
+    (errors.DuplicateId("thread", "t1"), "thread 't1' already exists", {"kind": "thread", "name": "t1"}),
     (
         errors.KeyReused("k1", "lisbon"),
-        "idempotency key 'k1' was used for another request",
+        "idempotency key 'k1' was used for a different request: send a new key",
         {"key": "k1", "state_key": "lisbon"},
     ),
     (
@@ -37,12 +37,12 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
     ),
     (
         errors.RoleRefused("viewer", "admin"),
-        "this needs the role admin, yours is viewer",
+        "role must be admin, yours is viewer",
         {"role": "viewer", "needed": "admin"},
     ),
     (
         errors.ExtraMissing("postgres", "PostgreSQL"),
-        "PostgreSQL needs an extra: pip install 'threadline[postgres]'",
+        "PostgreSQL needs a package that is not installed: run pip install 'threadline[postgres]'",
         {"extra": "postgres"},
     ),
 ]
@@ -61,4 +61,4 @@ def test_every_error_with_values_of_its_own_is_listed_here() -> None:
 
 
 def test_an_id_in_an_error_cannot_forge_a_line_of_a_log() -> None:
-    assert str(errors.NotFound("thread", "a\nERROR forged")) == "no thread 'a\\nERROR forged' here"
+    assert str(errors.NotFound("thread", "a\nERROR forged")) == "thread 'a\\nERROR forged' not found"

@@ -101,14 +101,14 @@ def test_what_is_not_strict_json_is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", NUL.values(), ids=NUL.keys())
 def test_a_nul_is_refused_however_it_is_spelled(raw: bytes) -> None:
-    with pytest.raises(InvalidText, match="the request contains a NUL"):
+    with pytest.raises(InvalidText, match="the request must not contain NUL"):
         jsontext.parse(raw, "the request")
 
 
 @pytest.mark.parametrize("raw", TOO_DEEP.values(), ids=TOO_DEEP.keys())
 def test_what_is_nested_too_deep_is_refused_at_once(raw: bytes) -> None:
     began = time.process_time()
-    with pytest.raises(LimitExceeded, match="nesting depth is limited to 64"):
+    with pytest.raises(LimitExceeded, match="nesting depth must be at most 64"):
         jsontext.parse(raw)
     assert time.process_time() - began < 1
 
@@ -146,7 +146,7 @@ def test_whoever_writes_it_the_bytes_are_the_same(value: Any) -> None:
 
 @pytest.mark.parametrize("raw", [b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'[{"a":1,"\\u0061":2}]'])
 def test_a_key_that_stands_twice_is_refused_in_compact_json_too(raw: bytes) -> None:
-    with pytest.raises(InvalidJson, match="stands twice"):
+    with pytest.raises(InvalidJson, match="duplicate key"):
         jsontext.parse(raw)
 
 

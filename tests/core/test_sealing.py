@@ -98,23 +98,23 @@ def test_a_message_past_its_size_names_the_limit(as_bytes: bool) -> None:
 
     fits = SMALL.message_bytes - len(TEXT % "")
     assert len(sealer.message(sized(fits)).parts_json) == SMALL.message_bytes
-    with pytest.raises(LimitExceeded, match="message size in bytes is limited to 60, this has 61"):
+    with pytest.raises(LimitExceeded, match="message size in bytes must be at most 60, got 61"):
         sealer.message(sized(fits + 1))
 
 
 @pytest.mark.req("S1-10")
 def test_a_message_of_too_many_parts_names_the_limit() -> None:
-    with pytest.raises(LimitExceeded, match="parts per message is limited to 2, this has 3"):
+    with pytest.raises(LimitExceeded, match="parts per message must be at most 2, got 3"):
         Sealer(SMALL).message(NewMessage("user", b'[{"type":"a"},{"type":"b"},{"type":"c"}]'))
-    with pytest.raises(LimitExceeded, match="parts per message is limited to 1000, this has 10000"):
+    with pytest.raises(LimitExceeded, match="parts per message must be at most 1000, got 10000"):
         Sealer().message(new_message("user", [parts.StepStartPart()] * 10_000))
 
 
 @pytest.mark.req("S1-10")
 def test_metadata_and_texts_past_their_size_name_the_limit() -> None:
-    with pytest.raises(LimitExceeded, match="metadata size in bytes is limited to 20"):
+    with pytest.raises(LimitExceeded, match="metadata size in bytes must be at most 20"):
         Sealer(SMALL).message(new_message("user", "a", metadata={"a": "x" * 20}))
-    with pytest.raises(LimitExceeded, match="title size in bytes is limited to 10, this has 12"):
+    with pytest.raises(LimitExceeded, match="title size in bytes must be at most 10, got 12"):
         Sealer(SMALL).text("é" * 6, "title")
     assert Sealer(SMALL).text("é" * 5, "title") == "é" * 5
 

@@ -106,7 +106,7 @@ def test_a_role_may_what_those_below_it_may(role: UserRole, may: int) -> None:
     for allowed in roles[:may]:
         scope.require(allowed)
     for refused in roles[may:]:
-        with pytest.raises(RoleRefused, match=f"needs the role {refused}, yours is {role}"):
+        with pytest.raises(RoleRefused, match=f"role must be {refused}, yours is {role}"):
             scope.require(refused)
 
 

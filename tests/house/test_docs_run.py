@@ -116,7 +116,7 @@ def test_a_page_that_leaves_out_a_failure_is_found(reader: Path) -> None:
     page.write_text("```console\n$ threadline threads show nothing\n…\n```\n")
     with pytest.raises(PageWrong, match="ends with 3"):
         run_page(page, reader)
-    page.write_text("```console\n$ threadline threads show nothing\nthreadline: no thread 'nothing' here\n```\n")
+    page.write_text("```console\n$ threadline threads show nothing\nthreadline: thread 'nothing' not found\n```\n")
     run_page(page, reader)
 
 

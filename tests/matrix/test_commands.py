@@ -54,7 +54,7 @@ async def test_a_saved_point_is_loaded_by_name_or_from_a_list_and_only_in_its_ro
         await room.say("2", 3)
         assert "Choose" in await room.ask("!load")
         assert "nothing was changed" in await room.ask("0")
-        assert "no saved point 'gone' here" in await room.ask("!load gone")
+        assert "saved point 'gone' not found" in await room.ask("!load gone")
         other = Room(world, room.user, await world.room_with(room.user))
         assert "loaded" not in await other.ask("!context")
 

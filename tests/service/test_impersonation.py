@@ -115,7 +115,7 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
         headers = {**acting_for("root"), **({} if question.body is None else {"content-type": question.media_type})}
         answer = await bot.http.request(question.method, question.url, content=question.body, headers=headers)
         if operation.tag not in ("chat", "threads", "saves", "agents") and operation.id not in FOR_OTHERS_TOO:
-            assert (answer.status_code, answer.json()["code"]) == (403, "acting_refused"), question.url
+            assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused"), question.url
             assert await counts(threadline) == before
         elif operation.needs == "admin":
             assert (answer.status_code, answer.json()["code"]) == (403, "role_refused"), question.url
@@ -126,9 +126,9 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [
-        ({"x-on-behalf-of": "system"}, 403, "acting_refused"),
-        ({"x-on-behalf-of": "%73ystem"}, 403, "acting_refused"),
-        ({"x-surface": "matrix"}, 403, "acting_refused"),
+        ({"x-on-behalf-of": "system"}, 403, "impersonation_refused"),
+        ({"x-on-behalf-of": "%73ystem"}, 403, "impersonation_refused"),
+        ({"x-surface": "matrix"}, 403, "impersonation_refused"),
         ({"x-on-behalf-of": ""}, 400, "invalid_name"),
         ({"x-on-behalf-of": "%20"}, 400, "invalid_name"),
         ({"x-on-behalf-of": "ada%"}, 400, "invalid_name"),
@@ -186,10 +186,10 @@ async def test_nobody_else_acts_for_anyone(threadline: Threadline, client: Clien
     revoked = await administration.create_token("bot", name="lost", acts_for_users=True)
     await administration.revoke_token(revoked.token.id)
     presented = {
-        await token_for(threadline, "ada"): (403, "acting_refused"),
-        await token_for(threadline, "ada", "viewer"): (403, "acting_refused"),
-        await token_for(threadline, "root", "admin"): (403, "acting_refused"),
-        signed(RSA, "RS256", headers={"kid": "one"}, role="admin"): (403, "acting_refused"),
+        await token_for(threadline, "ada"): (403, "impersonation_refused"),
+        await token_for(threadline, "ada", "viewer"): (403, "impersonation_refused"),
+        await token_for(threadline, "root", "admin"): (403, "impersonation_refused"),
+        signed(RSA, "RS256", headers={"kid": "one"}, role="admin"): (403, "impersonation_refused"),
         revoked.text: (401, "invalid_token"),
         "hunter2": (401, "invalid_token"),
     }
@@ -217,7 +217,7 @@ async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
     for headers in (acting_for("ada"), acting_for("ada", "matrix")):
         for url, body in ((redeem, {**room, "code": code}), ("/api/v1/channels/links/code", {})):
             answer = await bot.http.post(url, json=body, headers=headers)
-            assert (answer.status_code, answer.json()["code"]) == (403, "acting_refused")
+            assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused")
     plain = await token_for(threadline, "bob")
     viewing = await token_for(threadline, "bot", "viewer", acts_for_users=True)
     for text in (plain, viewing):
@@ -294,7 +294,7 @@ async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadlin
                 await anyone.http.get(THREADS, headers=headers),
                 await anyone.post_chat("Hi", None, headers),
             ):
-                assert (answer.status_code, answer.json()["code"]) == (403, "acting_refused")
+                assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused")
     assert await counts(threadline) == before
 
 

@@ -280,7 +280,7 @@ async def test_a_viewer_may_not_ask(threadline: Threadline, me: UserView) -> Non
 
 async def test_an_unknown_agent_is_an_error_of_the_turn(me: UserView) -> None:
     turn = await (await me.create_thread()).ask("Hi", agent="nobody").ended()
-    assert (turn.status, turn.error) == ("dispatch_failed", "no agent 'nobody' here")
+    assert (turn.status, turn.error) == ("dispatch_failed", "agent 'nobody' not found")
 
 
 async def test_a_message_id_that_is_in_the_thread_is_not_answered_again(

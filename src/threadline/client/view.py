@@ -50,7 +50,7 @@ class Client:
 
     def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> Client:
         """The same service as this user sees it, on the same connection; its turns come from `surface`. For tokens that
-        act for users: ActingRefused, with the first request, for any other."""
+        act for users: ImpersonationRefused, with the first request, for any other."""
         headers = {"x-on-behalf-of": quote(check_user_id(user_id), safe="@:/+=~")}
         return Client(self._transport.with_headers(headers if surface is None else {**headers, "x-surface": surface}))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core import jsontext
+from threadline.core.checks import check_choice
 from threadline.core.errors import InvalidInput
 from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
 from threadline.core.messages import ROLES, Role
@@ -194,10 +195,7 @@ class _Results:
 
 
 def _role(message: Mapping[str, Any]) -> Role:
-    for role in ROLES:
-        if message.get("role") == role:
-            return role
-    raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {message.get('role')!r}")
+    return check_choice("role", message.get("role"), ROLES)
 
 
 def _system_texts(system: Content) -> list[str]:
@@ -208,7 +206,7 @@ def _listed(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     if not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):
-        raise InvalidInput("content is a text or a list of blocks")
+        raise InvalidInput(f"`content` must be a string or an array of blocks, got {jsontext.type_of(content)}")
     return list(content)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from threadline.core import jsontext
-from threadline.core.errors import InvalidInput
+from threadline.core.errors import InvalidInput, quote
 from threadline.core.files import IMAGE_TYPES, data_url, embedded, is_web_url
 from threadline.core.messages import Role
 from threadline.core.parts import DataPart, FilePart, Part, TextPart, ToolPart, plain_text
@@ -125,7 +125,7 @@ def _results(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _role(message: Mapping[str, Any]) -> Role:
     role = _ROLES.get(str(message.get("role")))
     if role is None:
-        raise InvalidInput(f"a message's role is one of {', '.join(_ROLES)} or tool, not {message.get('role')!r}")
+        raise InvalidInput(f"`role` must be one of {', '.join(_ROLES)}, tool, got {quote(message.get('role'))}")
     return role
 
 
@@ -137,7 +137,7 @@ def _said(content: Any) -> tuple[Part, ...]:
             return (TextPart(content),)
         case list() | tuple() if all(isinstance(item, Mapping) for item in content):
             return tuple(_part(item) for item in content)
-    raise InvalidInput("content is a text or a list of content parts")
+    raise InvalidInput(f"`content` must be a string or an array of content parts, got {jsontext.type_of(content)}")
 
 
 def _part(item: Mapping[str, Any]) -> Part:
@@ -162,7 +162,7 @@ def _calls(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 found.append((call_id, name, arguments))
             case _:
-                raise InvalidInput("a tool call has an id and a function with a name and arguments")
+                raise InvalidInput("tool call must have an `id` and a `function` with `name` and `arguments`")
     return found
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from threadline.core import jsontext
 from threadline.core.context import SNAPSHOT_HEAD
-from threadline.core.errors import InvalidMessage
+from threadline.core.errors import InvalidMessage, quote
 from threadline.core.prompts import Prompt, spoken
 
 _ROLES = ("user", "assistant", "system", "developer", "tool")
@@ -43,18 +44,18 @@ def normalise(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     InvalidMessage if there is none at all, or if what is there cannot be one."""
     given = body.get("messages")
     if given is not None and not isinstance(given, list):
-        raise InvalidMessage("'messages' has to be an array of messages")
+        raise InvalidMessage(f"`messages` must be an array, got {jsontext.type_of(given)}")
     entries = [_entry(item) for item in given or () if not _is_blank(item)]
     if entries:
         return entries
     if _is_blank(body):
-        raise InvalidMessage("there is no message: give 'messages' or 'content'")
+        raise InvalidMessage("payload contains no message: send `messages` or `content`")
     return [_entry({"role": body.get("role"), "content": body["content"]})]
 
 
 def _is_blank(item: Any) -> bool:
     if not isinstance(item, Mapping):
-        raise InvalidMessage("each of 'messages' has to be an object with 'role' and 'content'")
+        raise InvalidMessage(f"each of `messages` must be an object, got {jsontext.type_of(item)}")
     content = item.get("content")
     if item.get("tool_calls"):
         return False
@@ -64,7 +65,8 @@ def _is_blank(item: Any) -> bool:
 def _entry(item: Mapping[str, Any]) -> dict[str, Any]:
     role = item.get("role") or "user"
     if role not in _ROLES:
-        raise InvalidMessage(f"a message's role is one of {', '.join(_ROLES)}, not {role!r}")
-    if not isinstance(item.get("content"), str | list | None):
-        raise InvalidMessage("a message's content is a text or a list of content parts")
+        raise InvalidMessage(f"`role` must be one of {', '.join(_ROLES)}, got {quote(role)}")
+    content = item.get("content")
+    if not isinstance(content, str | list | None):
+        raise InvalidMessage(f"`content` must be a string or an array, got {jsontext.type_of(content)}")
     return {**item, "role": role}

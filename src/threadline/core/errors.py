@@ -3,75 +3,98 @@
 The tree:
 
     ThreadlineError
-    ├── InvalidInput             the caller's value is wrong; nothing was stored
+    ├── InvalidInput             a value from the caller is wrong; nothing was stored
     │   ├── InvalidJson          not strict JSON
-    │   ├── InvalidText          lone surrogates, NUL, or nothing but white space
-    │   ├── InvalidName          an id, key or name outside its alphabet
-    │   ├── InvalidCursor        a page cursor nobody issued
-    │   ├── InvalidImport        a bad line in an import, named by its number
-    │   ├── InvalidMessage       a dispatch payload without a message in it
-    │   └── LimitExceeded        a value past a named limit
-    ├── NotFound                 unknown, deleted, or another owner's: never told apart
+    │   ├── InvalidText          a lone surrogate, a NUL character, or only white space
+    │   ├── InvalidName          an id, key or name with characters that are not allowed
+    │   ├── InvalidCursor        a page cursor that this listing did not issue
+    │   ├── InvalidImport        a bad line in an import, with its number
+    │   ├── InvalidMessage       a dispatch payload without a usable message
+    │   └── LimitExceeded        a value above a named limit
+    ├── NotFound                 unknown, deleted, or owned by another user: not distinguished
     ├── Conflict
-    │   ├── HeadMoved            the expected count is stale
-    │   ├── DuplicateId          the id or key is taken by something else
-    │   ├── KeyReused            an idempotency key came back with another body
-    │   └── TurnRunning          the thread is busy with another turn
+    │   ├── HeadMoved            the expected message count is stale
+    │   ├── DuplicateId          the id or key is already in use
+    │   ├── KeyReused            an idempotency key was sent again with a different body
+    │   └── TurnRunning          another turn is running on the thread
     ├── Refused
-    │   ├── RoleRefused          the role does not allow it
-    │   ├── GuardRefused         the guard refused the text
-    │   ├── SignatureInvalid     a webhook that its platform did not sign, or not now
-    │   ├── TokenRefused         a service does not take the token, or no longer
-    │   ├── ActingRefused        nobody may act for that user, or not with this token, or not for this
-    │   ├── LinkRefused          a code that links nothing: unknown, used or expired, or the account is barred
-    │   └── LinkLimited          an account that tried too many codes; later it may try again
-    ├── AgentFailed              the agent broke off, timed out or answered nonsense
-    ├── ServiceUnavailable       a service could not be reached, or answered nonsense
+    │   ├── RoleRefused          the caller's role does not allow it
+    │   ├── GuardRefused         the guard rejected the text
+    │   ├── SignatureInvalid     a webhook without a valid, current signature of its platform
+    │   ├── TokenRefused         the service does not accept the token
+    │   ├── ImpersonationRefused the token may not act for that user, or not for this request
+    │   ├── LinkRefused          a link code that is unknown, used or expired, or a blocked account
+    │   └── LinkLimited          an account that tried too many link codes; it may try again later
+    ├── AgentFailed              the agent stopped, timed out or sent an invalid reply
+    ├── ServiceUnavailable       a service could not be reached, or sent an invalid response
     ├── SettingsInvalid          the configuration is wrong
     ├── ExtraMissing             an optional dependency is not installed
     └── StoreFailed
-        ├── StoreUnavailable     cannot be reached, or is locked by someone else
+        ├── StoreUnavailable     the database cannot be reached, or another process has locked it
         ├── StoreFull            no space left
-        ├── StoreReadOnly        the file or the server refuses writes
+        ├── StoreReadOnly        the file or the server rejects writes
         ├── StoreCorrupt         the file is damaged or is not a Threadline database
-        ├── SchemaMismatch       the schema is too new, too old or not complete
+        ├── SchemaMismatch       the schema is too new, too old or incomplete
         └── OutcomeUnknown       the connection broke during commit; repeat with the same key
 
-The core knows no HTTP: the service maps codes to answers in one table.
+A message names the fault first, then the fix ("`limit` must be 1–100, got 0"), in lower case and without a full stop,
+so that it can be quoted inside another sentence. The core knows no HTTP: the service maps codes to statuses in one
+table.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+QUOTED_LENGTH = 60
+
+
+def quote(value: object) -> str:
+    """The value in quotes, for a message: escaped so that it cannot forge a line of a log, and cut so that a message
+    never repeats a whole text. Not for values that may be secrets."""
+    text = str(value)
+    return repr(text) if len(text) <= QUOTED_LENGTH else f"{text[:QUOTED_LENGTH]!r}…"
+
 
 class ThreadlineError(Exception):
-    """The root. `code` is stable across versions; the message says what to do next."""
+    """Base class. `code` is stable across versions; the message names the fault and the fix."""
 
     code: ClassVar[str] = "error"
 
 
 class InvalidInput(ThreadlineError):
+    """A value from the caller is wrong. Nothing was stored; the same call fails again."""
+
     code = "invalid_input"
 
 
 class InvalidJson(InvalidInput):
+    """The text is not strict JSON (see `core.jsontext`)."""
+
     code = "invalid_json"
 
 
 class InvalidText(InvalidInput):
+    """The text contains a lone surrogate or a NUL character, or is only white space."""
+
     code = "invalid_text"
 
 
 class InvalidName(InvalidInput):
+    """An id, key or name is empty or contains characters that are not allowed."""
+
     code = "invalid_name"
 
 
 class InvalidCursor(InvalidInput):
+    """The cursor was not issued by this listing. Start again without a cursor."""
+
     code = "invalid_cursor"
 
 
 class InvalidImport(InvalidInput):
+    """A line of an import breaks the transfer format. `line` counts from 1."""
+
     code = "invalid_import"
 
     def __init__(self, line: int, reason: str) -> None:
@@ -81,62 +104,78 @@ class InvalidImport(InvalidInput):
 
 
 class InvalidMessage(InvalidInput):
+    """A dispatch payload contains no usable message."""
+
     code = "invalid_message"
 
 
 class LimitExceeded(InvalidInput):
+    """A value is above a limit. `limit` names it, `allowed` is its value, `found` is what was given."""
+
     code = "limit_exceeded"
 
     def __init__(self, limit: str, allowed: int, found: int) -> None:
-        super().__init__(f"{limit} is limited to {allowed}, this has {found}")
+        super().__init__(f"{limit} must be at most {allowed}, got {found}")
         self.limit = limit
         self.allowed = allowed
         self.found = found
 
 
 class NotFound(ThreadlineError):
+    """Unknown, deleted, or owned by another user. The three are not distinguished, so that ids cannot be probed."""
+
     code = "not_found"
 
     def __init__(self, kind: str, name: object) -> None:
-        super().__init__(f"no {kind} {str(name)!r} here")
+        super().__init__(f"{kind} {quote(name)} not found")
         self.kind = kind
         self.name = str(name)
 
 
 class Conflict(ThreadlineError):
+    """The call contradicts the current state. It may succeed once that state has changed."""
+
     code = "conflict"
 
 
 class HeadMoved(Conflict):
+    """`expected_count` is stale: messages were appended or undone since the caller read the thread."""
+
     code = "head_moved"
 
     def __init__(self, current_count: int, expected_count: int) -> None:
-        super().__init__(f"the thread holds {current_count} messages, not {expected_count}: read it again and retry")
+        super().__init__(f"thread has {current_count} messages, expected {expected_count}: read it again and retry")
         self.current_count = current_count
         self.expected_count = expected_count
 
 
 class DuplicateId(Conflict):
+    """The id or key is already in use."""
+
     code = "duplicate_id"
 
     def __init__(self, kind: str, name: object) -> None:
-        super().__init__(f"{kind} {str(name)!r} exists already")
+        super().__init__(f"{kind} {quote(name)} already exists")
         self.kind = kind
         self.name = str(name)
 
 
 class KeyReused(Conflict):
+    """An idempotency key was sent again with a different body."""
+
     code = "key_reused"
     state_key: str | None = None
-    """The thread on which the key was used, where that is known and still there."""
+    """The thread on which the key was used, if it is known and not deleted."""
 
     def __init__(self, key: str, state_key: str | None = None) -> None:
-        super().__init__(f"idempotency key {key!r} was used for another request")
+        super().__init__(f"idempotency key {quote(key)} was used for a different request: send a new key")
         self.key = key
         self.state_key = state_key
 
 
 class TurnRunning(Conflict):
+    """Another turn is running on the thread."""
+
     code = "turn_running"
 
     def __init__(self, turn_id: str, current_count: int) -> None:
@@ -146,85 +185,123 @@ class TurnRunning(Conflict):
 
 
 class Refused(ThreadlineError):
+    """The caller is known, but not allowed to do this."""
+
     code = "refused"
 
 
 class RoleRefused(Refused):
+    """The caller's role does not allow the call."""
+
     code = "role_refused"
 
     def __init__(self, role: str, needed: str) -> None:
-        super().__init__(f"this needs the role {needed}, yours is {role}")
+        super().__init__(f"role must be {needed}, yours is {role}")
         self.role = role
         self.needed = needed
 
 
 class GuardRefused(Refused):
+    """The guard rejected the text. The message is the configured sentence for the user."""
+
     code = "guard_refused"
 
 
 class SignatureInvalid(Refused):
+    """A webhook carries no valid signature of its platform, or an outdated one."""
+
     code = "signature_invalid"
 
 
 class TokenRefused(Refused):
+    """The service does not accept the token: unknown, expired or revoked."""
+
     code = "invalid_token"
 
 
-class ActingRefused(Refused):
-    code = "acting_refused"
+class ImpersonationRefused(Refused):
+    """The token may not act for that user, or not for this request."""
+
+    code = "impersonation_refused"
 
 
 class LinkRefused(Refused):
+    """A link code is unknown, used or expired, or the account is blocked. The reasons are not distinguished."""
+
     code = "link_refused"
 
 
 class LinkLimited(Refused):
+    """The account tried too many link codes. It may try again later."""
+
     code = "link_limited"
 
 
 class AgentFailed(ThreadlineError):
+    """The agent stopped, timed out or sent an invalid reply. The message is shown to the user."""
+
     code = "agent_failed"
 
 
 class ServiceUnavailable(ThreadlineError):
+    """A Threadline service could not be reached, or sent a response that cannot be read."""
+
     code = "service_unavailable"
 
 
 class SettingsInvalid(ThreadlineError):
+    """The configuration is wrong: a setting, a credential or an environment variable."""
+
     code = "settings_invalid"
 
 
 class ExtraMissing(ThreadlineError):
+    """An optional dependency is not installed. `extra` is the name to install it by."""
+
     code = "extra_missing"
 
     def __init__(self, extra: str, what: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'threadline[{extra}]'")
+        super().__init__(f"{what} needs a package that is not installed: run pip install 'threadline[{extra}]'")
         self.extra = extra
 
 
 class StoreFailed(ThreadlineError):
+    """The database failed in a way that none of the subclasses names."""
+
     code = "store_failed"
 
 
 class StoreUnavailable(StoreFailed):
+    """The database cannot be reached, or another process has locked it. Retrying may help."""
+
     code = "store_unavailable"
 
 
 class StoreFull(StoreFailed):
+    """No space is left for the database. Nothing was stored."""
+
     code = "store_full"
 
 
 class StoreReadOnly(StoreFailed):
+    """The file or the server rejects writes."""
+
     code = "store_read_only"
 
 
 class StoreCorrupt(StoreFailed):
+    """The file is damaged or is not a Threadline database."""
+
     code = "store_corrupt"
 
 
 class SchemaMismatch(StoreFailed):
+    """The schema is too new, too old or incomplete for this version of the program."""
+
     code = "schema_mismatch"
 
 
 class OutcomeUnknown(StoreFailed):
+    """The connection broke during commit, so the write may or may not be stored. Repeat it with the same key."""
+
     code = "outcome_unknown"

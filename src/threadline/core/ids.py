@@ -14,7 +14,7 @@ import time
 import unicodedata
 from os import urandom
 
-from threadline.core.errors import InvalidName, InvalidText, LimitExceeded
+from threadline.core.errors import InvalidName, InvalidText, LimitExceeded, quote
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 # An id is made for every message, so ten bits at a time: two characters of the table. The last sixty bits are chance,
@@ -25,7 +25,7 @@ _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
-STATE_KEY_PATTERN = r"^[a-zA-Z0-9_-]{1,128}$"
+STATE_KEY_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
 """As others may read them, in the dialect of JSON Schema."""
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _STATE_KEY = re.compile(STATE_KEY_PATTERN, re.ASCII)
@@ -69,27 +69,27 @@ def new_state_key() -> str:
 
 def check_tenant_id(value: str) -> str:
     if not _TENANT.fullmatch(value):
-        raise InvalidName("a tenant id is 1 to 63 of a-z, 0-9 and '-', and does not begin with '-'")
+        raise InvalidName(f"tenant id must match {_TENANT.pattern}, got {quote(value)}")
     return value
 
 
 def check_user_id(value: str) -> str:
     if not value.strip() or len(value) > USER_ID_LENGTH or not value.isprintable():
-        raise InvalidName(f"a user id is 1 to {USER_ID_LENGTH} printable characters")
+        raise InvalidName(f"user id must be 1–{USER_ID_LENGTH} printable characters, got {quote(value)}")
     return value
 
 
 def check_id(kind: str, value: str) -> str:
     """Ids of threads, messages, timelines, turns and agents."""
     if not _ID.fullmatch(value.replace("_", "-")):
-        raise InvalidName(f"{kind} ids are 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+        raise InvalidName(f"{kind} id must match {ID_PATTERN[1:-1]}, got {quote(value)}")
     return value
 
 
 def check_made_id(kind: str, value: str) -> str:
     """An id that `new_id` has made: where rows stand in the order of their ids, other text would give a wrong page."""
     if not _MADE.fullmatch(value):
-        raise InvalidName(f"{value!r} is no id of {kind}: give one as a list shows it, 26 characters of 0-9 and a-z")
+        raise InvalidName(f"{kind} id must be 26 characters of 0-9 and a-z as a list returns it, got {quote(value)}")
     return value
 
 
@@ -99,7 +99,7 @@ def is_state_key(value: str) -> bool:
 
 def check_state_key(value: str) -> str:
     if not is_state_key(value):
-        raise InvalidName("a state key is 1 to 128 of A-Z, a-z, 0-9, '_' and '-'")
+        raise InvalidName(f"state key must match {STATE_KEY_PATTERN[1:-1]}, got {quote(value)}")
     return value
 
 
@@ -116,11 +116,11 @@ def check_title(value: str) -> str:
 def _check_shown(what: str, value: str) -> str:
     name = unicodedata.normalize("NFC", value).strip()
     if not name:
-        raise InvalidName(f"the {what} cannot be empty")
+        raise InvalidName(f"{what} must not be empty")
     if len(name) > NAME_LENGTH:
         raise LimitExceeded(f"{what} length", NAME_LENGTH, len(name))
     if not name.isprintable() or any(_invisible(char) for char in name):
-        raise InvalidName(f"the {what} has visible characters only")
+        raise InvalidName(f"{what} must contain only visible characters, got {quote(name)}")
     return name
 
 
@@ -151,17 +151,17 @@ def check_text(what: str, value: str) -> str:
     """Text as the API takes it: whole characters, no NUL, something to see."""
     check_characters(what, value)
     if not any(not c.isspace() and not _invisible(c) for c in value):
-        raise InvalidText(f"{what} is empty")
+        raise InvalidText(f"{what} must not be empty")
     return value
 
 
 def check_characters(what: str, value: str) -> str:
     if "\x00" in value:
-        raise InvalidText(f"{what} contains a NUL character")
+        raise InvalidText(f"{what} must not contain NUL characters")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
+        raise InvalidText(f"{what} must not contain lone surrogates (half a character)") from None
     return value
 
 

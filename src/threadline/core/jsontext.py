@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.core.errors import InvalidJson, InvalidText, LimitExceeded
+from threadline.core.errors import InvalidInput, InvalidJson, InvalidText, LimitExceeded, quote
 
 MAX_DEPTH = 64
 _LONGEST_INTEGER = 4_300
@@ -38,7 +38,7 @@ class Json(bytes):
     __slots__ = ()
 
 
-def parse(data: bytes | str, what: str = "the body") -> Any:
+def parse(data: bytes | str, what: str = "body") -> Any:
     """The value of strict JSON; InvalidJson, InvalidText or LimitExceeded otherwise."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     value = _decoded(raw, what)
@@ -48,12 +48,38 @@ def parse(data: bytes | str, what: str = "the body") -> Any:
     try:
         return json.loads(raw.decode(), object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
     except UnicodeDecodeError:
-        raise InvalidJson(f"{what} is not UTF-8") from None
+        raise InvalidJson(f"{what} must be UTF-8") from None
     except (ValueError, RecursionError) as exc:
-        raise InvalidJson(f"{what} is not JSON: {exc}") from exc
+        raise InvalidJson(f"{what} must be JSON: {exc}") from exc
 
 
-def check(raw: bytes, what: str = "the body") -> None:
+def parse_object(data: bytes | str, what: str = "body") -> dict[str, Any]:
+    """The same for a JSON object; InvalidInput for any other JSON value."""
+    value = parse(data, what)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{what} must be a JSON object, got {type_of(value)}")
+    return value
+
+
+def type_of(value: Any) -> str:
+    """What a decoded JSON value is, with its article, for error messages: "an array"."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case dict():
+            return "an object"
+        case list() | tuple():
+            return "an array"
+    return type(value).__name__
+
+
+def check(raw: bytes, what: str = "body") -> None:
     """Refuse what a lenient reader would let through, before anything expensive happens to it."""
     _decoded(raw, what)
 
@@ -61,16 +87,16 @@ def check(raw: bytes, what: str = "the body") -> None:
 def _decoded(raw: bytes, what: str) -> Any:
     check_depth(raw, what)
     if _escapes_nul(raw):
-        raise InvalidText(f"{what} contains a NUL character")
+        raise InvalidText(f"{what} must not contain NUL characters")
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise InvalidJson(f"{what} is not strict JSON: {exc}") from exc
+        raise InvalidJson(f"{what} must be strict JSON: {exc}") from exc
     except RecursionError:
-        raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, MAX_DEPTH + 1) from None
+        raise LimitExceeded(f"{what} nesting depth", MAX_DEPTH, MAX_DEPTH + 1) from None
 
 
-def dump(value: Any, what: str = "the value") -> Json:
+def dump(value: Any, what: str = "value") -> Json:
     """Compact JSON of plain Python data, with the same promises; keys must be strings."""
     return Json(_written(_encode if _check_value(value, what, 1) else _dumped, value, what))
 
@@ -84,11 +110,11 @@ def _written(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
     try:
         raw = writer(value)
     except UnicodeEncodeError:
-        raise InvalidText(f"{what} contains half a character (a lone surrogate)") from None
+        raise InvalidText(f"{what} must not contain lone surrogates (half a character)") from None
     except (TypeError, ValueError) as exc:
         raise InvalidJson(f"{what} cannot be written as JSON: {exc}") from exc
     if _escapes_nul(raw):
-        raise InvalidText(f"{what} contains a NUL character")
+        raise InvalidText(f"{what} must not contain NUL characters")
     return raw
 
 
@@ -105,7 +131,7 @@ def check_depth(raw: bytes, what: str) -> None:
         if byte in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
-                raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+                raise LimitExceeded(f"{what} nesting depth", MAX_DEPTH, depth)
         elif byte in b"]}":
             depth -= 1
 
@@ -138,7 +164,7 @@ def _check_value(value: Any, what: str, depth: int) -> bool:
         for key, item in value.items():
             if type(key) is not str:
                 if not isinstance(key, str):
-                    raise InvalidJson(f"{what} has a key that is not a string: {key!r}")
+                    raise InvalidJson(f"keys in {what} must be strings, got {quote(key)}")
                 is_plain = False
             if type(item) not in _SCALARS and not _check_value(item, what, depth + 1):
                 is_plain = False
@@ -153,7 +179,7 @@ def _check_value(value: Any, what: str, depth: int) -> bool:
     if isinstance(value, float):
         return kind is float and _is_spelled_alike(value)
     if isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
-        raise InvalidJson(f"{what} has an integer of more than {_LONGEST_INTEGER} digits")
+        raise InvalidJson(f"integers in {what} must be at most {_LONGEST_INTEGER} digits long")
     return kind is int
 
 
@@ -163,7 +189,7 @@ def _is_spelled_alike(number: float) -> bool:
 
 def _check_nesting(what: str, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise LimitExceeded(f"{what}: nesting depth", MAX_DEPTH, depth)
+        raise LimitExceeded(f"{what} nesting depth", MAX_DEPTH, depth)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -172,19 +198,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {key!r} stands twice")
+                raise ValueError(f"duplicate key {quote(key)}")
             seen.add(key)
     return found
 
 
 def _integer(digits: str) -> int:
     if len(digits) > _LONGEST_INTEGER:
-        raise ValueError(f"an integer of more than {_LONGEST_INTEGER} digits")
+        raise ValueError(f"an integer has more than {_LONGEST_INTEGER} digits")
     return int(digits)
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError("a number too large for a double")
+        raise ValueError("a number is too large for a double")
     return number

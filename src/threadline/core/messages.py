@@ -14,7 +14,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core import parts as parts_
-from threadline.core.errors import InvalidInput
+from threadline.core.checks import check_choice
 from threadline.core.parts import Part, TextPart
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -39,8 +39,7 @@ class NewMessage(msgspec.Struct, frozen=True):
 def new_message(
     role: Role, content: str | Sequence[Part], *, id: str | None = None, metadata: dict[str, Any] | None = None
 ) -> NewMessage:
-    if role not in ROLES:
-        raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {role!r}")
+    check_choice("role", role, ROLES)
     given = (TextPart(content),) if isinstance(content, str) else tuple(content)
     return NewMessage(role=role, parts=given, id=id, metadata=metadata)
 

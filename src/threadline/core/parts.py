@@ -187,7 +187,7 @@ def decode(raw: bytes) -> tuple[Part, ...]:
         # Some key has a type that the kinds known here do not give it; an unknown kind may.
         return _decode_one_by_one(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise InvalidJson(f"not a list of message parts: {exc}") from exc
+        raise InvalidJson(f"parts must be a list of message parts: {exc}") from exc
     parts = [_known(wire) for wire in wires]
     if None not in parts:
         return tuple(part for part in parts if part is not None)
@@ -211,7 +211,7 @@ def _decode_one_by_one(raw: bytes) -> tuple[Part, ...]:
             wire = _decode_wire(item) if _is_known_kind(kind) else None
             parts.append((wire and _known(wire)) or OtherPart(kind, bytes(item)))
     except msgspec.DecodeError as exc:
-        raise InvalidJson(f"not a list of message parts: {exc}") from exc
+        raise InvalidJson(f"parts must be a list of message parts: {exc}") from exc
     return tuple(parts)
 
 
@@ -261,13 +261,13 @@ def _tool(wire: _Wire, name: str | None, *, dynamic: bool) -> ToolPart | None:
 
 def encode(parts: Sequence[Part]) -> bytes:
     """The JSON array of these parts, keys in the AI SDK's spelling, nothing written for what is absent."""
-    return jsontext.write([_outgoing(part) for part in parts], "a message part")
+    return jsontext.write([_outgoing(part) for part in parts], "message part")
 
 
 def _outgoing(part: Part) -> _TextOut | _ToolOut | msgspec.Raw:
     if isinstance(part, TextPart):
         if not isinstance(part.text, str):
-            raise InvalidInput("a text part holds text")
+            raise InvalidInput(f"text of a text part must be a string, got {jsontext.type_of(part.text)}")
         return _TextOut(part.text)
     return _tool_out(part) if isinstance(part, ToolPart) else msgspec.Raw(_encode_one(part))
 
@@ -336,7 +336,7 @@ def tool(
 ) -> ToolPart:
     """A tool part from plain Python data: answered if an output or an error is given, open otherwise."""
     if output is not msgspec.UNSET and error is not None:
-        raise InvalidInput("a tool call has an output or an error, not both")
+        raise InvalidInput("tool call must have an output or an error, got both")
     answered = output is not msgspec.UNSET
     return ToolPart(
         call_id=call_id,

@@ -44,7 +44,7 @@ def sanitize_text(text: str) -> str:
     return text
 
 
-def sanitize_json(value: Any, what: str = "the value") -> Mended:
+def sanitize_json(value: Any, what: str = "value") -> Mended:
     """The value as it can stand inside a message's part."""
     try:
         return Mended(value, _inside_a_part(value, what), changed=False)

@@ -15,6 +15,7 @@ import msgspec
 
 from threadline.core import jsontext
 from threadline.core import parts as parts_
+from threadline.core.checks import check_choice
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_characters, check_id, new_id
 from threadline.core.messages import ROLES, NewMessage, Role, to_us
@@ -85,8 +86,7 @@ class Sealer:
 
     def message(self, new: NewMessage) -> Sealed:
         """InvalidInput (or a kind of it) where a message breaks a rule; the order of parts is kept."""
-        if new.role not in ROLES:
-            raise InvalidInput(f"a message's role is one of {', '.join(ROLES)}, not {new.role!r}")
+        check_choice("role", new.role, ROLES)
         raw, parts = self._parts(new.parts)
         if len(raw) > self.limits.message_bytes:
             raise LimitExceeded("message size in bytes", self.limits.message_bytes, len(raw))
@@ -110,7 +110,7 @@ class Sealer:
             raw, parts = parts_.encode(given), given
             _check_spliced(raw, given)
         if not parts:
-            raise InvalidInput("a message needs at least one part")
+            raise InvalidInput("message must have at least one part, got none")
         if len(parts) > self.limits.message_parts:
             raise LimitExceeded("parts per message", self.limits.message_parts, len(parts))
         if self._masker is None or not self._masker.may_hold(raw):
@@ -136,7 +136,7 @@ class Sealer:
 
 def _moment(created_at: dt.datetime) -> int:
     if created_at.tzinfo is None:
-        raise InvalidInput("the time of a message needs a time zone")
+        raise InvalidInput("`created_at` must have a time zone, got a time without one")
     return to_us(created_at)
 
 

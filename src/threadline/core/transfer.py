@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from threadline.core import jsontext
-from threadline.core.errors import InvalidImport, ThreadlineError
+from threadline.core.errors import InvalidImport, InvalidInput, LimitExceeded, ThreadlineError, quote
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage, to_ui
 from threadline.core.parts import FilePart, OtherPart, ReasoningPart, SourceUrlPart, TextPart, ToolPart
@@ -81,69 +81,68 @@ class Reader:
     def lines(self, raw_lines: Iterable[bytes]) -> Iterator[ThreadLine | MessageLine | EndLine]:
         for raw in raw_lines:
             self._number += 1
-            yield self._read(raw)
+            try:
+                line = self._read(raw)
+            except ThreadlineError as exc:
+                raise InvalidImport(self._number, str(exc)) from exc
+            yield line
         if self._open:
-            raise InvalidImport(self._number, "the file ends before the thread's end line: it was cut short")
+            raise InvalidImport(self._number, "file was cut short: it has no `end` line for this thread")
         if self._number == 0:
-            raise InvalidImport(1, "the file is empty")
+            raise InvalidImport(1, "file is empty")
 
     def _read(self, raw: bytes) -> ThreadLine | MessageLine | EndLine:
         if len(raw) > self._longest:
-            raise InvalidImport(self._number, f"the line is longer than {self._longest} bytes")
+            raise LimitExceeded("line size in bytes", self._longest, len(raw))
         if not raw.endswith(b"\n"):
-            raise InvalidImport(self._number, "the line is cut short: it does not end with a newline")
+            raise InvalidInput("line was cut short: it must end with a newline")
         if b"\r" in raw or b"\x00" in raw:
-            raise InvalidImport(self._number, "the line holds a carriage return or a NUL byte")
-        try:
-            value = jsontext.parse(raw[:-1], "the line")
-            return self._line(value, raw)
-        except InvalidImport:
-            raise
-        except ThreadlineError as exc:
-            raise InvalidImport(self._number, str(exc)) from exc
-
-    def _line(self, value: Any, raw: bytes) -> ThreadLine | MessageLine | EndLine:
+            raise InvalidInput("line must not contain a carriage return or a NUL byte")
+        value = jsontext.parse(raw[:-1], "line")
         match value:
             case {"threadline": version, "thread": dict(fields)} if not self._open:
-                if version != VERSION:
-                    raise InvalidImport(self._number, f"format {version!r} is not known here, {VERSION} is")
-                line = ThreadLine(_thread(fields, self._number))
+                line = _thread_line(version, fields)
                 self._open = True
+                self._hash.update(raw)
+                return line
             case {"message": dict(fields), "createdAt": str(created)} if self._open:
                 return self._message(fields, created, raw)
             case {"end": {"messages": int(count), "sha256": str(digest)}} if self._open:
                 return self._end(count, digest)
-            case _:
-                expected = "a message or end line" if self._open else "a thread line"
-                raise InvalidImport(self._number, f"expected {expected}")
-        self._hash.update(raw)
-        return line
+        expected = "a `message` or `end` line" if self._open else "a `thread` line"
+        raise InvalidInput(f"line must be {expected}, got {_describe(value)}")
 
     def _message(self, fields: dict[str, Any], created: str, raw: bytes) -> MessageLine:
-        if set(fields) - {"id", "role", "metadata", "parts"} or not isinstance(fields.get("parts"), list):
-            raise InvalidImport(self._number, "a message has id, role, parts and, if any, metadata")
+        if unknown := fields.keys() - {"id", "role", "metadata", "parts"}:
+            raise InvalidInput(f"message must not have the key {quote(min(unknown))}")
+        if not isinstance(fields.get("parts"), list):
+            raise InvalidInput(f"`parts` must be an array, got {jsontext.type_of(fields.get('parts'))}")
         message_id = check_id("message", str(fields.get("id")))
         if message_id in self._ids:
-            raise InvalidImport(self._number, f"message id {message_id!r} stands twice")
+            raise InvalidInput(f"message id must be unique in its thread, got {quote(message_id)} twice")
         self._ids.add(message_id)
         self._hash.update(raw)
         return MessageLine(
             NewMessage(
-                role=fields.get("role"),  # type: ignore[arg-type]  # sealing refuses any other
+                role=fields.get("role"),  # type: ignore[arg-type]  # the Sealer rejects any other value
                 parts=_raw_parts(raw),
                 id=message_id,
                 metadata=fields.get("metadata"),
-                created_at=_moment(created, self._number),
+                created_at=_parse_time(created),
             )
         )
 
     def _end(self, count: int, digest: str) -> EndLine:
         if count != len(self._ids):
-            raise InvalidImport(self._number, f"the thread says it has {count} messages, {len(self._ids)} are here")
+            raise InvalidInput(f"thread must have {count} messages by its `end` line, got {len(self._ids)}")
         if digest != self._hash.hexdigest():
-            raise InvalidImport(self._number, "the lines above are not the ones that were exported (SHA-256 differs)")
+            raise InvalidInput("thread was changed after its export: its lines do not match the SHA-256 here")
         self._reset()
         return EndLine(count)
+
+
+def _describe(value: Any) -> str:
+    return f"the keys {quote(', '.join(value))}" if isinstance(value, dict) else jsontext.type_of(value)
 
 
 class _RawMessage(msgspec.Struct):
@@ -158,11 +157,13 @@ def _raw_parts(raw: bytes) -> bytes:
     return bytes(msgspec.json.decode(raw, type=_RawLine).message.parts)
 
 
-def _thread(fields: dict[str, Any], number: int) -> NewThread:
+def _thread_line(version: Any, fields: dict[str, Any]) -> ThreadLine:
+    if version != VERSION:
+        raise InvalidInput(f"format version must be {VERSION}, got {quote(version)}")
     try:
-        return msgspec.convert(fields, _ImportedThread).as_new()
+        return ThreadLine(msgspec.convert(fields, _ImportedThread).as_new())
     except msgspec.ValidationError as exc:
-        raise InvalidImport(number, f"thread: {exc}") from exc
+        raise InvalidInput(f"`thread` is not valid: {exc}") from exc
 
 
 class _ImportedThread(NewThread, frozen=True, forbid_unknown_fields=True):
@@ -170,13 +171,13 @@ class _ImportedThread(NewThread, frozen=True, forbid_unknown_fields=True):
         return NewThread(**{name: getattr(self, name) for name in _THREAD_FIELDS})
 
 
-def _moment(text: str, number: int) -> dt.datetime:
+def _parse_time(text: str) -> dt.datetime:
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidImport(number, f"createdAt {text!r} is not a time") from None
+        raise InvalidInput(f"`createdAt` must be an ISO 8601 time, got {quote(text)}") from None
     if moment.tzinfo is None:
-        raise InvalidImport(number, "createdAt needs a time zone")
+        raise InvalidInput(f"`createdAt` must have a time zone, got {quote(text)}")
     return moment
 
 

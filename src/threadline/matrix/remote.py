@@ -18,7 +18,7 @@ from threadline.client import Client
 from threadline.client.chat_contexts import RemoteChatContexts
 from threadline.clock import SystemClock
 from threadline.core.channels import Redeemed
-from threadline.core.errors import ActingRefused, LinkLimited, LinkRefused
+from threadline.core.errors import ImpersonationRefused, LinkLimited, LinkRefused
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, system_scope
@@ -76,7 +76,7 @@ class RemoteIdentities:
 
 @asynccontextmanager
 async def remote_bot(client: Client, settings: Settings, clock: Clock | None = None) -> AsyncIterator[Bot]:
-    """TokenRefused, ActingRefused; SettingsInvalid if the section [matrix] does not say enough."""
+    """TokenRefused, ImpersonationRefused; SettingsInvalid if the section [matrix] does not say enough."""
     folder, clock = folder_of(settings.matrix), clock or SystemClock()
     kept = msgspec.structs.replace(settings, database=str(folder.path / BOOK))
     store = await open_store(kept, clock)
@@ -93,8 +93,8 @@ async def _check_token(client: Client, user_id: str) -> None:
     acting = client.acting_for(user_id)
     try:
         await through_faults(lambda: acting.link_of(SURFACE, user_id))
-    except ActingRefused as exc:
-        raise ActingRefused(
+    except ImpersonationRefused as exc:
+        raise ImpersonationRefused(
             "this token is for one user: make one with `threadline token create --acts-for-users`"
         ) from exc
 

@@ -44,7 +44,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.GuardRefused: 403,
     errors.SignatureInvalid: 401,
     errors.TokenRefused: 401,
-    errors.ActingRefused: 403,
+    errors.ImpersonationRefused: 403,
     errors.LinkRefused: 409,
     errors.LinkLimited: 429,
     errors.AgentFailed: 502,

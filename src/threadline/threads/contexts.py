@@ -23,8 +23,8 @@ class Contexts:
     async def set(self, agent_id: str, context: str) -> ContextSnapshot:
         """Overwrites what was pinned. InvalidText if blank; GuardRefused; nothing is stored then."""
         self._scope.require("member")
-        check_text("the context", context)
-        clean = self._sealer.text(context, "the context")
+        check_text("context", context)
+        clean = self._sealer.text(context, "context")
         if self._guard is not None and (reason := await self._guard.check(context, self._scope)):
             raise GuardRefused(reason)
         return await self._tx.set_context(check_id("agent", agent_id), clean)

@@ -166,7 +166,7 @@ class Turns:
             check_id("message", request.replaces)
         sealed = self._sealer.message(request.message)
         if not any(isinstance(part, FilePart) for part in decode(sealed.parts_json)):
-            check_text("the message", sealed.text)
+            check_text("message", sealed.text)
         return sealed
 
     async def accept_in(self, tx: Transaction, sealed: SealedRequest, thread: Thread | None = None) -> Accepted:

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 
 from threadline.core.access import ApiToken
-from threadline.core.errors import ActingRefused, InvalidInput, InvalidName
+from threadline.core.errors import ImpersonationRefused, InvalidInput, InvalidName
 from threadline.core.ids import USER_ID_LENGTH, check_user_id
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
@@ -49,11 +49,11 @@ def names_someone(request: Request) -> bool:
 
 
 async def acting_scope(request: Request, store: Store, tenant_id: str, token: ApiToken) -> Scope:
-    """The scope of whom the request names. InvalidName, InvalidInput; ActingRefused for the house."""
+    """The scope of whom the request names. InvalidName, InvalidInput; ImpersonationRefused for the house."""
     request.scope[ACTED_BY_KEY] = token.id
     user_id = _read_user(header(request, ON_BEHALF_OF, _LONGEST) or "")
     if user_id == _HOUSE:
-        raise ActingRefused("nobody acts for the house itself")
+        raise ImpersonationRefused("nobody acts for the house itself")
     user = await store.scoped(system_scope(tenant_id)).user(user_id)
     roles = (token.role, "member" if user is None else user.role)
     request.scope[_ACTING] = _read_surface(header(request, SURFACE))
@@ -70,12 +70,12 @@ def may_act(request: Request) -> bool:
 
 
 def check_acting(request: Request, declared: Operation | None) -> None:
-    """ActingRefused for headers that nobody granted, and for what is not done on behalf of others."""
+    """ImpersonationRefused for headers that nobody granted, and for what is not done on behalf of others."""
     if _ACTING not in request.scope:
         if ON_BEHALF_OF in request.headers or SURFACE in request.headers:
-            raise ActingRefused(f"{ON_BEHALF_OF} and {SURFACE} are for tokens that act for users: this is none")
+            raise ImpersonationRefused(f"{ON_BEHALF_OF} and {SURFACE} are for tokens that act for users: this is none")
     elif declared is None or not is_for_others(declared):
-        raise ActingRefused("this is not done on behalf of others")
+        raise ImpersonationRefused("this is not done on behalf of others")
 
 
 def surface_of(request: Request) -> Surface:

@@ -99,7 +99,12 @@ _TAKING_A_BODY = (
     errors.LimitExceeded,
     errors.StoreFull,
 )
-_SIGNED_IN = (Fault(401, "unauthenticated"), errors.TokenRefused, errors.ActingRefused, Fault(431, "header_too_large"))
+_SIGNED_IN = (
+    Fault(401, "unauthenticated"),
+    errors.TokenRefused,
+    errors.ImpersonationRefused,
+    Fault(431, "header_too_large"),
+)
 _BY_ROLE = (errors.RoleRefused,)
 
 

@@ -35,7 +35,7 @@ class SearchVerbs:
     session: ScopedSession
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        check_characters("the query", query)
+        check_characters("query", query)
         if limit < 1 or offset < 0:
             raise InvalidInput("a search has a limit of at least 1 and an offset of at least 0")
         words = words_of(query)

@@ -48,7 +48,7 @@ def index_pending(reach: Reach) -> int:
 
 def words_of(query: str) -> list[str]:
     """What the index will take for words, each once. Marks between letters are left to it; marks alone are none."""
-    check_characters("the query", query)
+    check_characters("query", query)
     return list(dict.fromkeys(word for word in query.split() if any(_is_letter(char) for char in word)))
 
 

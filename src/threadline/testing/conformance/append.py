@@ -123,7 +123,7 @@ class TestAppending:
         most = LIMITS.messages_per_thread
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, exchange(*map(str, range(most - 1))))
-        with pytest.raises(LimitExceeded, match=f"messages per thread is limited to {most}") as refused:
+        with pytest.raises(LimitExceeded, match=f"messages per thread must be at most {most}") as refused:
             await alice.append(thread.id, exchange("fits", "does not"))
         assert (refused.value.allowed, refused.value.found) == (most, most + 1)
         assert (await alice.append(thread.id, exchange("fits"))).message_count == most
