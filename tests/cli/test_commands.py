@@ -163,7 +163,7 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["threads", "list", "--database", "postgresql://ada:secret@127.0.0.1:70000/x"], 2, "cannot be read"),
         (["threads", "list", "--database", "postgresql://ada:[secret@127.0.0.1/x"], 2, "cannot be read"),
         (["threads", "list", "--settings", "none.toml"], 2, "there is no settings file"),
-        (["threads", "list", "--tenant", "NOT A SLUG"], 2, "a tenant id is"),
+        (["threads", "list", "--tenant", "NOT A SLUG"], 2, "tenant id must match"),
         (["migrate", "--partitions", "4"], 2, "for PostgreSQL"),
         (["purge", "tenant", "local"], 5, "--yes"),
         (["backup", "x.db"], 3, "no database"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -193,7 +194,7 @@ def test_a_text_in_the_style_passes(text: str) -> None:
 
 def test_texts_are_collected_from_every_kind_of_string() -> None:
     source = Source(
-        rules.Path("src/threadline/x.py"),
+        Path("src/threadline/x.py"),
         "raise errors.InvalidInput(f'got {x}')\n"
         "raise InvalidInput('one' if a else 'two')\n"
         "raise Mine('three')\n"
