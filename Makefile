@@ -2,22 +2,24 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Half a dozen workers would each start a PostgreSQL of their own, so stop at four.
+# Each worker uses a PostgreSQL; more than four make the run slower, not faster.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 ARGS ?=
-# npm and uv trust only the certificates they bring, unless told to trust the machine's.
+# npm and uv trust only their own certificates unless told to use the system's.
 export NODE_USE_SYSTEM_CA := 1
-# Where Python is told to keep no bytecode, each process of a test run compiles all it imports, its own and others'.
+# Without bytecode files every test process would compile all its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 MACHINE_CERTS := UV_SYSTEM_CERTS=true
+# Only a whole run is measured: a part of the suite would never reach the floor in pyproject.toml.
+COVERAGE := $(if $(ARGS),,--cov=threadline --cov-report=html:build/coverage)
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check lint types layers tests slow format page screenshots serve requirements bench lock clean
+.PHONY: help env test check lint types layers tests lowest slow format page screenshots serve requirements bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-test: check tests ## everything a commit must pass: lint, types, import rules, all tests
+test: check tests ## everything a commit must pass: lint, types, import rules, all tests, coverage
 
 check: lint types layers ## the quick part: lint, format, types, import rules
 
@@ -32,38 +34,44 @@ layers: env
 	$(BIN)/lint-imports --no-logo
 
 tests: env ## only the tests; ARGS goes to pytest: make tests ARGS="tests/house -k lock"
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(COVERAGE) $(ARGS)
+
+lowest: env ## the tests with the lowest versions that pyproject.toml allows
+	$(MACHINE_CERTS) $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	$(MACHINE_CERTS) $(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct \
+		--editable '.[all,testing]' --group dev
+	.venv-lowest/bin/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 slow: env ## the tests that take minutes: crashes by the thousand, wider searches
 	$(BIN)/pytest --slow $(ARGS)
 
-format: env ## let ruff put the code in order
+format: env ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 page: env ## build the page that the service shows, if its sources changed
 	@$(BIN)/python tools/page.py
 
-screenshots: page ## take the pictures of the README again
+screenshots: page ## take the screenshots of the README
 	$(BIN)/python -m tests.page.screenshots
 
 serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
 	@$(BIN)/python tools/page.py --or-without
 	$(BIN)/threadline serve $(ARGS)
 
-requirements: env ## which promises of docs/requirements.md are proved, and by which tests
+requirements: env ## which requirements of docs/requirements.md have a test, and which tests
 	$(BIN)/python tools/requirements.py $(ARGS)
 
-bench: env ## measure against the bare drivers and the peers; results go to bench/results/
+bench: env ## benchmarks against the bare drivers and peers; results go to bench/results/
 	$(MACHINE_CERTS) $(BIN)/python -m bench $(ARGS)
 
-lock: env ## pin again what pyproject.toml asks for; ARGS=--upgrade takes newer versions
+lock: env ## update requirements-dev.lock from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
 		--python-version 3.11 --all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
 
-clean: ## remove everything that was made here
+clean: ## remove everything that make creates
 	rm -rf web/node_modules src/threadline/service/page
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .bench .tools build dist
+	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .bench .tools build dist
 	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env:
