@@ -54,7 +54,7 @@ def run() -> dict[str, float]:
 _MESSAGE = messages.assistant(
     (
         parts.TextPart(CHAT[:800]),
-        parts.tool(
+        parts.tool_part(
             "search",
             "call_a1B2c3D4e5F6g7H8i9J0k1L2",
             {"query": "rotate a key", "limit": 3},

@@ -11,7 +11,7 @@ import threadline
 from bench.arena import Arena
 from bench.workload import Turn
 from threadline.core.messages import Message, NewMessage, assistant, user
-from threadline.core.parts import TextPart, tool
+from threadline.core.parts import TextPart, tool_part
 from threadline.core.sealing import Sealed, Sealer
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Store
@@ -105,5 +105,5 @@ async def place_for_ours(arena: Arena) -> str:
 
 
 def new_messages(turn: Turn) -> tuple[NewMessage, NewMessage]:
-    called = tool("web_search", turn.call_id, turn.tool_input, output=turn.tool_output)
+    called = tool_part("web_search", turn.call_id, turn.tool_input, output=turn.tool_output)
     return user(turn.question), assistant((called, TextPart(turn.answer)))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TurnRunning,
     )
     from threadline.core.messages import Message, NewMessage, assistant, new_message, user
-    from threadline.core.parts import Part, TextPart, ToolPart, tool
+    from threadline.core.parts import Part, TextPart, ToolPart, tool_part
     from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
     from threadline.library import ThreadHandle, UserView
     from threadline.replies import Defer, Reply
@@ -76,7 +76,7 @@ __all__ = [
     "new_message",
     "open",
     "open_sync",
-    "tool",
+    "tool_part",
     "user",
 ]
 
@@ -111,7 +111,7 @@ _HOMES = {
         "Part",
         "TextPart",
         "ToolPart",
-        "tool",
+        "tool_part",
     ),
     "threadline.core.threads": (
         "Hit",

@@ -8,11 +8,11 @@ from threadline.core.approvals import ApprovalDecision, Pending, answered, check
 from threadline.core.errors import InvalidInput
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event, StepStart, TextDelta, ToolCall, ToolDenied, ToolError, ToolResult
-from threadline.core.parts import Approval, Part, StepStartPart, TextPart, ToolPart, decode, encode, tool
+from threadline.core.parts import Approval, Part, StepStartPart, TextPart, ToolPart, decode, encode, tool_part
 
 WAITING = ToolPart("c1", "pay", "approval-requested", b'{"sum":5}', approval=Approval("a1"))
 ALSO = ToolPart("c2", "pay", "approval-requested", b"{}", approval=Approval("a2"))
-LOOKED = tool("look", "c0", {"at": 1}, output="seen")
+LOOKED = tool_part("look", "c0", {"at": 1}, output="seen")
 REPLY: tuple[Part, ...] = (TextPart("I will pay."), LOOKED, WAITING, ALSO)
 BOTH = {"a1": ApprovalDecision(True), "a2": ApprovalDecision(False, "too dear")}
 
@@ -56,9 +56,9 @@ def test_each_request_has_one_answer_and_each_answer_a_request(answers: dict[str
         responded(WAITING, error="failed"),
         responded(WAITING, approval=Approval("a2", True)),
         ToolPart("c1", "pay", "output-available", b'{"sum":5}', b'"paid"'),
-        tool("look", "c0", {"at": 1}, output="something else"),
-        tool("look", "c0", {"at": 1}, error="failed"),
-        tool("look", "c0", {"at": 1}),
+        tool_part("look", "c0", {"at": 1}, output="something else"),
+        tool_part("look", "c0", {"at": 1}, error="failed"),
+        tool_part("look", "c0", {"at": 1}),
     ],
 )
 def test_no_call_input_or_result_can_be_slipped_in(claimed: ToolPart) -> None:

@@ -24,7 +24,7 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 from threadline.core.prompts import PromptMessage, joined, say
 from threadline.core.repair import repair
@@ -99,7 +99,7 @@ def test_a_malformed_tool_input_is_kept_as_a_string_and_goes_out_inside_an_objec
 
 
 def test_results_stand_at_the_head_of_the_next_user_message_in_the_order_of_their_calls() -> None:
-    calls = assistant(tool("t", "a", {}, output=1), tool("t", "b", {}, output=2))
+    calls = assistant(tool_part("t", "a", {}, output=1), tool_part("t", "b", {}, output=2))
     assert to_blocks([say("user", "go"), calls, say("user", "and?")]).messages[2] == {
         "role": "user",
         "content": [
@@ -111,7 +111,7 @@ def test_results_stand_at_the_head_of_the_next_user_message_in_the_order_of_thei
 
 
 def test_calls_of_different_rounds_are_kept_apart() -> None:
-    reply = assistant(tool("t", "a", {}, output="1"), StepStartPart(), tool("t", "b", {}, output="2"))
+    reply = assistant(tool_part("t", "a", {}, output="1"), StepStartPart(), tool_part("t", "b", {}, output="2"))
     messages = to_blocks([say("user", "go"), reply]).messages
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
     assert messages_from_blocks(messages) == (say("user", "go"), reply)
@@ -119,7 +119,7 @@ def test_calls_of_different_rounds_are_kept_apart() -> None:
 
 @pytest.mark.req("S1-13")
 def test_a_dangling_call_is_never_sent() -> None:
-    (*_, results) = to_blocks([say("user", "go"), assistant(tool("t", "c", {}))]).messages
+    (*_, results) = to_blocks([say("user", "go"), assistant(tool_part("t", "c", {}))]).messages
     assert results["content"] == [
         {
             "type": "tool_result",
@@ -239,7 +239,7 @@ def test_a_tool_may_answer_with_an_image_and_what_only_looks_like_one_goes_as_js
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGODlhAQABAAAAACw="}}
     broken = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "?"}}
     odd = ({"type": "text"}, {"type": "text", "text": " "}, {"type": "text", "text": "a", "id": 1})
-    calls = [tool("t", f"c{n}", {}, output=[value]) for n, value in enumerate((image, broken, *odd))]
+    calls = [tool_part("t", f"c{n}", {}, output=[value]) for n, value in enumerate((image, broken, *odd))]
     results = to_blocks([say("user", "go"), assistant(*calls)]).messages[-1]["content"]
     assert results[0]["content"] == [image]
     assert jsontext.parse(results[1]["content"]) == [broken]
@@ -271,13 +271,13 @@ def test_an_error_of_several_blocks_is_read_as_their_words() -> None:
     use = {"type": "tool_use", "id": "c", "name": "t", "input": {}}
     lines = [{"type": "text", "text": text} for text in ("it", "broke")]
     result = {"type": "tool_result", "tool_use_id": "c", "content": lines, "is_error": True}
-    assert from_blocks([use, result]) == (tool("t", "c", {}, error="it\n\nbroke"),)
+    assert from_blocks([use, result]) == (tool_part("t", "c", {}, error="it\n\nbroke"),)
 
 
 def test_the_first_result_of_a_call_is_kept() -> None:
     use = {"type": "tool_use", "id": "c", "name": "t", "input": {}}
     results = [{"type": "tool_result", "tool_use_id": "c", "content": text} for text in ("first", "second")]
-    assert from_blocks([use, *results]) == (tool("t", "c", {}, output="first"),)
+    assert from_blocks([use, *results]) == (tool_part("t", "c", {}, output="first"),)
 
 
 @pytest.mark.req("S1-13", "S4-05")
@@ -302,8 +302,8 @@ sound_parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(TextPart, strategies.said),
     st.just(SIGNED),
     st.builds(StepStartPart),
-    st.builds(tool, st.just("t"), strategies.call_ids, strategies.json_values, output=strategies.said | st.none()),
-    st.builds(tool, st.just("t"), strategies.call_ids, strategies.json_values, error=strategies.said),
+    st.builds(tool_part, st.just("t"), strategies.call_ids, strategies.json_values, output=strategies.said | st.none()),
+    st.builds(tool_part, st.just("t"), strategies.call_ids, strategies.json_values, error=strategies.said),
 )
 conversations = st.lists(
     st.one_of(

@@ -23,7 +23,7 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import repair
@@ -59,7 +59,10 @@ def test_system_texts_go_under_the_role_that_is_asked_for() -> None:
 
 def test_calls_of_one_round_are_one_message_and_their_results_follow_in_order() -> None:
     reply = assistant(
-        TextPart("Looking."), tool("t", "a", {}, output="1"), tool("t", "b", {}, error="broke"), TextPart("Done.")
+        TextPart("Looking."),
+        tool_part("t", "a", {}, output="1"),
+        tool_part("t", "b", {}, error="broke"),
+        TextPart("Done."),
     )
     messages = to_chat([reply])
     assert [message["role"] for message in messages] == ["assistant", "tool", "tool", "assistant"]
@@ -85,7 +88,7 @@ def test_malformed_arguments_stay_a_string_and_go_out_inside_an_object() -> None
 
 @pytest.mark.req("S1-13")
 def test_a_dangling_call_is_never_sent() -> None:
-    assert to_chat([assistant(tool("t", "c", {}))])[1:] == [
+    assert to_chat([assistant(tool_part("t", "c", {}))])[1:] == [
         {"role": "tool", "tool_call_id": "c", "content": "interrupted: no result was recorded"}
     ]
 
@@ -211,7 +214,7 @@ def test_whatever_the_history_each_call_is_answered_right_after(
 
 answers: st.SearchStrategy[Part] = st.one_of(
     st.builds(TextPart, strategies.said),
-    st.builds(tool, st.just("t"), strategies.call_ids, strategies.json_values, output=strategies.said),
+    st.builds(tool_part, st.just("t"), strategies.call_ids, strategies.json_values, output=strategies.said),
 )
 conversations = st.lists(
     st.one_of(
@@ -232,7 +235,7 @@ def test_chat_messages_round_trip_through_parts(history: list[PromptMessage]) ->
 
 
 def test_rounds_of_calls_alone_are_kept_apart() -> None:
-    reply = assistant(tool("t", "a", {}, output="1"), StepStartPart(), tool("t", "b", {}, output="2"))
+    reply = assistant(tool_part("t", "a", {}, output="1"), StepStartPart(), tool_part("t", "b", {}, output="2"))
     messages = to_chat([reply])
     assert [message["role"] for message in messages] == ["assistant", "tool", "assistant", "tool"]
     assert from_chat(messages) == (reply,)

@@ -13,7 +13,7 @@ from tests.core.strategies import INJECTIONS, histories, stored, talk
 from threadline.core.context import assemble, plan_compaction, seen
 from threadline.core.errors import SettingsInvalid
 from threadline.core.messages import Message
-from threadline.core.parts import FilePart, TextPart, tool
+from threadline.core.parts import FilePart, TextPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage, say, spoken
 from threadline.core.repair import INTERRUPTED, repair
 from threadline.core.threads import Point
@@ -186,9 +186,9 @@ def test_a_summary_inside_a_turn_does_not_tear_it() -> None:
 
 @pytest.mark.req("S1-13")
 def test_dangling_calls_of_the_window_are_repaired() -> None:
-    history = [stored("user", "go", seq=0), stored("assistant", [tool("t", "c", {})], seq=1)]
+    history = [stored("user", "go", seq=0), stored("assistant", [tool_part("t", "c", {})], seq=1)]
     prompt = assemble(history, asked(history), window=TWELVE)
-    assert prompt.messages[1].parts == (tool("t", "c", {}, error=INTERRUPTED),)
+    assert prompt.messages[1].parts == (tool_part("t", "c", {}, error=INTERRUPTED),)
 
 
 @pytest.mark.parametrize("text", INJECTIONS)

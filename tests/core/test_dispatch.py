@@ -13,7 +13,7 @@ from tests.core.strategies import INJECTIONS, stored, talk
 from threadline.core import dispatch
 from threadline.core.context import assemble
 from threadline.core.errors import InvalidInput, InvalidMessage
-from threadline.core.parts import TextPart, tool
+from threadline.core.parts import TextPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.windows import Window
 
@@ -43,7 +43,7 @@ def test_the_payload_is_snapshot_history_and_current_message_with_the_legacy_fie
 
 @pytest.mark.req("S3-02", "S3-08")
 def test_a_message_without_words_has_no_entry() -> None:
-    calls = PromptMessage("assistant", (tool("t", "c", {}, output=1), TextPart(" ")))
+    calls = PromptMessage("assistant", (tool_part("t", "c", {}, output=1), TextPart(" ")))
     assert dispatch.payload(Prompt((say("user", "go"), calls, say("user", "and?"))))["messages"] == [
         {"role": "user", "content": "go"},
         {"role": "user", "content": "and?"},

@@ -41,7 +41,7 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -72,7 +72,11 @@ def test_text_tool_text_stays_in_that_order() -> None:
         ToolResult("c", "sunny"),
         TextDelta("It is "),
         TextDelta("sunny."),
-    ) == (TextPart("Let me look."), tool("weather", "c", {"city": "Rome"}, output="sunny"), TextPart("It is sunny."))
+    ) == (
+        TextPart("Let me look."),
+        tool_part("weather", "c", {"city": "Rome"}, output="sunny"),
+        TextPart("It is sunny."),
+    )
 
 
 @pytest.mark.req("S1-11", "S1-12")
@@ -88,7 +92,7 @@ def test_a_recorded_turn_with_parallel_tools_and_reasoning_folds_as_it_was_shown
 @pytest.mark.req("S1-11")
 def test_a_call_is_input_available_until_its_result_comes_and_one_part_with_it_then() -> None:
     reply = fold(ToolCall("c", "weather", {"city": "Rome"}))
-    assert reply.parts() == (tool("weather", "c", {"city": "Rome"}),)
+    assert reply.parts() == (tool_part("weather", "c", {"city": "Rome"}),)
     assert parts.decode(parts.encode(reply.parts())) == reply.parts()
     reply.add(ToolResult("c", {"degrees": 21}))
     assert reply.parts() == (ToolPart("c", "weather", "output-available", b'{"city":"Rome"}', b'{"degrees":21}'),)
@@ -103,7 +107,7 @@ def test_streamed_input_is_one_part_that_says_how_far_it_came() -> None:
     reply.add(ToolInputDelta("c", 'me"}'))
     assert reply.parts() == (ToolPart("c", "weather", "input-streaming", b'{"city": "Rome"}'),)
     reply.add(ToolCall("c", "weather", {"city": "Rome"}))
-    assert reply.parts() == (tool("weather", "c", {"city": "Rome"}),)
+    assert reply.parts() == (tool_part("weather", "c", {"city": "Rome"}),)
 
 
 def test_malformed_input_is_kept_as_the_string_it_was() -> None:
@@ -114,14 +118,14 @@ def test_malformed_input_is_kept_as_the_string_it_was() -> None:
 
 def test_parallel_calls_keep_their_order_whatever_the_order_of_results() -> None:
     assert folded(ToolCall("a", "one", {}), ToolCall("b", "two", {}), ToolResult("b", 2), ToolError("a", "broke")) == (
-        tool("one", "a", {}, error="broke"),
-        tool("two", "b", {}, output=2),
+        tool_part("one", "a", {}, error="broke"),
+        tool_part("two", "b", {}, output=2),
     )
 
 
 def test_a_result_in_the_middle_of_a_text_does_not_break_the_text() -> None:
     assert folded(ToolCall("a", "one", {}), TextDelta("Hel"), ToolResult("a", 1), TextDelta("lo")) == (
-        tool("one", "a", {}, output=1),
+        tool_part("one", "a", {}, output=1),
         TextPart("Hello"),
     )
 
@@ -186,9 +190,9 @@ def test_a_final_text_that_diverges_wins_in_the_store_and_is_reported() -> None:
 def test_a_final_text_speaks_only_for_what_came_after_the_last_call() -> None:
     reply = fold(TextDelta("Let me look."), ToolCall("c", "t", {}), ToolResult("c", 1), TextDelta("It is"))
     reply.add(FinalText("It is sunny."))
-    assert reply.parts() == (TextPart("Let me look."), tool("t", "c", {}, output=1), TextPart("It is sunny."))
+    assert reply.parts() == (TextPart("Let me look."), tool_part("t", "c", {}, output=1), TextPart("It is sunny."))
     reply.add(FinalText("It rains."))
-    assert reply.parts() == (TextPart("Let me look."), tool("t", "c", {}, output=1), TextPart("It rains."))
+    assert reply.parts() == (TextPart("Let me look."), tool_part("t", "c", {}, output=1), TextPart("It rains."))
 
 
 def test_a_diverging_final_text_stands_after_what_led_to_it() -> None:
@@ -221,7 +225,7 @@ def test_what_belongs_to_no_call_is_passed_over_and_reported(event: Event) -> No
 def test_the_first_result_of_a_call_stays() -> None:
     reply = fold(ToolCall("c", "t", {}), ToolResult("c", "first"))
     assert reply.add(ToolResult("c", "second")) == ()
-    assert reply.parts() == (tool("t", "c", {}, output="first"),)
+    assert reply.parts() == (tool_part("t", "c", {}, output="first"),)
     assert reply.anomalies == {Anomaly("repeated-result", "c"): 1}
 
 
@@ -229,7 +233,7 @@ def test_a_call_said_twice_is_one_call() -> None:
     reply = fold(ToolInputStart("c", "t"), ToolInputStart("c", "t"), ToolCall("c", "t", {"k": 1}))
     assert reply.add(ToolCall("c", "t", {"k": 1})) == ()
     assert reply.add(ToolInputDelta("c", "{}")) == ()
-    assert reply.parts() == (tool("t", "c", {"k": 1}),)
+    assert reply.parts() == (tool_part("t", "c", {"k": 1}),)
     assert reply.anomalies == {Anomaly("repeated-call", "c"): 2, Anomaly("late-input", "c"): 1}
 
 
@@ -241,8 +245,8 @@ def test_calls_that_a_small_server_names_alike_are_told_apart_in_store_and_strea
         ToolResult("call_0", "9:01"),
     )
     assert folded(*given) == (
-        tool("clock", "call_0", {}, output="9:00"),
-        tool("clock", "call_0-2", {}, output="9:01"),
+        tool_part("clock", "call_0", {}, output="9:00"),
+        tool_part("clock", "call_0-2", {}, output="9:01"),
     )
     assert [event.call_id for event in published(*given) if isinstance(event, ToolResult)] == ["call_0", "call_0-2"]
     assert fold(*given).anomalies == {Anomaly("repeated-id", "call_0"): 1}
@@ -250,15 +254,15 @@ def test_calls_that_a_small_server_names_alike_are_told_apart_in_store_and_strea
 
 def test_a_complete_call_knows_its_name_better_than_its_first_piece() -> None:
     given = (ToolInputStart("c", ""), ToolCall("c", "weather", {}))
-    assert folded(*given) == (tool("weather", "c", {}),)
-    assert folded(ToolInputStart("c", "weather"), ToolCall("c", "", {})) == (tool("weather", "c", {}),)
-    assert folded(ToolCall("c", "", {})) == (tool("unnamed", "c", {}),)
+    assert folded(*given) == (tool_part("weather", "c", {}),)
+    assert folded(ToolInputStart("c", "weather"), ToolCall("c", "", {})) == (tool_part("weather", "c", {}),)
+    assert folded(ToolCall("c", "", {})) == (tool_part("unnamed", "c", {}),)
 
 
 def test_a_preliminary_result_is_shown_and_not_stored() -> None:
     reply = fold(ToolCall("c", "t", {}))
     assert reply.add(ToolResult("c", "10 %", preliminary=True)) == (ToolResult("c", "10 %", preliminary=True),)
-    assert reply.parts() == (tool("t", "c", {}),)
+    assert reply.parts() == (tool_part("t", "c", {}),)
 
 
 def test_an_approval_is_asked_given_or_denied_on_the_call_it_is_for() -> None:
@@ -304,7 +308,7 @@ def test_half_characters_are_mended_on_their_way_to_readers_and_store_alike() ->
     reply = fold()
     assert reply.add(TextDelta("a\ud83d")) == (TextDelta("a\ufffd"),)
     assert reply.add(ToolCall("c", "t", {"k": "\x00"})) == (ToolCall("c", "t", {"k": "\ufffd"}),)
-    assert reply.parts() == (TextPart("a\ufffd"), tool("t", "c", {"k": "\ufffd"}))
+    assert reply.parts() == (TextPart("a\ufffd"), tool_part("t", "c", {"k": "\ufffd"}))
     assert reply.anomalies == {Anomaly("mended-text"): 2}
 
 

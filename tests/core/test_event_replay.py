@@ -14,16 +14,16 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 
 REPLY: tuple[Part, ...] = (
     StepStartPart(),
     ReasoningPart("Hm.", {"provider": {"signature": "s"}}),
     TextPart("Let me see."),
-    tool("look", "c1", {"at": 1}, output=None),
-    tool("look", "c2", {"at": 2}, error="blind"),
-    tool("look", "c3", {"at": 3}),
+    tool_part("look", "c1", {"at": 1}, output=None),
+    tool_part("look", "c2", {"at": 2}, error="blind"),
+    tool_part("look", "c3", {"at": 3}),
     ToolPart("c4", "look", "output-denied", b"{}", approval=Approval("c4", False, "no")),
     ToolPart("c5", "pay", "approval-requested", b'{"sum":5}', approval=Approval("a5")),
     SourceUrlPart("s", "http://x", "X"),

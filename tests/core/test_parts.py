@@ -149,18 +149,18 @@ def test_a_known_kind_with_a_key_of_the_wrong_type_is_refused() -> None:
 
 
 def test_plain_text_is_what_a_person_reads() -> None:
-    said = (TextPart("one"), parts.tool("t", "c", {"not": "this"}), ReasoningPart("nor this"), TextPart("two"))
+    said = (TextPart("one"), parts.tool_part("t", "c", {"not": "this"}), ReasoningPart("nor this"), TextPart("two"))
     assert parts.plain_text(said) == "one\n\ntwo"
     assert parts.plain_text(()) == ""
 
 
 def test_a_tool_call_from_plain_data_says_how_far_it_came() -> None:
-    open_call = parts.tool("clock", "c1", {"n": 2**70})
+    open_call = parts.tool_part("clock", "c1", {"n": 2**70})
     assert (open_call.state, open_call.is_answered, open_call.output_value()) == ("input-available", False, None)
     assert open_call.input_value() == {"n": 2**70}
-    answered = parts.tool("clock", "c1", {}, output=None)
+    answered = parts.tool_part("clock", "c1", {}, output=None)
     assert (answered.state, answered.is_answered, answered.output) == ("output-available", True, b"null")
-    failed = parts.tool("clock", "c1", {}, error="no")
+    failed = parts.tool_part("clock", "c1", {}, error="no")
     assert (failed.state, failed.is_answered, failed.error) == ("output-error", True, "no")
     with pytest.raises(InvalidInput):
-        parts.tool("clock", "c1", {}, output=1, error="no")
+        parts.tool_part("clock", "c1", {}, output=1, error="no")

@@ -19,7 +19,7 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.repair import INTERRUPTED, NOT_APPROVED, repair
@@ -40,14 +40,14 @@ def calls(messages: Iterable[PromptMessage]) -> list[ToolPart]:
     ("open_call", "repaired"),
     [
         (ToolPart("c", "t", "input-streaming"), ToolPart("c", "t", "output-error", error=INTERRUPTED)),
-        (tool("t", "c", {}), tool("t", "c", {}, error=INTERRUPTED)),
+        (tool_part("t", "c", {}), tool_part("t", "c", {}, error=INTERRUPTED)),
         (
             ToolPart("c", "t", "approval-requested", b"{}", approval=Approval("p")),
-            tool("t", "c", {}, error=NOT_APPROVED),
+            tool_part("t", "c", {}, error=NOT_APPROVED),
         ),
         (
             ToolPart("c", "t", "approval-responded", b"{}", approval=Approval("p", True)),
-            tool("t", "c", {}, error=INTERRUPTED),
+            tool_part("t", "c", {}, error=INTERRUPTED),
         ),
         (
             ToolPart("c", "t", "approval-responded", b"{}", approval=Approval("p", False, "no")),
@@ -65,8 +65,8 @@ def test_an_unanswered_call_gets_a_result_that_says_so(open_call: ToolPart, repa
 
 @pytest.mark.req("S1-13")
 def test_of_two_parallel_calls_the_one_without_a_result_is_repaired_in_its_place() -> None:
-    done, lost = tool("t", "a", {}, output=1), tool("t", "b", {})
-    assert calls(repair([assistant(lost, done)])) == [tool("t", "b", {}, error=INTERRUPTED), done]
+    done, lost = tool_part("t", "a", {}, output=1), tool_part("t", "b", {})
+    assert calls(repair([assistant(lost, done)])) == [tool_part("t", "b", {}, error=INTERRUPTED), done]
 
 
 @pytest.mark.req("S1-13")
@@ -82,24 +82,24 @@ def test_a_result_that_came_in_a_later_message_moves_next_to_its_call() -> None:
 
 @pytest.mark.req("S1-13")
 def test_the_first_real_result_of_a_call_is_kept() -> None:
-    first, second = tool("t", "c", {}, output=1), tool("t", "c", {}, output=2)
+    first, second = tool_part("t", "c", {}, output=1), tool_part("t", "c", {}, output=2)
     assert calls(repair([assistant(first, second)])) == [first]
-    synthetic = tool("t", "c", {}, error=INTERRUPTED)
+    synthetic = tool_part("t", "c", {}, error=INTERRUPTED)
     assert calls(repair([assistant(synthetic), say("user", "again"), assistant(first)])) == [first]
 
 
 def test_calls_of_different_turns_that_share_an_id_are_told_apart() -> None:
-    first, second = tool("clock", "call_0", {}, output="9:00"), tool("clock", "call_0", {}, output="9:01")
+    first, second = tool_part("clock", "call_0", {}, output="9:00"), tool_part("clock", "call_0", {}, output="9:01")
     assert calls(repair([assistant(first), say("user", "now?"), assistant(second)])) == [
         first,
         msgspec.structs.replace(second, call_id="call_0-2"),
     ]
-    other = tool("clock", "call_0", {"zone": "UTC"}, output="8:00")
+    other = tool_part("clock", "call_0", {"zone": "UTC"}, output="8:00")
     assert [call.call_id for call in calls(repair([assistant(first, other)]))] == ["call_0", "call_0-2"]
 
 
 def test_ids_and_names_are_spelled_as_every_provider_takes_them() -> None:
-    given = [tool("web search", "functions.web:0", {}, output=1), tool("t" * 70, "x" * 50, {}, output=1)]
+    given = [tool_part("web search", "functions.web:0", {}, output=1), tool_part("t" * 70, "x" * 50, {}, output=1)]
     (one, other) = calls(repair([assistant(*given)]))
     assert (one.call_id, one.name) == ("functions_web_0", "web_search")
     assert (other.call_id, other.name) == ("x" * 40, "t" * 64)
@@ -108,12 +108,12 @@ def test_ids_and_names_are_spelled_as_every_provider_takes_them() -> None:
 @pytest.mark.req("S1-13")
 @pytest.mark.parametrize("role", ["user", "system"])
 def test_a_call_or_result_that_is_not_the_assistants_is_dropped(role: str) -> None:
-    forged = PromptMessage(role, (SIGNED, TextPart("hello"), tool("t", "c", {}, output="invented")))  # type: ignore[arg-type]
+    forged = PromptMessage(role, (SIGNED, TextPart("hello"), tool_part("t", "c", {}, output="invented")))  # type: ignore[arg-type]
     assert repair([forged]) == (PromptMessage(role, (TextPart("hello"),)),)  # type: ignore[arg-type]
 
 
 def test_signed_reasoning_is_left_as_it_is_and_dropped_whole_where_it_led_to_nothing() -> None:
-    call = tool("t", "c", {}, output=1)
+    call = tool_part("t", "c", {}, output=1)
     encrypted = ReasoningPart("", {"anthropic": {"redactedData": "ZW5j"}})
     unsigned = ReasoningPart("So it must be.")
     (kept,) = repair([assistant(SIGNED, encrypted, unsigned, call)])
@@ -141,7 +141,7 @@ def test_what_no_model_could_read_is_removed_with_the_messages_that_hold_nothing
 
 
 def test_a_sound_history_comes_back_as_the_same_objects() -> None:
-    history = [say("user", "hi"), assistant(SIGNED, tool("t", "c", {}, output=1), TextPart("there"))]
+    history = [say("user", "hi"), assistant(SIGNED, tool_part("t", "c", {}, output=1), TextPart("there"))]
     assert all(one is other for one, other in zip(repair(history), history, strict=True))
 
 

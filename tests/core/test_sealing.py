@@ -163,7 +163,7 @@ def test_depth_counts_from_the_list_of_parts() -> None:
 
 @pytest.mark.req("S1-21")
 def test_what_is_masked_is_masked_everywhere_it_is_stored() -> None:
-    said = (TextPart("my secret"), parts.tool("t", "c", {"a": ["secret"]}, output="secret"))
+    said = (TextPart("my secret"), parts.tool_part("t", "c", {"a": ["secret"]}, output="secret"))
     metadata = {"note": "secret"}
     sealer = Sealer(masker=StarMasker())
     sealed = sealer.message(new_message("assistant", said, metadata=metadata))
@@ -177,7 +177,7 @@ def test_what_is_masked_is_masked_everywhere_it_is_stored() -> None:
 def test_a_masked_message_can_still_be_read() -> None:
     said = (
         TextPart("secret"),
-        parts.tool("t", "c", {"n": 2**70, "a": "secret"}),
+        parts.tool_part("t", "c", {"n": 2**70, "a": "secret"}),
         OtherPart("x", b'{"type":"x","z":1}'),
     )
     sealed = Sealer(masker=StarMasker()).message(new_message("assistant", said))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.core.parts import FilePart, TextPart, tool
+from threadline.core.parts import FilePart, TextPart, tool_part
 from threadline.core.prompts import PromptMessage, say
 from threadline.core.tokens import estimate, message_tokens, total_tokens
 
@@ -35,7 +35,10 @@ def test_more_text_is_never_fewer_tokens_and_nothing_is_none(one: str, other: st
 def test_everything_a_model_is_sent_counts_and_another_counter_can_be_given() -> None:
     empty = message_tokens(PromptMessage("user", ()))
     assert message_tokens(say("user", "abcd"), len) == empty + 4
-    assert message_tokens(PromptMessage("assistant", (tool("t", "c", {"k": 1}, output="x" * 100),)), len) > empty + 100
+    assert (
+        message_tokens(PromptMessage("assistant", (tool_part("t", "c", {"k": 1}, output="x" * 100),)), len)
+        > empty + 100
+    )
     assert message_tokens(PromptMessage("user", (FilePart("image/png", "data:image/png;base64,AAAA"),))) > 1_000
     text_file = FilePart("text/plain", "data:text/plain;base64," + "A" * 4_000)
     assert 1_000 <= message_tokens(PromptMessage("user", (text_file,))) <= 1_100

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.core.parts import Part, TextPart, tool
+from threadline.core.parts import Part, TextPart, tool_part
 from threadline.matrix.message_format import PIECE_BYTES, answering, edit, html, message, pieces, spoken
 
 
@@ -84,8 +84,8 @@ def test_an_answer_stays_in_its_thread() -> None:
 def test_tools_are_a_line_each() -> None:
     parts: list[Part] = [
         TextPart("Let me see. "),
-        tool("clock", "1", {}, output="noon"),
-        tool("pay", "2", {}),
+        tool_part("clock", "1", {}, output="noon"),
+        tool_part("pay", "2", {}),
         TextPart("Noon."),
     ]
     assert spoken(parts) == "Let me see.\n\n*Tool `clock`: done*\n\n*Tool `pay`: running*\n\nNoon."

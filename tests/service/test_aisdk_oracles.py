@@ -25,7 +25,7 @@ from threadline.core.parts import (
     StepStartPart,
     TextPart,
     ToolPart,
-    tool,
+    tool_part,
 )
 from threadline.core.turns import TurnStatus
 from threadline.service.aisdk.chunks import ChunkWriter
@@ -74,15 +74,15 @@ PARTS: tuple[Part, ...] = (
     FilePart("image/png", "data:image/png;base64,AAAA", "dot.png"),
     DataPart("weather", {"sun": True}, "d1"),
     ToolPart("c0", "look", "input-streaming", b'{"at":1}'),
-    tool("look", "c1", {"at": 1}),
-    tool("look", "c2", {"at": 1}, output=None),
-    tool("look", "c3", {"at": 1}, error="blind"),
+    tool_part("look", "c1", {"at": 1}),
+    tool_part("look", "c2", {"at": 1}, output=None),
+    tool_part("look", "c3", {"at": 1}, error="blind"),
     ToolPart("c4", "pay", "approval-requested", b"{}", approval=Approval("a4")),
     ToolPart("c5", "pay", "approval-responded", b"{}", approval=Approval("a5", True)),
     ToolPart("c6", "pay", "output-available", b"{}", b'"paid"', approval=Approval("a6", True, "fine")),
     ToolPart("c7", "pay", "output-denied", b"{}", approval=Approval("a7", False, "too dear")),
     ToolPart("c8", "pay", "output-error", b"{}", error="no money", approval=Approval("a8", True)),
-    tool("look", "c9", {"at": 1}, output=[1], dynamic=True),
+    tool_part("look", "c9", {"at": 1}, output=[1], dynamic=True),
 )
 """A part of every kind, and a call in every state, that a reply can hold."""
 

@@ -14,7 +14,7 @@ from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.errors import Conflict, RoleRefused
 from threadline.core.messages import NewMessage, assistant
-from threadline.core.parts import OtherPart, TextPart, tool
+from threadline.core.parts import OtherPart, TextPart, tool_part
 from threadline.core.portable import TABLES
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
@@ -46,7 +46,11 @@ async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
         me = tl.as_user(name)
         tx = store.scoped(me.scope)
         thread = await me.create_thread(title=f"{name}'s", metadata={"n": 2**70, "é": "ö"}, system_prompt="Be kind.")
-        odd = (TextPart("text"), tool("t", "c1", {"big": 2**64}, output=None), OtherPart("x-new", b'{"type":"x-new" }'))
+        odd = (
+            TextPart("text"),
+            tool_part("t", "c1", {"big": 2**64}, output=None),
+            OtherPart("x-new", b'{"type":"x-new" }'),
+        )
         await thread.append(NewMessage("user", odd, metadata={"a": [1]}), assistant("long " * 400), key="k1")
         await thread.save("begun", at=0)
         fork = await thread.branch(at=1, title="Fork")

@@ -325,7 +325,7 @@ def plain_text(parts: Sequence[Part]) -> str:
     return "\n\n".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
-def tool(
+def tool_part(
     name: str,
     call_id: str,
     input: Any,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from threadline.core import events, jsontext
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event, ToolCall
-from threadline.core.parts import Part, ToolPart, tool
+from threadline.core.parts import Part, ToolPart, tool_part
 from threadline.core.turns import Chunk, ToolRun, Turn
 from threadline.ports import Transaction
 
@@ -47,7 +47,7 @@ async def begun(tx: Transaction, turn: Turn, said: tuple[Part, ...] = ()) -> Beg
         fold.add(event)
     known = answered | {part.call_id for part in said if isinstance(part, ToolPart)}
     still_open = [
-        tool(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in known
+        tool_part(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in known
     ]
     return Begun(chunks, standing, (*fold.parts(), *still_open))
 

@@ -41,8 +41,8 @@ SEALER = Sealer(masker=SecretMasker())
         SourceUrlPart("s", f"https://x.example/?q={SECRET}", SECRET),
         SourceDocumentPart("s", "text/plain", SECRET, SECRET),
         DataPart("x", {"a": [SECRET]}, SECRET),
-        parts.tool("t", "c", {"q": SECRET}, output={"r": [SECRET], SECRET: 1}),
-        parts.tool("t", "c", SECRET, error=f"failed with {SECRET}"),
+        parts.tool_part("t", "c", {"q": SECRET}, output={"r": [SECRET], SECRET: 1}),
+        parts.tool_part("t", "c", SECRET, error=f"failed with {SECRET}"),
         OtherPart("new", json.dumps({"type": "new", "x": {"y": SECRET}}).encode()),
     ],
     ids=lambda part: type(part).__name__,
@@ -59,7 +59,9 @@ def test_no_part_carries_a_secret_past_the_gate(part: Part) -> None:
 
 @pytest.mark.req("S1-21")
 def test_values_are_masked_by_their_name_in_what_a_tool_got_and_gave() -> None:
-    tool = parts.tool("login", "c", {"user": "bob", "password": "hunter2"}, output={"access_token": "a b", "ok": True})
+    tool = parts.tool_part(
+        "login", "c", {"user": "bob", "password": "hunter2"}, output={"access_token": "a b", "ok": True}
+    )
     (sealed,) = parts.decode(SEALER.message(assistant((tool,))).parts_json)
     assert isinstance(sealed, parts.ToolPart)
     assert sealed.input_value() == {"user": "bob", "password": "[masked:password]"}

@@ -77,7 +77,7 @@ async def test_another_recipe_makes_the_index_anew(
 async def test_a_message_without_text_has_no_words(store: SqliteStore) -> None:
     tx = store.scoped(Scope())
     thread = await create_thread_with(tx, "a zebra")
-    silent = seal(new_message("assistant", [parts.tool("clock", "call-1", {}, output="noon")]))
+    silent = seal(new_message("assistant", [parts.tool_part("clock", "call-1", {}, output="noon")]))
     await tx.append(thread.id, [silent])
     await tx.append(thread.id, exchange("a lion"))
     assert len(await tx.search("lion")) == 1

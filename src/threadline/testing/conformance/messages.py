@@ -150,8 +150,8 @@ class TestKeepingBytes:
         said = (
             parts.ReasoningPart("hm", {"provider": {"signature": "c2ln"}}),
             parts.TextPart("let me see"),
-            parts.tool("clock", "call-1", {"zone": "UTC"}, output={"time": "12:00"}),
-            parts.tool("clock", "call-2", "{broken json"),
+            parts.tool_part("clock", "call-1", {"zone": "UTC"}, output={"time": "12:00"}),
+            parts.tool_part("clock", "call-2", "{broken json"),
             parts.StepStartPart(),
             parts.TextPart("noon"),
         )
@@ -189,7 +189,7 @@ class TestLastTurns:
 
     async def test_a_turn_holds_all_that_followed_its_question(self, alice: Transaction) -> None:
         """The newest messages that begin with the `turns`-th last user message"""
-        tool = seal(new_message("assistant", [parts.tool("clock", "c", {}, output="12:00")]))
+        tool = seal(new_message("assistant", [parts.tool_part("clock", "c", {}, output="12:00")]))
         note = seal(new_message("system", "a note"))
         thread = await alice.create_thread(NewThread())
         await alice.append(

@@ -138,7 +138,7 @@ class TestSearching:
 
     async def test_only_what_a_person_reads_is_searched(self, alice: Transaction) -> None:
         """that hold all the words"""
-        call = parts.tool("zoo", "call", {"animal": "lion"}, output="asleep")
+        call = parts.tool_part("zoo", "call", {"animal": "lion"}, output="asleep")
         said = (parts.TextPart("the zebra"), call, parts.TextPart("sleeps"))
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, [seal(new_message("assistant", said, id="m0"))])
