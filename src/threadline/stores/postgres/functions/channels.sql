@@ -54,7 +54,7 @@ END $$;
 
 CREATE FUNCTION threadline.claim_outbox(
     _tenant text, _owner text, _role text, _worker text, _until timestamptz, _now timestamptz, _limit integer,
-    _abandoned text
+    _abandoned text, _platforms text[]
 ) RETURNS SETOF threadline.outbox LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
@@ -67,6 +67,7 @@ BEGIN
         WHERE o.tenant_id = _tenant AND o.status IN ('waiting', 'claimed')
             AND ((o.status = 'waiting' AND o.next_attempt_at <= _now)
                 OR (o.status = 'claimed' AND o.claimed_until <= _now))
+            AND (_platforms IS NULL OR o.platform = ANY (_platforms))
             AND NOT EXISTS (
                 SELECT FROM threadline.outbox e
                 WHERE e.tenant_id = _tenant AND e.platform = o.platform AND e.recipient = o.recipient
