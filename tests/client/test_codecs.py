@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threadline.api_types import SearchResponse
 from threadline.client.chunks import FrameReader, to_event
 from threadline.client.problems import to_error
-from threadline.client.values import Hits, read
+from threadline.client.values import read
 from threadline.core import errors, events
 from threadline.core.errors import ServiceUnavailable, ThreadlineError
 from threadline.core.events import Event
@@ -98,4 +99,4 @@ def test_a_problem_that_is_not_known_is_the_nearest_error(status: int, kind: typ
 
 def test_an_answer_of_another_shape_is_no_answer() -> None:
     with pytest.raises(ServiceUnavailable):
-        read(b'{"hits":3}', Hits)
+        read(b'{"hits":3}', SearchResponse)

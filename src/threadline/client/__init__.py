@@ -9,10 +9,11 @@
 What is stored, the service decides, so nothing can be appended from here: a thread begins with its first question.
 """
 
+from threadline.api_types import LinkInfo, ThreadInfo, TurnInfo
 from threadline.client.replies import Ended, RemoteReply
 from threadline.client.threads import RemoteThread
 from threadline.client.transport import RetryPolicy
-from threadline.client.values import LinkInfo, ThreadInfo, TurnInfo, UiMessage
+from threadline.client.values import UiMessage
 from threadline.client.view import Client, connect
 
 __all__ = [

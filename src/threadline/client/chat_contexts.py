@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable
 
 from msgspec import UNSET
 
+from threadline.api_types import ThreadInfo, TurnInfo
 from threadline.client.conversion import to_message, to_thread, to_turn
 from threadline.client.threads import RemoteThread
-from threadline.client.values import ThreadInfo, TurnInfo
 from threadline.client.view import Client
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
 from threadline.core.events import Event

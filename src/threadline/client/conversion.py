@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from threadline.client.values import ThreadInfo, TurnInfo, UiMessage
+from threadline.api_types import SavedPointInfo, ThreadInfo, TimelineInfo, TurnInfo
+from threadline.client.values import UiMessage
 from threadline.core import jsontext
 from threadline.core.messages import Message, to_us
-from threadline.core.threads import Thread
+from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Turn
 
 
@@ -66,3 +67,12 @@ def to_message(shown: UiMessage, turn: Turn, info: ThreadInfo) -> Message:
         turn_id=turn.id,
         created_us=to_us(turn.finished_at or turn.created_at),
     )
+
+
+def to_timeline(info: TimelineInfo, thread_id: str) -> Timeline:
+    parent = None if info.parent is None else Point(info.parent.timeline_id, info.parent.seq)
+    return Timeline(info.id, thread_id, parent, info.message_count, info.created_at)
+
+
+def to_saved_point(info: SavedPointInfo) -> SavedPoint:
+    return SavedPoint(info.name, Point(info.timeline_id, info.seq), info.thread_id, info.created_at)

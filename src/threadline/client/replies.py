@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import httpx2
 
+from threadline.api_types import StopResponse
 from threadline.client.chunks import STOPPED, Frame, FrameReader, to_event
 from threadline.client.transport import Transport
-from threadline.client.values import Stopped, UiMessage, read
+from threadline.client.values import UiMessage, read
 from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import AgentFailed, ServiceUnavailable
 from threadline.core.events import ApprovalRequest, Event, Failure, Finish, Restart, TextDelta, ToolCall
@@ -216,7 +217,7 @@ def replay(transport: Transport, state_key: str, turn_id: str, lookup: Lookup) -
 
 async def stop(transport: Transport, state_key: str, turn_id: str | None = None) -> bool:
     asked = None if turn_id is None else {"turnId": turn_id}
-    return read(await transport.call("POST", f"{CHAT}/{state_key}/stop", asked), Stopped).stopped > 0
+    return read(await transport.call("POST", f"{CHAT}/{state_key}/stop", asked), StopResponse).stopped > 0
 
 
 async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:

@@ -10,19 +10,18 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from threadline.api_types import (
+    SavedPointInfo,
+    ThreadHistory,
+    ThreadInfo,
+    TimelinesResponse,
+    TurnInfo,
+    TurnsResponse,
+)
+from threadline.client.conversion import to_saved_point, to_timeline
 from threadline.client.replies import Prepare, RemoteReply, answer_body, replay, stop
 from threadline.client.transport import Transport
-from threadline.client.values import (
-    History,
-    Known,
-    SavedShown,
-    ThreadInfo,
-    Timelines,
-    TurnInfo,
-    Turns,
-    UiMessage,
-    read,
-)
+from threadline.client.values import Known, UiMessage, messages_of, read
 from threadline.core.approvals import ApprovalDecision, Pending, pending
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.events import Event, ToolCall
@@ -117,7 +116,7 @@ class RemoteThread:
         return self.info
 
     async def messages(self, *, first: int = 0, last: int | None = None) -> list[UiMessage]:
-        return (await self._history(first=first, last=last)).shown()
+        return messages_of(await self._history(first=first, last=last))
 
     async def stream(self) -> AsyncIterator[UiMessage]:
         """The whole history, page by page."""
@@ -133,7 +132,7 @@ class RemoteThread:
         tail = 2 * turns
         while True:
             history = await self._history(tail=tail)
-            found = history.shown()
+            found = messages_of(history)
             asked = [number for number, message in enumerate(found) if message.role == "user"]
             if len(asked) >= turns:
                 return found[asked[-turns] :]
@@ -159,7 +158,7 @@ class RemoteThread:
     async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
         given = {"stateKey": self.state_key, **({} if at is None else {"at": at})}
         answer = await self._transport.call("PUT", f"/api/v1/ai/saves/{quote(name, safe='')}", given)
-        return read(answer, SavedShown).saved_point()
+        return to_saved_point(read(answer, SavedPointInfo))
 
     async def load(self, name: str, *, key: str | None = None) -> None:
         """Goes on from the saved point, once for each key."""
@@ -173,13 +172,14 @@ class RemoteThread:
         self.info = read(await self._post("switch", {"timelineId": timeline_id}), ThreadInfo)
 
     async def timelines(self) -> list[Timeline]:
-        answer = read(await self._transport.call("GET", f"{self._path}/timelines"), Timelines)
+        answer = read(await self._transport.call("GET", f"{self._path}/timelines"), TimelinesResponse)
         thread_id = (self.info or await self.refresh()).id
-        return [each.timeline(thread_id) for each in answer.timelines]
+        return [to_timeline(each, thread_id) for each in answer.timelines]
 
     async def turns(self, *, limit: int = 100) -> list[TurnInfo]:
         """Newest first, whichever timeline they were on."""
-        return read(await self._transport.call("GET", f"{self._path}/turns", query={"limit": limit}), Turns).turns
+        answer = await self._transport.call("GET", f"{self._path}/turns", query={"limit": limit})
+        return read(answer, TurnsResponse).turns
 
     async def update(
         self,
@@ -229,12 +229,12 @@ class RemoteThread:
         answer = await self._transport.call("GET", self._path, query={"tail": 1})
         return read(answer, Known).id is not None
 
-    async def _history(self, **query: int | None) -> History:
+    async def _history(self, **query: int | None) -> ThreadHistory:
         answer = await self._transport.call("GET", self._path, query=query)
         if read(answer, Known).id is None:
             raise NotFound("thread", self.state_key)
         self.info = read(answer, ThreadInfo)
-        return read(answer, History)
+        return read(answer, ThreadHistory)
 
     async def _post(self, verb: str, body: Mapping[str, Any] | None = None, *, key: str | None = None) -> bytes:
         headers = {} if key is None else {"idempotency-key": key}

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Literal, Self
 from urllib.parse import quote
 
+from threadline.api_types import (
+    AgentsResponse,
+    ImportResponse,
+    LinkInfo,
+    LinksResponse,
+    PinnedContext,
+    RedeemedLinkResponse,
+    SavedPointsResponse,
+    SearchHit,
+    SearchResponse,
+    ThreadInfo,
+    ThreadsResponse,
+)
+from threadline.client.conversion import to_saved_point
 from threadline.client.threads import THREADS, RemoteThread
 from threadline.client.transport import RetryPolicy, Transport
-from threadline.client.values import (
-    Agents,
-    FoundMessage,
-    Hits,
-    Imported,
-    LinkInfo,
-    Links,
-    PinnedContext,
-    Redeemed,
-    Saves,
-    ThreadInfo,
-    ThreadsPage,
-    read,
-)
+from threadline.client.values import read
 from threadline.core.errors import NotFound
 from threadline.core.ids import check_id, check_user_id, new_state_key
 from threadline.core.threads import Page, SavedPoint
@@ -67,35 +68,36 @@ class Client:
     ) -> Page[ThreadInfo]:
         """Latest activity first."""
         query = {"limit": limit, "cursor": cursor, "offset": offset, "archived": archived}
-        found = read(await self._transport.call("GET", THREADS, query=query), ThreadsPage)
+        found = read(await self._transport.call("GET", THREADS, query=query), ThreadsResponse)
         return Page(tuple(found.threads), found.next_cursor)
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[FoundMessage]:
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[SearchHit]:
         """Messages that hold all the words."""
         asked = {"q": query, "limit": limit, "offset": offset}
-        return read(await self._transport.call("GET", THREADS, query=asked), Hits).hits
+        return read(await self._transport.call("GET", THREADS, query=asked), SearchResponse).hits
 
     async def saved_points(self) -> list[SavedPoint]:
-        found = read(await self._transport.call("GET", _SAVES), Saves)
-        return [each.saved_point() for each in found.saves]
+        found = read(await self._transport.call("GET", _SAVES), SavedPointsResponse)
+        return [to_saved_point(each) for each in found.saves]
 
     async def forget_saved_point(self, name: str) -> None:
         await self._transport.call("DELETE", f"{_SAVES}/{quote(name, safe='')}")
 
-    async def agents(self) -> Agents:
-        return read(await self._transport.call("GET", "/api/v1/agents"), Agents)
+    async def agents(self) -> AgentsResponse:
+        return read(await self._transport.call("GET", "/api/v1/agents"), AgentsResponse)
 
     async def link_of(self, platform: str, platform_user_id: str) -> LinkInfo | None:
         """Whose account it is, and whether it is barred: the user's own; anyone's for a token that acts for users."""
         which = {"platform": platform, "platformUserId": platform_user_id}
-        found = read(await self._transport.call("GET", _LINKS, query=which), Links).links
+        found = read(await self._transport.call("GET", _LINKS, query=which), LinksResponse).links
         return found[0] if found else None
 
     async def redeem_link(self, platform: str, platform_user_id: str, code: str) -> str:
         """Links the account that sent the code; with whom. LinkRefused, LinkLimited. Not repeated if the answer is
         lost: `link_of` tells what came of it. For a token that acts for users, on its own account."""
         given = {"platform": platform, "platformUserId": platform_user_id, "code": code}
-        return read(await self._transport.call("POST", f"{_LINKS}/redeem", given, again=False), Redeemed).user_id
+        answer = await self._transport.call("POST", f"{_LINKS}/redeem", given, again=False)
+        return read(answer, RedeemedLinkResponse).user_id
 
     async def unlink(self, platform: str, platform_user_id: str) -> None:
         """The account is the user's no longer, if it was."""
@@ -106,7 +108,7 @@ class Client:
         """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""
         headers = {"content-type": "application/x-ndjson"}
         answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
-        return read(answer, Imported).threads
+        return read(answer, ImportResponse).threads
 
 
 class RemoteContexts:

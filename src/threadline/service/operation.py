@@ -13,28 +13,13 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from threadline.core import ids
 from threadline.core.errors import ThreadlineError
 from threadline.core.threads import UserRole
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Tag: TypeAlias = Literal["chat", "threads", "saves", "agents", "channels", "administration", "operations"]
 
-StateKey: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        description="The name a caller gave a thread; every user has their own.",
-        extra_json_schema={"pattern": ids.STATE_KEY_PATTERN},
-    ),
-]
-Id: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": ids.ID_PATTERN})]
 Major: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^([5-9]|[1-9][0-9])$"})]
-Name: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        description="Visible characters only.", extra_json_schema={"minLength": 1, "maxLength": ids.NAME_LENGTH}
-    ),
-]
 
 
 class Fault(NamedTuple):

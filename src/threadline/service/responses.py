@@ -1,140 +1,77 @@
-"""Answers as JSON, and the values of the house as the API spells them.
-
-Keys are camelCase, times are RFC 3339 in UTC, and what is None is left out: clients reject a null where they expect
-an optional key. The structs are also what the OpenAPI document is made from.
-"""
+"""JSON responses, and core values as the structs of `threadline.api_types`."""
 
 from __future__ import annotations
 
-import datetime as dt
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
-from threadline.core.messages import Role
+from threadline.api_types import (
+    ApiStruct,
+    ForkPoint,
+    SavedPointInfo,
+    SearchHit,
+    ThreadInfo,
+    TimelineInfo,
+    TurnInfo,
+)
+from threadline.core.messages import Message, to_ui
 from threadline.core.threads import Hit, SavedPoint, Thread, Timeline
+from threadline.core.turns import Turn
 
-Moment: TypeAlias = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+_NO_MESSAGES = b'"messages":[]}'
 _encode = msgspec.json.Encoder().encode
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return raw_answer(_encode(value), status, headers)
+    return Response(_encode(value), status, headers, media_type="application/json")
 
 
-def raw_answer(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, headers, media_type="application/json")
+def messages_response(body: ApiStruct, messages: Iterable[Message]) -> Response:
+    """`body` ends with an empty list of messages. Stored bytes go into it as they are: decoding ten thousand messages
+    to encode them again would take most of the request."""
+    head = _encode(body)
+    assert head.endswith(_NO_MESSAGES), "`messages` is the last field and has no default"
+    written = head.removesuffix(_NO_MESSAGES) + b'"messages":[' + b",".join(map(to_ui, messages)) + b"]}"
+    return Response(written, media_type="application/json")
 
 
-class Shown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A value as it is answered: a field that may be None has None as its default, and is left out then."""
+def thread_info(thread: Thread) -> ThreadInfo:
+    return ThreadInfo(**thread_fields(thread))
 
 
-class Done(Shown, frozen=True):
-    ok: bool
+def thread_fields(thread: Thread) -> dict[str, Any]:
+    return {
+        "state_key": thread.state_key,
+        "id": thread.id,
+        "title": thread.title,
+        "agent_id": thread.agent_id,
+        "model": thread.model,
+        "timeline_id": thread.timeline_id,
+        "message_count": thread.message_count,
+        "token_count": thread.token_count,
+        "metadata": thread.metadata,
+        "created_at": thread.created_at,
+        "updated_at": thread.updated_at,
+        "archived_at": thread.archived_at,
+    }
 
 
-class ThreadShown(Shown, frozen=True):
-    """A thread as its owner sees it, without its messages."""
-
-    state_key: str
-    id: str
-    timeline_id: str
-    message_count: int
-    token_count: int
-    created_at: Moment
-    updated_at: Moment
-    title: str | None = None
-    agent_id: str | None = None
-    model: str | None = None
-    metadata: dict[str, Any] | None = None
-    archived_at: Moment | None = None
-
-
-class UiPart(Shown, frozen=True):
-    """A part of an AI SDK UIMessage: `type` says which, the other keys are those that this type has."""
-
-    type: str
-    text: str | None = None
-
-
-class UiMessage(Shown, frozen=True):
-    """A message as the AI SDK has it."""
-
-    id: str
-    role: Role
-    parts: list[UiPart]
-    metadata: dict[str, Any] | None = None
-
-
-class ParentShown(Shown, frozen=True):
-    timeline_id: str
-    seq: int
-
-
-class TimelineShown(Shown, frozen=True):
-    """A run of messages that a thread stands on, or stood on. `parent` is where it forked."""
-
-    id: str
-    current: bool
-    message_count: int
-    created_at: Moment
-    parent: ParentShown | None = None
-
-
-class SavedPointShown(Shown, frozen=True):
-    """A name for a place in a thread: everything up to and with `seq`."""
-
-    name: str
-    thread_id: str
-    timeline_id: str
-    seq: int
-    created_at: Moment
-
-
-class HitShown(Shown, frozen=True):
-    """A message that a search found."""
-
-    state_key: str
-    message_id: str
-    seq: int
-    role: str
-    snippet: str
-    created_at: Moment
-    title: str | None = None
-
-
-def thread_json(thread: Thread) -> ThreadShown:
-    return ThreadShown(
-        state_key=thread.state_key,
-        id=thread.id,
-        title=thread.title,
-        agent_id=thread.agent_id,
-        model=thread.model,
-        timeline_id=thread.timeline_id,
-        message_count=thread.message_count,
-        token_count=thread.token_count,
-        metadata=thread.metadata or None,
-        created_at=thread.created_at,
-        updated_at=thread.updated_at,
-        archived_at=thread.archived_at,
-    )
-
-
-def timeline_json(timeline: Timeline, thread: Thread) -> TimelineShown:
+def timeline_info(timeline: Timeline, thread: Thread) -> TimelineInfo:
     parent = timeline.parent
-    return TimelineShown(
+    return TimelineInfo(
         id=timeline.id,
         current=timeline.id == thread.timeline_id,
-        parent=None if parent is None else ParentShown(parent.timeline_id, parent.seq),
+        parent=None if parent is None else ForkPoint(parent.timeline_id, parent.seq),
         message_count=timeline.message_count,
         created_at=timeline.created_at,
     )
 
 
-def saved_point_json(saved: SavedPoint) -> SavedPointShown:
-    return SavedPointShown(
+def saved_point_info(saved: SavedPoint) -> SavedPointInfo:
+    return SavedPointInfo(
         name=saved.name,
         thread_id=saved.thread_id,
         timeline_id=saved.point.timeline_id,
@@ -143,8 +80,8 @@ def saved_point_json(saved: SavedPoint) -> SavedPointShown:
     )
 
 
-def hit_json(hit: Hit) -> HitShown:
-    return HitShown(
+def search_hit(hit: Hit) -> SearchHit:
+    return SearchHit(
         state_key=hit.state_key,
         title=hit.title,
         message_id=hit.message_id,
@@ -153,3 +90,22 @@ def hit_json(hit: Hit) -> HitShown:
         snippet=hit.snippet,
         created_at=hit.created_at,
     )
+
+
+def turn_info(turn: Turn) -> TurnInfo:
+    return TurnInfo(**turn_fields(turn))
+
+
+def turn_fields(turn: Turn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "status": turn.status,
+        "surface": turn.surface,
+        "agent_id": turn.agent_id,
+        "error": turn.error,
+        "usage": turn.usage or None,
+        "request_seq": turn.request_seq,
+        "reply_seq": turn.reply_seq,
+        "created_at": turn.created_at,
+        "finished_at": turn.finished_at,
+    }

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
+from threadline.api_types import Id, StateKey
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
 from threadline.core.parts import FilePart, OtherPart, Part, TextPart, ToolPart, decode
 from threadline.core.turns import Policy
-from threadline.service.operation import Id, StateKey
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 _PARTS = 1_000

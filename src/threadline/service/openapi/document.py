@@ -14,22 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.routing import BaseRoute, Route
 
+from threadline.api_types import ApiStruct, Id, Name, StateKey
 from threadline.core import errors
 from threadline.service.auth.impersonation import ON_BEHALF_OF, SURFACE, ActedFrom, is_for_others
-from threadline.service.operation import (
-    Body,
-    Fault,
-    Id,
-    Link,
-    Major,
-    Name,
-    Operation,
-    ResponseSpec,
-    StateKey,
-    operation_of,
-)
+from threadline.service.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
 from threadline.service.problems import STATUSES, TITLES
-from threadline.service.responses import Shown
 from threadline.version import __version__
 
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -108,7 +97,7 @@ _SIGNED_IN = (
 _BY_ROLE = (errors.RoleRefused,)
 
 
-class Problem(Shown, frozen=True):
+class Problem(ApiStruct, frozen=True):
     """What went wrong: `code` for programs, `detail` for people. Some codes bring more keys."""
 
     title: str
@@ -190,7 +179,7 @@ class _Schemas:
                 types += _alternatives(answer.type)
         made, self.components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
         self._made = dict(zip(map(repr, types), made, strict=True))
-        for name in {shown.__name__ for shown in _subclasses(Shown)} & self.components.keys():
+        for name in {shown.__name__ for shown in _subclasses(ApiStruct)} & self.components.keys():
             _leave_out_nulls(self.components[name])
 
     def of(self, type_: Any) -> dict[str, Any]:

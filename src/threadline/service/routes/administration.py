@@ -14,13 +14,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.administration.administration import ACTS_LIMIT, Administration
+from threadline.api_types import ApiStruct, Id, Moment, Name, OkResponse
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.access import Act, ApiToken, TokenRole
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Id, Link, Name, ResponseSpec, operation
+from threadline.service.operation import Body, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, read_body, read_query
-from threadline.service.responses import Done, Moment, Shown, json_response
+from threadline.service.responses import json_response
 
 _TOKENS = "/api/v1/tokens"
 
@@ -36,7 +37,7 @@ class NewTokenAsked(Shape, frozen=True):
     acts_for_users: bool = False
 
 
-class TokenShown(Shown, frozen=True):
+class TokenShown(ApiStruct, frozen=True):
     """A token, without its text. `lastUsedAt` is right to the minute."""
 
     id: str
@@ -50,14 +51,14 @@ class TokenShown(Shown, frozen=True):
     acts_for_users: bool = False
 
 
-class TokenMade(Shown, frozen=True):
+class TokenMade(ApiStruct, frozen=True):
     """A new token and its text, which is not shown again."""
 
     text: str
     token: TokenShown
 
 
-class TokenList(Shown, frozen=True):
+class TokenList(ApiStruct, frozen=True):
     tokens: list[TokenShown]
 
 
@@ -66,7 +67,7 @@ class ActsAsked(Shape, frozen=True):
     before: Id | None = None
 
 
-class ActShown(Shown, frozen=True):
+class ActShown(ApiStruct, frozen=True):
     """Something an administrator did."""
 
     id: str
@@ -77,7 +78,7 @@ class ActShown(Shown, frozen=True):
     at: Moment
 
 
-class ActList(Shown, frozen=True):
+class ActList(ApiStruct, frozen=True):
     acts: list[ActShown]
 
 
@@ -140,14 +141,14 @@ class AdministrationRoutes:
     @operation(
         "revokeToken",
         "End a token, from the next request on",
-        ResponseSpec(200, "It works no more.", Done),
+        ResponseSpec(200, "It works no more.", OkResponse),
         tag="administration",
         errors=(errors.NotFound, errors.InvalidName),
         needs="admin",
     )
     async def revoke_token(self, request: Request) -> Response:
         await (await self._administration(request)).revoke_token(request.path_params["token_id"])
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     @operation(
         "listActs",

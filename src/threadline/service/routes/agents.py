@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from threadline.administration.tenant_agents import Agents
 from threadline.agents.registry import build_agent
+from threadline.api_types import AgentInfo, AgentsResponse, ApiStruct, Id, OkResponse, PinnedContext
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.channels import Agent as AgentRow
@@ -24,9 +25,9 @@ from threadline.core.ids import check_id
 from threadline.core.masking import SecretMasker
 from threadline.core.threads import Scope
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Id, Link, ResponseSpec, operation
+from threadline.service.operation import Body, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, read_body
-from threadline.service.responses import Done, Moment, Shown, json_response
+from threadline.service.responses import json_response
 
 _AGENTS = "/api/v1/agents"
 _AGENT = _AGENTS + "/{agent_id}"
@@ -55,37 +56,8 @@ class AgentChanges(Shape, frozen=True):
     enabled: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class AgentShown(Shown, frozen=True):
-    """An agent of the tenant. Secrets in its settings are shown masked."""
-
-    id: str
-    name: str
-    provider: str
-    settings: dict[str, Any]
-    enabled: bool
-    model: str | None = None
-    system_prompt: str | None = None
-
-
-class AgentList(Shown, frozen=True):
-    """The tenant's own, the ids of those that every tenant has, and which one answers if none is named."""
-
-    agents: list[AgentShown]
-    shared: list[str]
-    default: str
-
-
-class Applied(Shown, frozen=True):
+class Applied(ApiStruct, frozen=True):
     status: Literal["applied"]
-
-
-class SnapshotShown(Shown, frozen=True):
-    """The text a user pinned for an agent."""
-
-    agent_id: str
-    context: str
-    created_at: Moment
-    updated_at: Moment
 
 
 _OWN = {"agent_id": "concierge"}
@@ -111,7 +83,7 @@ class AgentRoutes:
     @operation(
         "listAgents",
         "List agents",
-        ResponseSpec(200, "The agents that can be asked.", AgentList),
+        ResponseSpec(200, "The agents that can be asked.", AgentsResponse),
         tag="agents",
     )
     async def list_agents(self, request: Request) -> Response:
@@ -119,7 +91,7 @@ class AgentRoutes:
         scope = await self._who_asks(request)
         own = await self._agents(scope).list_agents()
         shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
-        return json_response(AgentList([self._shown(row) for row in own], shared, default))
+        return json_response(AgentsResponse([self._shown(row) for row in own], shared, default))
 
     @operation(
         "createAgent",
@@ -127,7 +99,7 @@ class AgentRoutes:
         ResponseSpec(
             201,
             "The agent.",
-            AgentShown,
+            AgentInfo,
             links=tuple(
                 Link(id, {"agentId": "$response.body#/id"})
                 for id in ("changeAgent", "deleteAgent", "pinContext", "readContext", "askAgent", "streamAgent")
@@ -147,7 +119,7 @@ class AgentRoutes:
     @operation(
         "changeAgent",
         "Change an agent of the tenant",
-        ResponseSpec(200, "The agent as it is now.", AgentShown),
+        ResponseSpec(200, "The agent as it is now.", AgentInfo),
         tag="agents",
         body=Body(AgentChanges, {"switch off": {"enabled": False}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
@@ -165,7 +137,7 @@ class AgentRoutes:
     @operation(
         "deleteAgent",
         "Remove an agent from the tenant",
-        ResponseSpec(200, "It is gone, or was, with what was pinned for it.", Done),
+        ResponseSpec(200, "It is gone, or was, with what was pinned for it.", OkResponse),
         tag="agents",
         errors=(errors.InvalidName,),
         needs="admin",
@@ -173,7 +145,7 @@ class AgentRoutes:
     )
     async def delete(self, request: Request) -> Response:
         await self._agents(await self._who_asks(request)).delete(request.path_params["agent_id"])
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     @operation(
         "pinContext",
@@ -194,7 +166,7 @@ class AgentRoutes:
     @operation(
         "readContext",
         "Read what the user pinned for an agent",
-        ResponseSpec(200, "The text.", SnapshotShown),
+        ResponseSpec(200, "The text.", PinnedContext),
         tag="agents",
         errors=(errors.NotFound, errors.InvalidName),
     )
@@ -206,7 +178,7 @@ class AgentRoutes:
     @operation(
         "clearContext",
         "Forget what the user pinned for an agent",
-        ResponseSpec(200, "There is nothing pinned any more.", Done),
+        ResponseSpec(200, "There is nothing pinned any more.", OkResponse),
         tag="agents",
         errors=(errors.NotFound, errors.InvalidName),
         needs="member",
@@ -215,13 +187,13 @@ class AgentRoutes:
         scope = await self._who_asks(request)
         agent_id = await known_agent(self._threadline, scope, request)
         await self._threadline.contexts(scope).clear(agent_id)
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     def _agents(self, scope: Scope) -> Agents:
         return Agents(self._threadline.store, self._threadline.sealer, build_agent, scope)
 
-    def _shown(self, row: AgentRow) -> AgentShown:
-        return AgentShown(
+    def _shown(self, row: AgentRow) -> AgentInfo:
+        return AgentInfo(
             id=row.id,
             name=row.name,
             provider=row.provider,
@@ -242,8 +214,8 @@ async def known_agent(threadline: Threadline, scope: Scope, request: Request) ->
     return agent_id
 
 
-def _snapshot_shown(snapshot: ContextSnapshot) -> SnapshotShown:
-    return SnapshotShown(
+def _snapshot_shown(snapshot: ContextSnapshot) -> PinnedContext:
+    return PinnedContext(
         agent_id=snapshot.agent_id,
         context=snapshot.context,
         created_at=snapshot.created_at,

@@ -12,33 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import ApiStruct, LinkInfo, LinksResponse, Moment, OkResponse, RedeemedLinkResponse
 from threadline.bootstrap import Threadline
 from threadline.core import errors
-from threadline.core.channels import Link, LinkState, OutboxRow, OutboxStatus
+from threadline.core.channels import Link, OutboxRow, OutboxStatus
 from threadline.core.errors import InvalidInput
 from threadline.core.turns import Surface
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.auth.impersonation import ActedFrom, may_act
 from threadline.service.operation import Body, ResponseSpec, operation
 from threadline.service.requests import Shape, read_body, read_query
-from threadline.service.responses import Done, Moment, Shown, json_response
+from threadline.service.responses import json_response
 
 _LINKS = "/api/v1/channels/links"
 _OUTBOX = "/api/v1/channels/outbox"
 _CREDENTIALS = "/api/v1/channels/credentials"
-
-
-class LinkShown(Shown, frozen=True):
-    platform: Surface
-    platform_user_id: str
-    user_id: str
-    state: LinkState
-    created_at: Moment
-    updated_at: Moment
-
-
-class LinksShown(Shown, frozen=True):
-    links: list[LinkShown]
 
 
 class NewLink(Shape, frozen=True):
@@ -70,19 +58,13 @@ class Redeeming(Shape, frozen=True):
     code: Annotated[str, msgspec.Meta(max_length=100)]
 
 
-class RedeemedShown(Shown, frozen=True):
-    """Whose the account is now."""
-
-    user_id: str
-
-
 class Coding(Shape, frozen=True):
     """For one platform, or for any."""
 
     platform: str | None = None
 
 
-class CodeShown(Shown, frozen=True):
+class CodeShown(ApiStruct, frozen=True):
     code: str
     expires_at: Moment
 
@@ -92,7 +74,7 @@ class OutboxQuery(Shape, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
 
 
-class OutboxRowShown(Shown, frozen=True):
+class OutboxRowShown(ApiStruct, frozen=True):
     """A delivery, without what it says: that is its recipient's."""
 
     id: str
@@ -108,7 +90,7 @@ class OutboxRowShown(Shown, frozen=True):
     sent_at: Moment | None = None
 
 
-class OutboxShown(Shown, frozen=True):
+class OutboxShown(ApiStruct, frozen=True):
     deliveries: list[OutboxRowShown]
 
 
@@ -116,7 +98,7 @@ class CredentialsGiven(Shape, frozen=True):
     secrets: dict[str, str]
 
 
-class CredentialsShown(Shown, frozen=True):
+class CredentialsShown(ApiStruct, frozen=True):
     """That there are some, and under which key they are sealed."""
 
     platform: Surface
@@ -124,7 +106,7 @@ class CredentialsShown(Shown, frozen=True):
     updated_at: Moment
 
 
-class CredentialsListed(Shown, frozen=True):
+class CredentialsListed(ApiStruct, frozen=True):
     credentials: list[CredentialsShown]
 
 
@@ -150,7 +132,7 @@ class ChannelRoutes:
     @operation(
         "listLinks",
         "List links to accounts on platforms",
-        ResponseSpec(200, "The user's own; for an administrator, the tenant's.", LinksShown),
+        ResponseSpec(200, "The user's own; for an administrator, the tenant's.", LinksResponse),
         tag="channels",
         description="Of one account, if both are given: then a token that acts for users sees anyone's in the tenant.",
         query=LinksAsked,
@@ -168,12 +150,12 @@ class ChannelRoutes:
                 found = await self._messaging.links.listed(scope)
             case _:
                 raise InvalidInput("give platform and platformUserId, or neither")
-        return json_response(LinksShown([_link(each) for each in found]))
+        return json_response(LinksResponse([_link(each) for each in found]))
 
     @operation(
         "putLink",
         "Link an account, or bar it",
-        ResponseSpec(200, "The link as it is now.", LinkShown),
+        ResponseSpec(200, "The link as it is now.", LinkInfo),
         tag="channels",
         description="Without a code, so for administrators only; users link themselves with a code.",
         body=Body(NewLink, {"a new account": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
@@ -192,7 +174,7 @@ class ChannelRoutes:
     @operation(
         "removeLink",
         "Unlink an account",
-        ResponseSpec(200, "It is not linked, or was not.", Done),
+        ResponseSpec(200, "It is not linked, or was not.", OkResponse),
         tag="channels",
         query=WhichLink,
         needs="member",
@@ -202,7 +184,7 @@ class ChannelRoutes:
         scope = await self._who_asks(request)
         asked = read_query(request, WhichLink)
         await self._messaging.links.remove(scope, asked.platform, asked.platform_user_id)
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     @operation(
         "makeLinkCode",
@@ -222,7 +204,7 @@ class ChannelRoutes:
     @operation(
         "redeemLinkCode",
         "Link the account that sent a code",
-        ResponseSpec(200, "It is linked with whoever made the code, which is used up.", RedeemedShown),
+        ResponseSpec(200, "It is linked with whoever made the code, which is used up.", RedeemedLinkResponse),
         tag="channels",
         description="For the bot that was sent the code: a token that acts for users, on its own account.",
         body=Body(Redeeming, {"from a room": {"platform": "matrix", "platformUserId": "@ada:example", "code": "K3Y0"}}),
@@ -235,7 +217,7 @@ class ChannelRoutes:
         asked = await read_body(request, Redeeming)
         links = self._messaging.links
         return json_response(
-            RedeemedShown(await links.redeem(scope, asked.platform, asked.platform_user_id, asked.code))
+            RedeemedLinkResponse(await links.redeem(scope, asked.platform, asked.platform_user_id, asked.code))
         )
 
     @operation(
@@ -296,7 +278,7 @@ class ChannelRoutes:
     @operation(
         "deleteCredentials",
         "Remove a platform's credentials",
-        ResponseSpec(200, "There are none, or were none.", Done),
+        ResponseSpec(200, "There are none, or were none.", OkResponse),
         tag="channels",
         errors=(errors.NotFound,),
         needs="admin",
@@ -304,11 +286,11 @@ class ChannelRoutes:
     async def delete_credentials(self, request: Request) -> Response:
         scope = await self._who_asks(request)
         await self._messaging.credentials.delete(scope, request.path_params["platform"])
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
 
-def _link(link: Link) -> LinkShown:
-    return LinkShown(link.platform, link.platform_user_id, link.owner_id, link.state, link.created_at, link.updated_at)
+def _link(link: Link) -> LinkInfo:
+    return LinkInfo(link.platform, link.platform_user_id, link.owner_id, link.state, link.created_at, link.updated_at)
 
 
 def _outbox_row(row: OutboxRow) -> OutboxRowShown:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import ApiStruct, Id, StopResponse
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.approvals import claimed_answers
@@ -29,9 +30,9 @@ from threadline.replies import Defer, DenyAll
 from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.auth.impersonation import surface_of
-from threadline.service.operation import Body, Fault, Id, Link, ResponseSpec, operation
+from threadline.service.operation import Body, Fault, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, header, idempotency_key, read_body
-from threadline.service.responses import Shown, json_response
+from threadline.service.responses import json_response
 from threadline.service.streaming import MAJOR, TurnStreams, find_turn, read_major, read_seen
 from threadline.settings import ServiceSettings
 from threadline.turns.acceptance import Accepted, TurnRequest
@@ -58,7 +59,7 @@ _EXAMPLES = {
 }
 
 
-class StreamEvent(Shown, frozen=True):
+class StreamEvent(ApiStruct, frozen=True):
     """One server-sent event. `data` is a chunk of the AI SDK's UI message stream as JSON, and `[DONE]` at last."""
 
     data: str
@@ -69,13 +70,6 @@ class Stopping(Shape, frozen=True):
     """Without a turn, every one that runs on the thread."""
 
     turn_id: Id | Unset = UNSET
-
-
-class Stopped(Shown, frozen=True):
-    """`stopped` counts the turns that were running."""
-
-    ok: bool
-    stopped: int
 
 
 def _going_on(key: str) -> tuple[Link, ...]:
@@ -193,7 +187,7 @@ class Chat:
     @operation(
         "stopChat",
         "Stop what runs on a thread; what was shown is kept",
-        ResponseSpec(200, "Nothing runs on this thread any more, or this turn does not.", Stopped),
+        ResponseSpec(200, "Nothing runs on this thread any more, or this turn does not.", StopResponse),
         tag="chat",
         body=Body(Stopping, {"everything": {}}, required=False),
         errors=(errors.InvalidName, errors.NotFound),
@@ -207,7 +201,7 @@ class Chat:
         active = await self._threadline.store.scoped(scope).active_turns(thread.id)
         if only is not None:
             active = [turn for turn in active if turn.id == only]
-        return json_response(Stopped(True, await stop_turns(self._threadline, scope, active)))
+        return json_response(StopResponse(True, await stop_turns(self._threadline, scope, active)))
 
     async def _thread(self, scope: Scope, state_key: str | None) -> Thread:
         found = None

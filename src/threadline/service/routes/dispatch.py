@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadline.api_types import ApiStruct, StateKey, UiParts
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.dispatch import normalise
@@ -29,9 +30,9 @@ from threadline.ports import Agent
 from threadline.replies import Defer, DenyAll
 from threadline.service.aisdk.chunks import HEADERS, ChunkWriter
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Fault, ResponseSpec, StateKey, operation
+from threadline.service.operation import Body, Fault, ResponseSpec, operation
 from threadline.service.requests import idempotency_key, read_object
-from threadline.service.responses import Shown, UiPart, json_response
+from threadline.service.responses import json_response
 from threadline.service.routes.agents import known_agent
 from threadline.service.routes.chat import STREAM_TEXT, StreamEvent
 from threadline.service.streaming import MAJOR, TurnStreams, read_major
@@ -56,12 +57,12 @@ class Dispatch(msgspec.Struct, frozen=True, rename="camel"):
     state_key: StateKey | msgspec.UnsetType = msgspec.UNSET
 
 
-class Reply(Shown, frozen=True):
+class Reply(ApiStruct, frozen=True):
     """What the agent said. `id` and `stateKey` are there if it was said on a thread."""
 
     role: Literal["assistant"]
     content: str
-    parts: list[UiPart]
+    parts: UiParts
     id: str | None = None
     state_key: str | None = None
 
@@ -199,5 +200,4 @@ def _question(body: dict[str, Any]) -> NewMessage:
 
 
 def _reply(text: str, parts: bytes, message_id: str | None = None, state_key: str | None = None) -> Response:
-    body = {"role": "assistant", "content": text, "parts": msgspec.Raw(parts), "id": message_id, "stateKey": state_key}
-    return json_response({key: value for key, value in body.items() if value is not None})
+    return json_response(Reply("assistant", text, msgspec.Raw(parts), message_id, state_key))

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import ApiStruct
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import StoreFailed, StoreUnavailable
@@ -21,17 +22,17 @@ from threadline.service.auth.callers import LOCAL_HOSTS, WhoAsks
 from threadline.service.exposition import CONTENT_TYPE, exposition
 from threadline.service.middleware.headers import host_name
 from threadline.service.operation import ResponseSpec, operation
-from threadline.service.responses import Shown, json_response
+from threadline.service.responses import json_response
 
 _PATIENCE_SECONDS = 5.0
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
-class Healthy(Shown, frozen=True):
+class Healthy(ApiStruct, frozen=True):
     status: Literal["ok"]
 
 
-class Ready(Shown, frozen=True):
+class Ready(ApiStruct, frozen=True):
     status: Literal["ready"]
 
 

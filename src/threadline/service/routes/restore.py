@@ -6,12 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import Id, ThreadInfo
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Id, ResponseSpec, operation
+from threadline.service.operation import Body, ResponseSpec, operation
 from threadline.service.requests import Shape, read_body
-from threadline.service.responses import ThreadShown, json_response, thread_json
+from threadline.service.responses import json_response, thread_info
 
 
 class Restoring(Shape, frozen=True):
@@ -29,7 +30,7 @@ class RestoreRoutes:
     @operation(
         "restoreThread",
         "Bring a deleted thread back",
-        ResponseSpec(200, "The thread, as it was.", ThreadShown),
+        ResponseSpec(200, "The thread, as it was.", ThreadInfo),
         tag="threads",
         body=Body(Restoring, {"it was a mistake": {"id": "a deleted thread"}}),
         errors=(errors.NotFound, errors.InvalidName, errors.DuplicateId),
@@ -38,4 +39,4 @@ class RestoreRoutes:
     async def restore(self, request: Request) -> Response:
         threads = self._threadline.threads(await self._who_asks(request))
         asked = await read_body(request, Restoring)
-        return json_response(thread_json(await threads.restore(asked.id)))
+        return json_response(thread_info(await threads.restore(asked.id)))

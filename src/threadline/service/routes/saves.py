@@ -6,20 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import Name, OkResponse, SavedPointInfo, SavedPointsResponse, StateKey, ThreadInfo
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Link, Name, ResponseSpec, StateKey, operation
+from threadline.service.operation import Body, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, idempotency_key, read_body
-from threadline.service.responses import (
-    Done,
-    SavedPointShown,
-    Shown,
-    ThreadShown,
-    json_response,
-    saved_point_json,
-    thread_json,
-)
+from threadline.service.responses import json_response, saved_point_info, thread_info
 from threadline.service.routes.threads import Position, find_by_key
 from threadline.threads.user_threads import Threads
 
@@ -33,10 +26,6 @@ class Saving(Shape, frozen=True):
 
 class Loading(Shape, frozen=True):
     name: Name
-
-
-class Saves(Shown, frozen=True):
-    saves: list[SavedPointShown]
 
 
 class SaveRoutes:
@@ -57,12 +46,12 @@ class SaveRoutes:
     @operation(
         "listSaves",
         "List saved points",
-        ResponseSpec(200, "The user's own, by name.", Saves),
+        ResponseSpec(200, "The user's own, by name.", SavedPointsResponse),
         tag="saves",
     )
     async def list_saves(self, request: Request) -> Response:
         saved = await (await self._threads(request)).saved_points()
-        return json_response(Saves([saved_point_json(each) for each in saved]))
+        return json_response(SavedPointsResponse([saved_point_info(each) for each in saved]))
 
     @operation(
         "savePoint",
@@ -70,7 +59,7 @@ class SaveRoutes:
         ResponseSpec(
             200,
             "The saved point. A name that was used before now stands for this one.",
-            SavedPointShown,
+            SavedPointInfo,
             links=(
                 Link("forgetPoint", {"name": "$response.body#/name"}),
                 Link("loadPoint", {"stateKey": "$request.body#/stateKey"}, {"name": "$response.body#/name"}),
@@ -85,12 +74,12 @@ class SaveRoutes:
         threads = await self._threads(request)
         asked = await read_body(request, Saving)
         thread = await find_by_key(threads, asked.state_key)
-        return json_response(saved_point_json(await threads.save(thread.id, request.path_params["name"], at=asked.at)))
+        return json_response(saved_point_info(await threads.save(thread.id, request.path_params["name"], at=asked.at)))
 
     @operation(
         "forgetPoint",
         "Forget a saved point",
-        ResponseSpec(200, "The name is free, or was; the messages stay.", Done),
+        ResponseSpec(200, "The name is free, or was; the messages stay.", OkResponse),
         tag="saves",
         errors=(errors.InvalidName, errors.LimitExceeded),
         needs="member",
@@ -98,12 +87,12 @@ class SaveRoutes:
     async def forget(self, request: Request) -> Response:
         threads = await self._threads(request)
         await threads.forget_saved_point(request.path_params["name"])
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     @operation(
         "loadPoint",
         "Go on from a saved point",
-        ResponseSpec(200, "The thread as it is now, on a new timeline that begins there.", ThreadShown),
+        ResponseSpec(200, "The thread as it is now, on a new timeline that begins there.", ThreadInfo),
         tag="saves",
         body=Body(Loading, {"go back": {"name": "before the trip"}}),
         headers=("Idempotency-Key",),
@@ -114,7 +103,7 @@ class SaveRoutes:
         threads = await self._threads(request)
         asked = await read_body(request, Loading)
         thread = await find_by_key(threads, request.path_params["state_key"])
-        return json_response(thread_json(await threads.load(thread.id, asked.name, key=idempotency_key(request))))
+        return json_response(thread_info(await threads.load(thread.id, asked.name, key=idempotency_key(request))))
 
     async def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(await self._who_asks(request))

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
+from threadline.api_types import ApiStruct
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.ids import check_state_key
@@ -29,7 +30,7 @@ from threadline.ports import Watch
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.operation import ResponseSpec, operation
 from threadline.service.requests import Shape, read_query
-from threadline.service.responses import Shown, json_response
+from threadline.service.responses import json_response
 
 SLOW_LOOK_SECONDS = 10.0
 SPACING_SECONDS = 0.4
@@ -43,7 +44,7 @@ class Following(Shape, frozen=True):
     wait: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] = 0
 
 
-class Head(Shown, frozen=True):
+class Head(ApiStruct, frozen=True):
     """Where a thread stands. `version` changes with everything that a page shows; `turnId` is the turn that runs."""
 
     version: str

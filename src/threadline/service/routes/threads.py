@@ -16,28 +16,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import (
+    EmptyHistory,
+    Id,
+    ListedThread,
+    Name,
+    OkResponse,
+    SearchResponse,
+    StateKey,
+    ThreadHistory,
+    ThreadInfo,
+    ThreadsResponse,
+    TimelinesResponse,
+)
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
-from threadline.core.messages import to_ui
 from threadline.core.threads import NewThread, Thread, ThreadChanges
-from threadline.core.turns import Surface
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Id, Link, Name, ResponseSpec, StateKey, operation
+from threadline.service.operation import Body, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, idempotency_key, read_body, read_query
 from threadline.service.responses import (
-    Done,
-    HitShown,
-    Shown,
-    ThreadShown,
-    TimelineShown,
-    UiMessage,
-    hit_json,
     json_response,
-    raw_answer,
-    thread_json,
-    timeline_json,
+    messages_response,
+    search_hit,
+    thread_fields,
+    thread_info,
+    timeline_info,
 )
 from threadline.service.routes.chat import stop_turns
 from threadline.threads.user_threads import Threads
@@ -96,41 +102,6 @@ class Switching(Shape, frozen=True):
     timeline_id: Id
 
 
-class ListedThread(ThreadShown, frozen=True):
-    """`surfaces` are those it was talked in from lately."""
-
-    surfaces: tuple[Surface, ...] | None = None
-
-
-class ThreadPage(Shown, frozen=True):
-    threads: list[ListedThread]
-    next_cursor: str | None = None
-
-
-class Hits(Shown, frozen=True):
-    hits: list[HitShown]
-
-
-class EmptyHistory(Shown, frozen=True):
-    """What was said under a key so far: nothing."""
-
-    state_key: str
-    messages: list[UiMessage]
-
-
-class Timelines(Shown, frozen=True):
-    timelines: list[TimelineShown]
-
-
-class History(ThreadShown, frozen=True, kw_only=True):
-    """A thread with its messages. `active` says that a turn runs: its unfinished reply is not among them. `firstSeq`
-    is the place of the first of them in the history."""
-
-    active: bool
-    first_seq: int
-    messages: list[UiMessage]
-
-
 def _going_on(key: str) -> tuple[Link, ...]:
     """What can be done with a thread once its key is known."""
     ids = ("readThread", "changeThread", "deleteThread", "branchThread", "listTimelines", "undo", "exportThread")
@@ -161,7 +132,7 @@ class ThreadRoutes:
         ResponseSpec(
             200,
             "A page of threads, or with `q` the messages that were found.",
-            (ThreadPage, Hits),
+            (ThreadsResponse, SearchResponse),
             links=_going_on("$response.body#/threads/0/stateKey"),
         ),
         tag="threads",
@@ -175,7 +146,7 @@ class ThreadRoutes:
             if asked.cursor is not UNSET:
                 raise InvalidInput("a search is paged by offset, not by cursor")
             hits = await threads.search(asked.q, limit=20 if asked.limit is UNSET else asked.limit, offset=asked.offset)
-            return json_response(Hits([hit_json(hit) for hit in hits]))
+            return json_response(SearchResponse([search_hit(hit) for hit in hits]))
         page = await threads.page(
             limit=50 if asked.limit is UNSET else asked.limit,
             cursor=None if asked.cursor is UNSET else asked.cursor,
@@ -183,16 +154,13 @@ class ThreadRoutes:
             archived=asked.archived,
         )
         surfaces = await threads.surfaces(page.items)
-        listed = [
-            ListedThread(**msgspec.structs.asdict(thread_json(thread)), surfaces=surfaces.get(thread.id))
-            for thread in page.items
-        ]
-        return json_response(ThreadPage(listed, page.next_cursor))
+        listed = [ListedThread(**thread_fields(thread), surfaces=surfaces.get(thread.id)) for thread in page.items]
+        return json_response(ThreadsResponse(listed, page.next_cursor))
 
     @operation(
         "beginThread",
         "Begin a thread before anything is said",
-        ResponseSpec(201, "The thread, without a message.", ThreadShown, links=_going_on("$response.body#/stateKey")),
+        ResponseSpec(201, "The thread, without a message.", ThreadInfo, links=_going_on("$response.body#/stateKey")),
         tag="threads",
         description="A thread also begins with the first message to its key. A key that is taken is refused.",
         body=Body(Beginning, {"any": {}, "named": {"stateKey": "madeira", "title": "Or an island"}}, required=False),
@@ -205,13 +173,13 @@ class ThreadRoutes:
         if asked.agent_id is not None:
             await self._threadline.directory.find(threads.scope, asked.agent_id)
         new = NewThread(state_key=asked.state_key, title=asked.title, agent_id=asked.agent_id)
-        return json_response(thread_json(await threads.create(new)), 201)
+        return json_response(thread_info(await threads.create(new)), 201)
 
     @operation(
         "readThread",
         "Read a thread's messages",
         ResponseSpec(
-            200, "The thread; only its key and no messages if nothing was said under it.", (History, EmptyHistory)
+            200, "The thread; only its key and no messages if nothing was said under it.", (ThreadHistory, EmptyHistory)
         ),
         tag="threads",
         query=Range,
@@ -231,14 +199,13 @@ class ThreadRoutes:
         # A reply that goes on is unfinished as well: its stream brings all of it.
         unfinished = {reply_id(turn.id) for turn in active}
         messages = [message for message in messages if message.id not in unfinished]
-        standing = b',"active":%s,"firstSeq":%d' % (b"true" if active else b"false", first)
-        head = msgspec.json.encode(thread_json(thread))[:-1] + standing
-        return raw_answer(head + b',"messages":[' + b",".join(map(to_ui, messages)) + b"]}")
+        history = ThreadHistory(**thread_fields(thread), active=bool(active), first_seq=first, messages=[])
+        return messages_response(history, messages)
 
     @operation(
         "changeThread",
         "Rename or archive a thread, or set its metadata",
-        ResponseSpec(200, "The thread as it is now.", ThreadShown),
+        ResponseSpec(200, "The thread as it is now.", ThreadInfo),
         tag="threads",
         body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
@@ -248,12 +215,12 @@ class ThreadRoutes:
         threads, thread = await self._found(request)
         asked = await read_body(request, Changes)
         changes = ThreadChanges(title=asked.title, archived=asked.archived, metadata=asked.metadata)
-        return json_response(thread_json(await threads.update(thread.id, changes)))
+        return json_response(thread_info(await threads.update(thread.id, changes)))
 
     @operation(
         "deleteThread",
         "Delete a thread",
-        ResponseSpec(200, "It is gone, or was.", Done),
+        ResponseSpec(200, "It is gone, or was.", OkResponse),
         tag="threads",
         description="A turn that runs on it is stopped. The key is free: the next message to it begins a new thread.",
         errors=(errors.InvalidName,),
@@ -267,12 +234,12 @@ class ThreadRoutes:
             active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
             await threads.delete(thread.id)
             await stop_turns(self._threadline, threads.scope, active)
-        return json_response(Done(True))
+        return json_response(OkResponse(True))
 
     @operation(
         "branchThread",
         "Begin a new thread from a point of this one",
-        ResponseSpec(201, "The new thread.", ThreadShown, links=_going_on("$response.body#/stateKey")),
+        ResponseSpec(201, "The new thread.", ThreadInfo, links=_going_on("$response.body#/stateKey")),
         tag="threads",
         description="Nothing is copied, whatever the length. Without `at` it begins at the end.",
         body=Body(
@@ -285,7 +252,7 @@ class ThreadRoutes:
         threads, thread = await self._found(request)
         asked = await read_body(request, Branching)
         new = NewThread(title=asked.title, state_key=asked.state_key)
-        return json_response(thread_json(await threads.branch(thread.id, new, at=asked.at)), 201)
+        return json_response(thread_info(await threads.branch(thread.id, new, at=asked.at)), 201)
 
     @operation(
         "listTimelines",
@@ -293,7 +260,7 @@ class ThreadRoutes:
         ResponseSpec(
             200,
             "Every timeline the thread has stood on.",
-            Timelines,
+            TimelinesResponse,
             links=(Link("switchTimeline", {"stateKey": "$request.path.stateKey"}, {"timelineId": _LAST_TIMELINE}),),
         ),
         tag="threads",
@@ -302,12 +269,12 @@ class ThreadRoutes:
     async def timelines(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         found = await threads.timelines(thread.id)
-        return json_response(Timelines([timeline_json(timeline, thread) for timeline in found]))
+        return json_response(TimelinesResponse([timeline_info(timeline, thread) for timeline in found]))
 
     @operation(
         "switchTimeline",
         "Go back to another version of a thread",
-        ResponseSpec(200, "The thread as it is now.", ThreadShown),
+        ResponseSpec(200, "The thread as it is now.", ThreadInfo),
         tag="threads",
         body=Body(Switching, {"back": {"timelineId": "a timeline of this thread"}}),
         errors=(errors.NotFound, errors.InvalidName),
@@ -316,12 +283,12 @@ class ThreadRoutes:
     async def switch(self, request: Request) -> Response:
         threads, thread = await self._found(request)
         asked = await read_body(request, Switching)
-        return json_response(thread_json(await threads.switch(thread.id, asked.timeline_id)))
+        return json_response(thread_info(await threads.switch(thread.id, asked.timeline_id)))
 
     @operation(
         "undo",
         "Take the last question and its answer back",
-        ResponseSpec(200, "The thread as it is now, on a new timeline.", ThreadShown),
+        ResponseSpec(200, "The thread as it is now, on a new timeline.", ThreadInfo),
         tag="threads",
         headers=("Idempotency-Key",),
         errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
@@ -329,7 +296,7 @@ class ThreadRoutes:
     )
     async def undo(self, request: Request) -> Response:
         threads, thread = await self._found(request)
-        return json_response(thread_json(await threads.undo(thread.id, key=idempotency_key(request))))
+        return json_response(thread_info(await threads.undo(thread.id, key=idempotency_key(request))))
 
     async def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(await self._who_asks(request))

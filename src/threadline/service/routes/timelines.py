@@ -6,7 +6,7 @@ kept with the turn.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET
@@ -15,26 +15,33 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from threadline.api_types import (
+    ApiStruct,
+    Id,
+    MessageInfo,
+    Moment,
+    SavedPointInfo,
+    TimelineInfo,
+    TurnInfo,
+    TurnsResponse,
+)
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import NotFound
 from threadline.core.ids import check_id
-from threadline.core.messages import Message, Role, to_ui
+from threadline.core.messages import Message, Role
 from threadline.core.threads import Thread, Timeline
-from threadline.core.turns import Surface, Turn, TurnStatus
+from threadline.core.turns import Surface, Turn
 from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Id, ResponseSpec, operation
+from threadline.service.operation import ResponseSpec, operation
 from threadline.service.requests import Shape, read_query
 from threadline.service.responses import (
-    Moment,
-    SavedPointShown,
-    Shown,
-    TimelineShown,
-    UiMessage,
     json_response,
-    raw_answer,
-    saved_point_json,
-    timeline_json,
+    messages_response,
+    saved_point_info,
+    timeline_info,
+    turn_fields,
+    turn_info,
 )
 from threadline.service.routes.threads import find_by_key
 from threadline.threads.user_threads import Threads
@@ -54,41 +61,22 @@ class Which(Shape, frozen=True):
     turn_id: Id | Unset = UNSET
 
 
-class TurnShown(Shown, frozen=True, kw_only=True):
-    """One request and its reply: from where it came, how it ended, what it cost."""
-
-    id: str
-    status: TurnStatus
-    surface: Surface
-    agent_id: str | None = None
-    error: str | None = None
-    usage: dict[str, Any] | None = None
-    request_seq: int | None = None
-    reply_seq: int | None = None
-    created_at: Moment
-    finished_at: Moment | None = None
-
-
-class Turns(Shown, frozen=True):
-    turns: list[TurnShown]
-
-
-class Seen(TurnShown, frozen=True, kw_only=True):
+class Seen(TurnInfo, frozen=True, kw_only=True):
     """What the agent was given: the system texts, then the messages of its window and the request."""
 
     tokens: int
     messages_left_out: int
     system: list[str]
-    messages: list[UiMessage]
+    messages: list[MessageInfo]
 
 
-class FirstMessage(Shown, frozen=True):
+class FirstMessage(ApiStruct, frozen=True):
     id: str
     role: Role
     text: str
 
 
-class DrawnTimeline(TimelineShown, frozen=True, kw_only=True):
+class DrawnTimeline(TimelineInfo, frozen=True, kw_only=True):
     """`begins` is its first message of its own. `repeats` says that this is the question that stands in that place on
     its parent: it is the answers that differ."""
 
@@ -96,19 +84,19 @@ class DrawnTimeline(TimelineShown, frozen=True, kw_only=True):
     repeats: bool = False
 
 
-class Lineage(Shown, frozen=True):
+class Lineage(ApiStruct, frozen=True):
     timelines: list[DrawnTimeline]
-    saves: list[SavedPointShown]
+    saves: list[SavedPointInfo]
 
 
-class PlaceShown(Shown, frozen=True):
+class PlaceShown(ApiStruct, frozen=True):
     surface: Surface
     place: str
     updated_at: Moment
     label: str | None = None
 
 
-class Places(Shown, frozen=True):
+class Places(ApiStruct, frozen=True):
     places: list[PlaceShown]
 
 
@@ -128,7 +116,7 @@ class LineageRoutes:
     @operation(
         "listTurns",
         "List a thread's turns",
-        ResponseSpec(200, "Newest first, whichever timeline they were on.", Turns),
+        ResponseSpec(200, "Newest first, whichever timeline they were on.", TurnsResponse),
         tag="threads",
         query=TurnListing,
         errors=(errors.NotFound, errors.InvalidName),
@@ -137,7 +125,7 @@ class LineageRoutes:
         threads, thread = await self._found(request)
         asked = read_query(request, TurnListing)
         turns = await self._threadline.store.scoped(threads.scope).turns(thread.id, limit=asked.limit)
-        return json_response(Turns([TurnShown(**_turn_fields(turn)) for turn in turns]))
+        return json_response(TurnsResponse([turn_info(turn) for turn in turns]))
 
     @operation(
         "readSeen",
@@ -151,16 +139,13 @@ class LineageRoutes:
         threads, thread = await self._found(request)
         turn = await self._turn(threads, thread, read_query(request, Which).turn_id)
         shown = Seen(
-            **_turn_fields(turn),
+            **turn_fields(turn),
             tokens=turn.seen.get("tokens", 0),
             messages_left_out=turn.seen.get("messages_left_out", 0),
             system=turn.seen.get("system", []),
             messages=[],
         )
-        # Around the bytes that are stored: the messages are not decoded to be encoded again.
-        head = msgspec.json.encode(shown).removesuffix(b'"messages":[]}')
-        messages = await self._shown(threads, thread, turn)
-        return raw_answer(head + b'"messages":[' + b",".join(messages) + b"]}")
+        return messages_response(shown, await self._shown(threads, thread, turn))
 
     async def _turn(self, threads: Threads, thread: Thread, turn_id: str | Unset) -> Turn:
         tx = self._threadline.store.scoped(threads.scope)
@@ -172,7 +157,7 @@ class LineageRoutes:
             raise NotFound("turn", "" if turn_id is UNSET else turn_id)
         return found
 
-    async def _shown(self, threads: Threads, thread: Thread, turn: Turn) -> list[bytes]:
+    async def _shown(self, threads: Threads, thread: Thread, turn: Turn) -> list[Message]:
         """The messages of the prompt. The turn may have been on a timeline that the thread has left: the one whose
         message at the request's place is this turn's."""
         first, last = turn.seen.get("first_seq"), turn.request_seq
@@ -182,8 +167,7 @@ class LineageRoutes:
             asked = await _message_at(threads, thread, timeline.id, last)
             if asked is not None and asked.turn_id == turn.id:
                 start = last if first is None else first
-                found = await threads.messages(thread.id, first=start, last=last, timeline_id=timeline.id)
-                return [to_ui(message) for message in found]
+                return await threads.messages(thread.id, first=start, last=last, timeline_id=timeline.id)
         return []
 
     @operation(
@@ -197,7 +181,7 @@ class LineageRoutes:
         threads, thread = await self._found(request)
         timelines = await threads.timelines(thread.id)
         ids = {timeline.id for timeline in timelines}
-        saved = [saved_point_json(each) for each in await threads.saved_points() if each.point.timeline_id in ids]
+        saved = [saved_point_info(each) for each in await threads.saved_points() if each.point.timeline_id in ids]
         drawn = [await self._drawn(threads, thread, timeline, ids) for timeline in timelines[-_EXPLAINED:]]
         return json_response(Lineage(drawn, saved))
 
@@ -210,7 +194,7 @@ class LineageRoutes:
             replaced = await _message_at(threads, thread, parent.timeline_id, first)
             repeats = replaced is not None and replaced.parts_json == begins.parts_json
         return DrawnTimeline(
-            **msgspec.structs.asdict(timeline_json(timeline, thread)),
+            **msgspec.structs.asdict(timeline_info(timeline, thread)),
             begins=None if begins is None else FirstMessage(begins.id, begins.role, begins.text[:_SHOWN_TEXT]),
             repeats=repeats,
         )
@@ -237,18 +221,3 @@ class LineageRoutes:
 async def _message_at(threads: Threads, thread: Thread, timeline_id: str, seq: int) -> Message | None:
     found = await threads.messages(thread.id, first=seq, last=seq, timeline_id=timeline_id)
     return found[0] if found else None
-
-
-def _turn_fields(turn: Turn) -> dict[str, Any]:
-    return {
-        "id": turn.id,
-        "status": turn.status,
-        "surface": turn.surface,
-        "agent_id": turn.agent_id,
-        "error": turn.error,
-        "usage": turn.usage or None,
-        "request_seq": turn.request_seq,
-        "reply_seq": turn.reply_seq,
-        "created_at": turn.created_at,
-        "finished_at": turn.finished_at,
-    }

@@ -14,13 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from threadline.api_types import ImportResponse
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.transfer import ExportFormat
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.operation import Body, ResponseSpec, operation
 from threadline.service.requests import Shape, read_query
-from threadline.service.responses import Shown, ThreadShown, json_response, thread_json
+from threadline.service.responses import json_response, thread_info
 from threadline.service.routes.threads import find_by_key
 from threadline.threads.transfer import Importer, export
 
@@ -35,10 +36,6 @@ _MEDIA_TYPES: dict[ExportFormat, str] = {
 
 class Exporting(Shape, frozen=True):
     format: ExportFormat = "jsonl"
-
-
-class Imported(Shown, frozen=True):
-    threads: list[ThreadShown]
 
 
 class TransferRoutes:
@@ -73,7 +70,7 @@ class TransferRoutes:
     @operation(
         "importThreads",
         "Take threads in",
-        ResponseSpec(201, "The threads that were made.", Imported),
+        ResponseSpec(201, "The threads that were made.", ImportResponse),
         tag="threads",
         description="The lines that an export as `jsonl` gives; all of them are taken, or none.",
         body=Body(str, media_types=("application/x-ndjson", "application/jsonl", "application/json")),
@@ -87,7 +84,7 @@ class TransferRoutes:
             async for piece in request.stream():
                 await asyncio.to_thread(file.write, piece)
             made = await importer.run(lambda: _lines(file, importer.longest_line))
-        return json_response(Imported([thread_json(thread) for thread in made]), 201)
+        return json_response(ImportResponse([thread_info(thread) for thread in made]), 201)
 
 
 def _lines(file: IO[bytes], longest: int) -> Iterator[bytes]:

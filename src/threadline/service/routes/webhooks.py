@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from threadline.api_types import ApiStruct
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidJson, InvalidName, InvalidText, LimitExceeded, NotFound
@@ -24,21 +25,21 @@ from threadline.messaging.inbox import Decision
 from threadline.ports import Channel
 from threadline.service.operation import Body, ResponseSpec, operation
 from threadline.service.problems import Problem
-from threadline.service.responses import Shown, json_response
+from threadline.service.responses import json_response
 
 log = logging.getLogger("threadline.hooks")
 
 _WEBHOOK = "/api/v1/tenants/{tenant}/channels/{platform}/webhook"
 
 
-class Result(Shown, frozen=True):
+class Result(ApiStruct, frozen=True):
     """What became of one message."""
 
     decision: Decision
     turn_id: str | None = None
 
 
-class Received(Shown, frozen=True):
+class Received(ApiStruct, frozen=True):
     """What became of a delivery, message by message; what was no message is not told."""
 
     correlation_id: str

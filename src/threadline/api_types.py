@@ -1,0 +1,239 @@
+"""JSON bodies that the service sends and the client reads. The OpenAPI document is generated from the same structs.
+
+Keys are camelCase and times are RFC 3339 in UTC. A field whose value is its default is left out, never sent as null:
+AI SDK clients reject a null where a key is optional. Readers skip keys they do not know, so that an older client can
+read a newer service. Bodies that only the service and its web page use are declared beside their routes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from threadline.core import ids
+from threadline.core.channels import LinkState
+from threadline.core.messages import Role
+from threadline.core.turns import Surface, TurnStatus
+
+Moment: TypeAlias = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+StateKey: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        description="The thread's key, chosen by the caller. Each user has their own keys.",
+        extra_json_schema={"pattern": ids.STATE_KEY_PATTERN},
+    ),
+]
+Id: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": ids.ID_PATTERN})]
+Name: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        description="Visible characters only.", extra_json_schema={"minLength": 1, "maxLength": ids.NAME_LENGTH}
+    ),
+]
+UiParts: TypeAlias = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(
+        description="Parts of an AI SDK UIMessage. `type` says which kind; the other keys depend on it.",
+        extra_json_schema={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"type": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["type"],
+            },
+        },
+    ),
+]
+"""Raw bytes on both sides: stored parts are sent as they are and decoded only when somebody reads them."""
+
+
+class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all response bodies. A field that may be None has None as its default, so it is left out."""
+
+
+class OkResponse(ApiStruct, frozen=True):
+    ok: bool
+
+
+class ThreadInfo(ApiStruct, frozen=True):
+    """A thread without its messages."""
+
+    state_key: str
+    id: str
+    timeline_id: str
+    message_count: int
+    token_count: int
+    created_at: Moment
+    updated_at: Moment
+    title: str | None = None
+    agent_id: str | None = None
+    model: str | None = None
+    metadata: dict[str, Any] = {}
+    archived_at: Moment | None = None
+
+
+class ListedThread(ThreadInfo, frozen=True):
+    """`surfaces` are the surfaces of its latest turns."""
+
+    surfaces: tuple[Surface, ...] | None = None
+
+
+class ThreadsResponse(ApiStruct, frozen=True):
+    threads: list[ListedThread]
+    next_cursor: str | None = None
+
+
+class ImportResponse(ApiStruct, frozen=True):
+    threads: list[ThreadInfo]
+
+
+class MessageInfo(ApiStruct, frozen=True):
+    """A stored message in the form of an AI SDK UIMessage."""
+
+    id: str
+    role: Role
+    parts: UiParts
+    metadata: dict[str, Any] = {}
+
+
+class ThreadHistory(ThreadInfo, frozen=True, kw_only=True):
+    """A thread with messages. `firstSeq` is the seq of the first one. `active` means that a turn is running; its
+    unfinished reply is not among the messages."""
+
+    active: bool
+    first_seq: int
+    messages: list[MessageInfo]
+
+
+class EmptyHistory(ApiStruct, frozen=True):
+    """No thread exists under this key yet."""
+
+    state_key: str
+    messages: list[MessageInfo]
+
+
+class SearchHit(ApiStruct, frozen=True):
+    """A message that matches a search."""
+
+    state_key: str
+    message_id: str
+    seq: int
+    role: str
+    snippet: str
+    created_at: Moment
+    title: str | None = None
+
+
+class SearchResponse(ApiStruct, frozen=True):
+    hits: list[SearchHit]
+
+
+class ForkPoint(ApiStruct, frozen=True):
+    timeline_id: str
+    seq: int
+
+
+class TimelineInfo(ApiStruct, frozen=True):
+    """One version of a thread. `parent` is the point where it forked."""
+
+    id: str
+    current: bool
+    message_count: int
+    created_at: Moment
+    parent: ForkPoint | None = None
+
+
+class TimelinesResponse(ApiStruct, frozen=True):
+    timelines: list[TimelineInfo]
+
+
+class SavedPointInfo(ApiStruct, frozen=True):
+    """A named point of a thread: all messages up to and including `seq`."""
+
+    name: str
+    thread_id: str
+    timeline_id: str
+    seq: int
+    created_at: Moment
+
+
+class SavedPointsResponse(ApiStruct, frozen=True):
+    saves: list[SavedPointInfo]
+
+
+class TurnInfo(ApiStruct, frozen=True, kw_only=True):
+    """One request and its reply: where it came from, how it ended, what it cost."""
+
+    id: str
+    status: TurnStatus
+    surface: Surface
+    agent_id: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    request_seq: int | None = None
+    reply_seq: int | None = None
+    created_at: Moment
+    finished_at: Moment | None = None
+
+
+class TurnsResponse(ApiStruct, frozen=True):
+    turns: list[TurnInfo]
+
+
+class StopResponse(ApiStruct, frozen=True):
+    """`stopped` is the number of turns that were running."""
+
+    ok: bool
+    stopped: int
+
+
+class AgentInfo(ApiStruct, frozen=True):
+    """An agent of the tenant. Secrets in its settings are masked."""
+
+    id: str
+    name: str
+    provider: str
+    settings: dict[str, Any]
+    enabled: bool
+    model: str | None = None
+    system_prompt: str | None = None
+
+
+class AgentsResponse(ApiStruct, frozen=True):
+    """The tenant's agents, the ids of the agents that every tenant has, and the id of the default agent."""
+
+    agents: list[AgentInfo]
+    shared: list[str]
+    default: str
+
+
+class PinnedContext(ApiStruct, frozen=True):
+    """The text that a user pinned for an agent."""
+
+    agent_id: str
+    context: str
+    created_at: Moment
+    updated_at: Moment
+
+
+class LinkInfo(ApiStruct, frozen=True):
+    """An account on a platform and the user it belongs to. A revoked link blocks the account."""
+
+    platform: Surface
+    platform_user_id: str
+    user_id: str
+    state: LinkState
+    created_at: Moment
+    updated_at: Moment
+
+
+class LinksResponse(ApiStruct, frozen=True):
+    links: list[LinkInfo]
+
+
+class RedeemedLinkResponse(ApiStruct, frozen=True):
+    """The user that the account is linked to now."""
+
+    user_id: str
