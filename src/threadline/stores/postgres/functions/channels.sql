@@ -52,6 +52,8 @@ BEGIN
     END IF;
 END $$;
 
+-- Claims deliveries for the platforms that this worker can send to, all platforms without a list, so that the rows of a
+-- bot in another process stay for that bot. A row behind an earlier one for the same recipient has to wait for it.
 CREATE FUNCTION threadline.claim_outbox(
     _tenant text, _owner text, _role text, _worker text, _until timestamptz, _now timestamptz, _limit integer,
     _abandoned text, _platforms text[]
