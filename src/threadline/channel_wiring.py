@@ -18,13 +18,13 @@ from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpRespon
 from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
-from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.diagnosis import ChannelDiagnosis
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
 from threadline.messaging.outbox import Outbox
 from threadline.messaging.outbox_worker import OutboxWorker, Retrying
+from threadline.messaging.place_threads import ChatCommands
 from threadline.messaging.polling import Polling
 from threadline.messaging.unanswered_sweep import UnansweredSweep
 from threadline.messaging.unlinked_senders import UnlinkedSenders

@@ -13,9 +13,9 @@ from threadline.core.commands import (
     Misused,
     Unknown,
     choices_text,
-    chosen,
     help_text,
     parse,
+    read_choice,
 )
 
 PUBLIC = (
@@ -83,11 +83,11 @@ def test_anything_else_is_ordinary_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("!sav", "There is no command !sav. Did you mean !save? !help lists them all."),
-        ("!brnach x", "There is no command !brnach. Did you mean !branch? !help lists them all."),
-        ("!xyzzy", "There is no command !xyzzy. !help lists them all."),
-        ("!whoam", "There is no command !whoam. !help lists them all."),
-        ("!newer", "There is no command !newer. Did you mean !new? !help lists them all."),
+        ("!sav", "Unknown command !sav. Did you mean !save? !help lists all commands."),
+        ("!brnach x", "Unknown command !brnach. Did you mean !branch? !help lists all commands."),
+        ("!xyzzy", "Unknown command !xyzzy. !help lists all commands."),
+        ("!whoam", "Unknown command !whoam. !help lists all commands."),
+        ("!newer", "Unknown command !newer. Did you mean !new? !help lists all commands."),
     ],
 )
 def test_an_unknown_command_gets_a_hint_that_gives_no_hidden_one_away(text: str, hint: str) -> None:
@@ -99,10 +99,10 @@ def test_an_unknown_command_gets_a_hint_that_gives_no_hidden_one_away(text: str,
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("!open", "!open needs <chat>: go on with one of your chats here."),
-        ("!rename  ", "!rename needs <name>: give this chat another name."),
-        ("!undo 2", "!undo stands alone: take back your last message and its answer."),
-        ("!clear everything", "!clear stands alone: start afresh here; the old history is kept."),
+        ("!open", "!open needs <chat>: continue another chat here."),
+        ("!rename  ", "!rename needs <name>: rename this chat."),
+        ("!undo 2", "!undo takes no argument: remove your last message and its reply."),
+        ("!clear everything", "!clear takes no argument: start with an empty history here and keep the old one."),
     ],
 )
 def test_a_command_with_an_argument_too_few_or_too_many_does_nothing_and_says_why(text: str, hint: str) -> None:
@@ -114,21 +114,32 @@ def test_a_command_with_an_argument_too_few_or_too_many_does_nothing_and_says_wh
 @pytest.mark.req("S2-12")
 def test_help_lists_every_public_command_once_and_no_hidden_one() -> None:
     assert [line.split(":")[0] for line in help_text().splitlines()] == list(PUBLIC)
-    assert any(spec.hidden for spec in COMMANDS)
+    assert any(spec.is_hidden for spec in COMMANDS)
     assert "whoami" not in help_text()
 
 
 @given(st.sampled_from(COMMANDS), st.sampled_from(["", " Research", " 7"]))
 def test_every_declared_command_is_understood_or_explained(spec: CommandSpec, argument: str) -> None:
-    found = parse(f"!{spec.name}{argument}")
-    assert isinstance(found, Command | Misused)
-    assert found.name == spec.name
+    for place in spec.where:
+        found = parse(f"!{spec.name}{argument}", place=place)
+        assert isinstance(found, Command | Misused)
+        assert found.name == spec.name
+
+
+def test_the_terminal_has_the_same_rows_with_another_prefix_and_some_of_its_own() -> None:
+    assert parse("/new Research", place="terminal", prefix="/") == Command("new", "Research")
+    assert parse("/threads", place="terminal", prefix="/") == Command("chats")
+    assert parse("/context clear", place="terminal", prefix="/") == Command("context", "clear")
+    assert parse("/quit", place="terminal", prefix="/") == Command("quit")
+    assert isinstance(parse("!quit"), Unknown)
+    assert isinstance(parse("/link ABC", place="terminal", prefix="/"), Unknown)
+    assert "/model [name]: show or change the model" in help_text("terminal", "/")
 
 
 @given(st.text())
 def test_no_text_makes_the_parser_fail(text: str) -> None:
     parse(text)
-    chosen(text, 3)
+    read_choice(text, 3)
 
 
 @pytest.mark.req("S2-09")
@@ -150,9 +161,9 @@ def test_no_text_makes_the_parser_fail(text: str) -> None:
     ],
 )
 def test_a_list_is_answered_by_number_left_by_0_and_other_text_is_ordinary(text: str, number: int | None) -> None:
-    assert chosen(text, 3) == number
+    assert read_choice(text, 3) == number
 
 
 @pytest.mark.req("S2-09")
 def test_the_list_numbers_its_names_from_one() -> None:
-    assert choices_text(["alpha", "beta"]) == "Choose by number, or 0 to leave:\n1. alpha\n2. beta"
+    assert choices_text(["alpha", "beta"]) == "Reply with a number, or 0 to cancel:\n1. alpha\n2. beta"

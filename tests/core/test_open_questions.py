@@ -13,21 +13,23 @@ from threadline.core.open_questions import (
     EXPIRES_AFTER,
     Agreed,
     Declined,
-    Pending,
-    answer,
-    ask,
-    offer,
-    pending_in,
-    with_pending,
+    OpenQuestion,
+    ask_to_choose,
+    ask_to_confirm,
+    question_in,
+    read_answer,
+    with_question,
 )
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-CLEAR = ask("clear", "alice", NOW)
-LOAD = offer("load", "alice", NOW, ["before lunch", "after lunch"])
+CLEAR = ask_to_confirm("clear", "alice", NOW)
+LOAD = ask_to_choose("load", "alice", NOW, ["before lunch", "after lunch"])
 
 
-def said(pending: Pending | None, text: str, user_id: str = "alice", later: dt.timedelta = dt.timedelta()) -> object:
-    return answer(pending, text, user_id=user_id, now=NOW + later)
+def said(
+    question: OpenQuestion | None, text: str, user_id: str = "alice", later: dt.timedelta = dt.timedelta()
+) -> object:
+    return read_answer(question, text, user_id=user_id, now=NOW + later)
 
 
 @pytest.mark.req("S2-13")
@@ -70,7 +72,7 @@ def test_a_list_is_answered_by_a_number_on_it_and_left_by_0_or_cancel(text: str,
 
 
 def test_a_confirmation_carries_what_it_would_do() -> None:
-    assert said(ask("open", "alice", NOW, argument="01thread"), "!yes") == Agreed("open", "01thread")
+    assert said(ask_to_confirm("open", "alice", NOW, argument="01thread"), "!yes") == Agreed("open", "01thread")
 
 
 @pytest.mark.req("S2-13")
@@ -91,23 +93,23 @@ def test_without_a_question_nothing_is_an_answer() -> None:
 
 def test_an_empty_list_cannot_be_offered() -> None:
     with pytest.raises(ValueError, match="at least one entry"):
-        offer("load", "alice", NOW, [])
+        ask_to_choose("load", "alice", NOW, [])
 
 
-@pytest.mark.parametrize("pending", [CLEAR, LOAD, ask("open", "alice", NOW, argument="01thread")])
-def test_a_question_survives_as_json_among_other_keys(pending: Pending) -> None:
-    metadata = json.loads(json.dumps(with_pending({"space": "!s", "pending": "older"}, pending)))
+@pytest.mark.parametrize("question", [CLEAR, LOAD, ask_to_confirm("open", "alice", NOW, argument="01thread")])
+def test_a_question_survives_as_json_among_other_keys(question: OpenQuestion) -> None:
+    metadata = json.loads(json.dumps(with_question({"space": "!s", "pending": "older"}, question)))
     assert metadata["space"] == "!s"
-    assert pending_in(metadata) == pending
-    assert with_pending(metadata, None) == {"space": "!s"}
+    assert question_in(metadata) == question
+    assert with_question(metadata, None) == {"space": "!s"}
 
 
 @pytest.mark.parametrize("kept", ["", 3, [], {}, {"does": "explode", "asked_of": "a", "expires_at": NOW.isoformat()}])
 def test_what_is_no_question_is_none(kept: object) -> None:
-    assert pending_in({"pending": kept}) is None
-    assert pending_in({}) is None
+    assert question_in({"pending": kept}) is None
+    assert question_in({}) is None
 
 
 @given(st.text(), st.sampled_from([CLEAR, LOAD]))
-def test_no_text_makes_an_answer_fail(text: str, pending: Pending) -> None:
-    assert isinstance(said(pending, text), Agreed | Declined | None)
+def test_no_text_makes_an_answer_fail(text: str, question: OpenQuestion) -> None:
+    assert isinstance(said(question, text), Agreed | Declined | None)

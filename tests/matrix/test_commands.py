@@ -48,11 +48,11 @@ async def test_a_saved_point_is_loaded_by_name_or_from_a_list_and_only_in_its_ro
         assert "goes on from “first”: 2 messages" in await room.ask("!load first")
         assert "loaded from “first”" in await room.ask("!context")
         await room.say("three", 2)
-        assert await room.ask("!load") == "Choose by number, or 0 to leave:\n1. first\n2. second"
+        assert await room.ask("!load") == "Reply with a number, or 0 to cancel:\n1. first\n2. second"
         await room.say("7", 3)
         assert "goes on from “second”: 4 messages" in await room.ask("2")
         await room.say("2", 3)
-        assert "Choose" in await room.ask("!load")
+        assert "Reply with" in await room.ask("!load")
         assert "nothing was changed" in await room.ask("0")
         assert "saved point 'gone' not found" in await room.ask("!load gone")
         other = Room(world, room.user, await world.room_with(room.user))
@@ -75,10 +75,10 @@ async def test_help_lists_every_public_command_and_an_unknown_one_gets_a_hint(wo
         told = await room.user.ask(room.id, world.bot_id, "!help")
         assert told.content["msgtype"] == "m.notice"
         assert [line.split("`")[1] for line in told.text.splitlines()] == [
-            spec.usage for spec in COMMANDS if not spec.hidden
+            spec.usage() for spec in COMMANDS if "private" in spec.where and not spec.is_hidden
         ]
         assert "<code>!branch [name]</code>" in told.content["formatted_body"]
-        assert await room.ask("!brnch") == "There is no command !brnch. Did you mean !branch? !help lists them all."
+        assert await room.ask("!brnch") == "Unknown command !brnch. Did you mean !branch? !help lists all commands."
 
 
 @pytest.mark.req("S2-13", "S2-14")

@@ -1,15 +1,18 @@
-"""In-chat commands: one grammar and one help text for every messaging surface.
+"""In-chat commands: one table for every messaging platform and the terminal.
 
-A command is one line that begins with `!` and a letter. Which there are, what they take and what help says of them is
-declared once, below. Reading a text does nothing: it says what the text is, and surfaces act on it.
+A command is one row of `COMMANDS`: name, argument, help text, the role it needs and where it can be used. Grammar, help
+and hints are read from the table; `messaging.command_executor` has the handlers. In a chat a command is one line that
+begins with `!` and a letter; the terminal uses the same rows with `/`. Parsing has no side effects.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
+
+from threadline.core.threads import UserRole
 
 CommandName: TypeAlias = Literal[
     "new",
@@ -30,105 +33,135 @@ CommandName: TypeAlias = Literal[
     "cancel",
     "help",
     "whoami",
+    "model",
+    "compact",
+    "export",
+    "quit",
 ]
+CommandPlace: TypeAlias = Literal["private", "shared", "terminal"]
+"""Where a command is typed: a private chat, a chat that others read as well, or the terminal."""
+
+CHATS: frozenset[CommandPlace] = frozenset(("private", "shared"))
+TERMINAL: frozenset[CommandPlace] = frozenset(("terminal",))
+EVERYWHERE = CHATS | TERMINAL
 
 
 class CommandSpec(NamedTuple):
-    """`argument` is spelled as help shows it: `[name]` may be left out, `<name>` may not, none is none."""
+    """One command. `argument` is spelled as help shows it: `[name]` is optional, `<name>` is required, "" means that
+    the command takes none."""
 
     name: CommandName
     argument: str
     help: str
-    hidden: bool = False
+    where: frozenset[CommandPlace] = CHATS
+    role: UserRole = "member"
+    aliases: tuple[str, ...] = ()
+    is_hidden: bool = False
 
-    @property
-    def usage(self) -> str:
-        return f"!{self.name} {self.argument}".rstrip()
+    def usage(self, prefix: str = "!") -> str:
+        return f"{prefix}{self.name} {self.argument}".rstrip()
 
 
 COMMANDS: tuple[CommandSpec, ...] = (
-    CommandSpec("new", "[name]", "start a new chat"),
-    CommandSpec("branch", "[name]", "start a new chat that begins as this one"),
-    CommandSpec("save", "[name]", "give this point of the chat a name"),
-    CommandSpec("load", "[name]", "go on from a saved point; without a name, choose from a list"),
-    CommandSpec("context", "", "show which chat this is and how much is in it"),
-    CommandSpec("chats", "", "list your chats"),
-    CommandSpec("open", "<chat>", "go on with one of your chats here"),
-    CommandSpec("rename", "<name>", "give this chat another name"),
-    CommandSpec("archive", "", "take this chat off the list; its history is kept"),
-    CommandSpec("clear", "", "start afresh here; the old history is kept"),
-    CommandSpec("undo", "", "take back your last message and its answer"),
-    CommandSpec("link", "<code>", "link this account with the code you were given"),
-    CommandSpec("unlink", "", "end the link between this account and you"),
-    CommandSpec("yes", "", "confirm what was asked"),
-    CommandSpec("no", "", "decline what was asked"),
-    CommandSpec("cancel", "", "leave a list without choosing"),
-    CommandSpec("help", "", "show this list"),
-    # For whoever helps a user with linking; nobody needs it to talk.
-    CommandSpec("whoami", "", "show who you are here", hidden=True),
+    CommandSpec("new", "[name]", "start a new chat", EVERYWHERE),
+    CommandSpec("branch", "[name]", "start a new chat that begins with this history", EVERYWHERE),
+    CommandSpec("save", "[name]", "save this point under a name", EVERYWHERE),
+    CommandSpec("load", "[name]", "continue from a saved point; without a name, choose from a list", EVERYWHERE),
+    CommandSpec("context", "", "show the id, size and agent of this chat"),
+    CommandSpec("context", "[text|clear]", "show, set or clear the text pinned for the agent", TERMINAL),
+    CommandSpec("chats", "", "list your chats", EVERYWHERE, aliases=("threads",)),
+    CommandSpec("open", "<chat>", "continue another chat here", EVERYWHERE),
+    CommandSpec("rename", "<name>", "rename this chat", EVERYWHERE),
+    CommandSpec("archive", "", "remove this chat from the list and keep its history", EVERYWHERE),
+    CommandSpec("clear", "", "start with an empty history here and keep the old one"),
+    CommandSpec("undo", "", "remove your last message and its reply", EVERYWHERE),
+    CommandSpec("link", "<code>", "link this account with a code"),
+    CommandSpec("unlink", "", "unlink this account"),
+    CommandSpec("yes", "", "confirm"),
+    CommandSpec("no", "", "decline"),
+    CommandSpec("cancel", "", "close a list without choosing"),
+    CommandSpec("model", "[name]", "show or change the model", TERMINAL),
+    CommandSpec("compact", "", "summarise the older messages for the agent", TERMINAL),
+    CommandSpec("export", "[file]", "write this chat to a file (.md, .json, .jsonl)", TERMINAL),
+    CommandSpec("help", "", "show this list", EVERYWHERE, role="viewer"),
+    CommandSpec("quit", "", "quit", TERMINAL),
+    # For support with linking; not needed in normal use.
+    CommandSpec("whoami", "", "show your user and account", role="viewer", is_hidden=True),
 )
 
-_BY_NAME: dict[str, CommandSpec] = {spec.name: spec for spec in COMMANDS}
 # Some clients put a no-break space after a word.
-_COMMAND = re.compile(r"!([^\W\d_][\w-]{0,30})(?:[^\S\n]+(\S.*))?")
+_COMMAND = re.compile(r"([^\W\d_][\w-]{0,30})(?:[^\S\n]+(\S.*))?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
 class Command(NamedTuple):
     name: CommandName
     argument: str | None = None
+    is_confirmed: bool = False
+    """The user has answered `!yes` to the question that this command asks first."""
 
 
 class Misused(NamedTuple):
-    """A known command with an argument too few or too many; `hint` is for the user."""
+    """A known command with a missing or unexpected argument; `hint` is for the user."""
 
     name: CommandName
     hint: str
 
 
 class Unknown(NamedTuple):
-    """It looks like a command and is none; `hint` is for the user."""
+    """Looks like a command but is not in the table; `hint` is for the user."""
 
     word: str
     hint: str
 
 
-def parse(text: str) -> Command | Misused | Unknown | None:
-    """What a text asks for; None if it is ordinary text."""
-    found = _COMMAND.fullmatch(text.strip())
+def parse(text: str, *, place: CommandPlace = "private", prefix: str = "!") -> Command | Misused | Unknown | None:
+    """Reads a text as a command; None for ordinary text."""
+    line = text.strip()
+    found = _COMMAND.fullmatch(line, len(prefix)) if line.startswith(prefix) else None
     if found is None:
         return None
     word, argument = found[1].lower(), found[2]
-    spec = _BY_NAME.get(word)
+    spec = find_spec(word, place)
     if spec is None:
-        return Unknown(word, _hint(word))
+        return Unknown(word, _hint(word, place, prefix))
     if argument is None and spec.argument.startswith("<"):
-        return Misused(spec.name, f"!{spec.name} needs {spec.argument}: {spec.help}.")
+        return Misused(spec.name, f"{prefix}{spec.name} needs {spec.argument}: {spec.help}.")
     if argument is not None and not spec.argument:
-        return Misused(spec.name, f"!{spec.name} stands alone: {spec.help}.")
+        return Misused(spec.name, f"{prefix}{spec.name} takes no argument: {spec.help}.")
     return Command(spec.name, argument)
 
 
-def _hint(word: str) -> str:
-    public = [spec.name for spec in COMMANDS if not spec.hidden]
+def find_spec(word: str, place: CommandPlace) -> CommandSpec | None:
+    """The row for a name or alias that can be used at this place."""
+    return next((spec for spec in specs_for(place) if word == spec.name or word in spec.aliases), None)
+
+
+def specs_for(place: CommandPlace) -> Iterable[CommandSpec]:
+    return (spec for spec in COMMANDS if place in spec.where)
+
+
+def _hint(word: str, place: CommandPlace, prefix: str) -> str:
+    public = [spec.name for spec in specs_for(place) if not spec.is_hidden]
     close = difflib.get_close_matches(word, public, n=1)
-    meant = f" Did you mean !{close[0]}?" if close else ""
-    return f"There is no command !{word}.{meant} !help lists them all."
+    meant = f" Did you mean {prefix}{close[0]}?" if close else ""
+    return f"Unknown command {prefix}{word}.{meant} {prefix}help lists all commands."
 
 
-def help_text() -> str:
-    return "\n".join(f"{spec.usage}: {spec.help}" for spec in COMMANDS if not spec.hidden)
+def help_text(place: CommandPlace = "private", prefix: str = "!") -> str:
+    """One line per public command: `usage: help`."""
+    return "\n".join(f"{spec.usage(prefix)}: {spec.help}" for spec in specs_for(place) if not spec.is_hidden)
 
 
 def choices_text(names: Sequence[str]) -> str:
-    """The list that a `!load` without a name answers with."""
+    """A numbered list to choose from."""
     lines = [f"{number}. {name}" for number, name in enumerate(names, 1)]
-    return "\n".join(["Choose by number, or 0 to leave:", *lines])
+    return "\n".join(["Reply with a number, or 0 to cancel:", *lines])
 
 
-def chosen(text: str, choices: int) -> int | None:
-    """What a text says to such a list: a number from 1 on, 0 to leave (`!cancel` says the same), or None: it is
-    ordinary text, or a command of its own."""
+def read_choice(text: str, choices: int) -> int | None:
+    """The number that a text picks from such a list, 0 to cancel (`!cancel` does the same). None if the text is no
+    answer to the list: ordinary text, or another command."""
     if parse(text) == Command("cancel"):
         return 0
     line = text.strip()

@@ -15,7 +15,7 @@ from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, Misused, Unknown, choices_text, help_text, parse
 from threadline.core.errors import Conflict, InvalidInput, NotFound, Refused, TokenRefused
 from threadline.core.ids import check_title
-from threadline.core.open_questions import Agreed, Declined, Pending, pending_in, with_pending
+from threadline.core.open_questions import Agreed, Declined, OpenQuestion, question_in, with_question
 from threadline.core.threads import Thread, ThreadChanges
 from threadline.matrix.events import Said, key_of
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
@@ -89,8 +89,8 @@ class Commands:
         return bound is not None and self._answer(bound, person, said) is not None
 
     def _answer(self, bound: Binding, person: Person, said: Said) -> Agreed | Declined | None:
-        waiting = pending_in(bound.metadata)
-        return pending_.answer(waiting, said.text, user_id=person.matrix_id, now=self._clock.now())
+        waiting = question_in(bound.metadata)
+        return pending_.read_answer(waiting, said.text, user_id=person.matrix_id, now=self._clock.now())
 
     async def run(self, person: Person, said: Said) -> str | None:
         """What to say to a command or to an answer; None if the text is neither."""
@@ -122,11 +122,11 @@ class Commands:
         if isinstance(answer, Agreed):
             act = self._clear if answer.does == "clear" else self._acts[answer.does]
             said = await act(asked, answer.argument)
-        await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_pending(noted, None))
+        await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_question(noted, None))
         return said
 
-    async def _ask(self, asked: Asked, question: Pending) -> None:
-        await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_pending(noted, question))
+    async def _ask(self, asked: Asked, question: OpenQuestion) -> None:
+        await self._rooms.note(asked.person, asked.bound.place, lambda noted: with_question(noted, question))
 
     async def _new(self, asked: Asked, name: str | None) -> str:
         name = None if name is None else check_title(name)
@@ -161,7 +161,7 @@ class Commands:
         names = [saved.name for saved in await asked.platform.saved_points()][:_LISTED]
         if not names:
             return "You have saved nothing yet. `!save [name]` does."
-        await self._ask(asked, pending_.offer("load", asked.person.matrix_id, self._clock.now(), names))
+        await self._ask(asked, pending_.ask_to_choose("load", asked.person.matrix_id, self._clock.now(), names))
         return choices_text(names)
 
     async def _context(self, asked: Asked, _: str | None) -> str:
@@ -183,7 +183,9 @@ class Commands:
         if not found:
             return f"You have no chat “{wanted}”. `!chats` lists them."
         if len(found) > 1:
-            choice = pending_.offer("open", asked.person.matrix_id, self._clock.now(), [thread.id for thread in found])
+            choice = pending_.ask_to_choose(
+                "open", asked.person.matrix_id, self._clock.now(), [thread.id for thread in found]
+            )
             await self._ask(asked, choice)
             return choices_text([f"{thread.title}, {_amount(thread)}" for thread in found])
         thread = found[0]
@@ -220,7 +222,7 @@ class Commands:
         return f"This chat is off the list. Its history is kept: `!open {asked.chat_id}` finds it from any room."
 
     async def _ask_to_clear(self, asked: Asked, _: str | None) -> str:
-        await self._ask(asked, pending_.ask("clear", asked.person.matrix_id, self._clock.now()))
+        await self._ask(asked, pending_.ask_to_confirm("clear", asked.person.matrix_id, self._clock.now()))
         return "Start afresh in this room? The old history is kept. `!yes` or `!no`."
 
     async def _clear(self, asked: Asked, _: str | None) -> str:

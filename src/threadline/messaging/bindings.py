@@ -55,12 +55,14 @@ async def new_thread_for(tx: Transaction, agent_id: str | None, title: str | Non
     return await tx.create_thread(new)
 
 
-async def stand(tx: Transaction, surface: Surface, place: str, agent_id: str, *, shared: bool) -> CurrentThread:
-    """Where the user is. A place without a thread, or whose thread is gone, goes on at home; one where others read
-    along gets a thread of its own."""
+async def current_thread(
+    tx: Transaction, surface: Surface, place: str, agent_id: str, *, is_shared: bool
+) -> CurrentThread:
+    """The place's binding and thread. A private place without a thread, or whose thread is deleted, is bound to the
+    home thread; a shared one gets a thread of its own."""
     binding = await tx.binding(surface, place)
     thread = None if binding is None else await tx.thread(binding.thread_id)
     if binding is None or thread is None:
-        thread = await (new_thread_for(tx, agent_id, None) if shared else home_thread(tx, agent_id))
+        thread = await (new_thread_for(tx, agent_id, None) if is_shared else home_thread(tx, agent_id))
         binding = await tx.bind(surface, place, thread.id)
     return CurrentThread(binding, thread)

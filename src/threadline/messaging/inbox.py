@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from threadline.core.channels import InboxRow, NewArrival
-from threadline.core.commands import Command, parse
+from threadline.core.commands import Command, find_spec, parse
 from threadline.core.errors import (
     Conflict,
     ExtraMissing,
@@ -26,15 +26,16 @@ from threadline.core.errors import (
     SettingsInvalid,
 )
 from threadline.core.messages import user
-from threadline.core.open_questions import pending_in
+from threadline.core.open_questions import question_in
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, inbox_key, turn_key
 from threadline.core.sanitize import sanitize_text
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface, Turn, TurnStatus
-from threadline.messaging.bindings import bound_place, home_key, stand
-from threadline.messaging.chat_commands import ChatCommands, CommandContext, Say, understood
+from threadline.messaging.bindings import bound_place, current_thread, home_key
+from threadline.messaging.command_executor import Hint, interpret
 from threadline.messaging.outbox import Outbox
+from threadline.messaging.place_threads import ChatCommands, CommandContext
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
 from threadline.ports import Agent, Approver, Clock, Store, Transaction
@@ -95,7 +96,7 @@ class Inbox:
         runner: Runner,
         directory: AgentFinder,
         outbox: Outbox,
-        commanding: ChatCommands,
+        commands: ChatCommands,
         strangers: UnlinkedSenders,
         approver: Approver,
         clock: Clock,
@@ -110,7 +111,7 @@ class Inbox:
         self._runner = runner
         self._directory = directory
         self._outbox = outbox
-        self._commanding = commanding
+        self._commands = commands
         self._strangers = strangers
         self._approver = approver
         self._clock = clock
@@ -248,16 +249,17 @@ class Inbox:
         """What a command, or an answer to a question, did; None if the text is for the agent."""
         owner_id, place, now = tx.scope.user_id, bound_place(arrival.place, tx.scope.user_id), self._clock.now()
         binding = await tx.binding(arrival.platform, place)
-        asked = None if binding is None else pending_in(binding.metadata)
-        meant = understood(arrival.text, asked, user_id=owner_id, now=now)
-        if meant is None:
+        question = None if binding is None else question_in(binding.metadata)
+        context = CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
+        command = interpret(arrival.text, question, user_id=owner_id, now=now, place=context.kind)
+        if command is None:
             return None
-        if denial is not None and denial.status == "denied_rbac":
+        if denial is not None and denial.status == "denied_rbac" and not _is_for_viewers(command, context):
             await self._outbox.answer(tx, arrived, denial.said, owner_id=owner_id)
             return Receipt("denied_rbac")
-        asker = CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
-        said = meant.text if isinstance(meant, Say) else await self._commanding.act(tx, asker, meant)
-        await self._outbox.answer(tx, arrived, said, owner_id=owner_id)
+        reply = command.text if isinstance(command, Hint) else await self._commands.execute(tx, context, command)
+        if reply is not None:
+            await self._outbox.answer(tx, arrived, reply, owner_id=owner_id)
         return Receipt("command")
 
     async def _turn(
@@ -270,11 +272,11 @@ class Inbox:
         denial: Denial | None,
     ) -> Receipt:
         place = bound_place(arrival.place, tx.scope.user_id)
-        standing = await stand(tx, arrival.platform, place, agent_id, shared=arrival.shared)
+        current = await current_thread(tx, arrival.platform, place, agent_id, is_shared=arrival.shared)
         if denial is None:
-            accepted = await self._turns.accept_in(tx, sealed, standing.thread)
+            accepted = await self._turns.accept_in(tx, sealed, current.thread)
             return Receipt("accepted", accepted.turn)
-        denied = await self._turns.deny_in(tx, sealed, standing.thread, denial.status, denial.said)
+        denied = await self._turns.deny_in(tx, sealed, current.thread, denial.status, denial.said)
         return Receipt(_denied(denial), denied.turn)
 
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
@@ -289,6 +291,11 @@ class Inbox:
             return Receipt("refused")
 
         return await self._store.transact(scope, work)
+
+
+def _is_for_viewers(command: Command | Hint, context: CommandContext) -> bool:
+    spec = find_spec(command.name, context.kind) if isinstance(command, Command) else None
+    return spec is not None and spec.role == "viewer"
 
 
 def _request(arrival: Arrival, agent_id: str) -> TurnRequest:

@@ -1,0 +1,299 @@
+"""The command executor: one handler per command, for chats and the terminal.
+
+Handlers work on `CommandThreads`, a user's threads as seen from one place. A chat implements it on the transaction that
+claimed the message (`place_threads`), so the command and the claim commit together; the terminal implements it on the
+thread gateway, in process or over HTTP. A handler returns a Markdown reply. A handler that fails raises, and the caller
+discards what it did.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from threadline.core.commands import (
+    Command,
+    CommandName,
+    CommandPlace,
+    Misused,
+    Unknown,
+    choices_text,
+    help_text,
+    parse,
+)
+from threadline.core.errors import InvalidInput
+from threadline.core.open_questions import Agreed, Declined, OpenQuestion, ask_to_choose, ask_to_confirm, read_answer
+from threadline.core.threads import SavedPoint
+
+LISTED = 15
+"""Entries of a list in a chat: longer ones are hard to read on a phone."""
+
+
+class ChatInfo(Protocol):
+    """What handlers read of a thread; the library's and the client's threads both have it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def agent_id(self) -> str | None: ...
+    @property
+    def message_count(self) -> int: ...
+    @property
+    def token_count(self) -> int: ...
+
+
+class CurrentChat(NamedTuple):
+    """The thread of this place. `label` is the place's short name where places have one; `loaded` is the saved point
+    that was loaded last."""
+
+    thread: ChatInfo
+    label: str | None = None
+    loaded: str | None = None
+
+
+class CommandThreads(Protocol):
+    """One user's threads as seen from one place. NotFound and InvalidInput carry texts for the user."""
+
+    async def current(self) -> CurrentChat:
+        """The thread of this place; created where a place always has one, else InvalidInput."""
+        ...
+
+    async def create(self, title: str | None) -> ChatInfo: ...
+
+    async def branch(self, title: str | None) -> ChatInfo:
+        """A new thread that begins with the current one's history."""
+        ...
+
+    async def open_place(self, thread: ChatInfo, reply: str) -> str | None:
+        """Makes a new thread reachable: continues it here, or opens a place of its own for it. The reply to send now;
+        None if one is sent once the place is open."""
+        ...
+
+    async def continue_here(self, thread: ChatInfo) -> None:
+        """Binds this place to the thread. Conflict, with a text for the user, where another place has it alone."""
+        ...
+
+    async def find(self, name: str) -> Sequence[ChatInfo]:
+        """Threads with this id, state key, label or title. More than one only for equal titles."""
+        ...
+
+    async def recent(self, limit: int) -> Sequence[CurrentChat]:
+        """The latest threads, without archived ones."""
+        ...
+
+    async def saved_points(self) -> Sequence[SavedPoint]: ...
+
+    async def save(self, name: str) -> SavedPoint: ...
+
+    async def load(self, name: str) -> ChatInfo: ...
+
+    async def undo(self) -> ChatInfo: ...
+
+    async def rename(self, title: str) -> ChatInfo: ...
+
+    async def archive(self) -> None: ...
+
+    async def ask(self, question: OpenQuestion | None) -> None:
+        """Keeps the question open in this place, in place of any other; None closes it."""
+        ...
+
+
+class CommandCall(NamedTuple):
+    """One command to execute."""
+
+    threads: CommandThreads
+    user_id: str
+    now: dt.datetime
+    place: CommandPlace = "private"
+    prefix: str = "!"
+    argument: str | None = None
+    is_confirmed: bool = False
+
+    def spell(self, command: str) -> str:
+        return f"`{self.prefix}{command}`"
+
+
+Handler: TypeAlias = Callable[[CommandCall], Awaitable[str | None]]
+
+
+class Hint(NamedTuple):
+    """Nothing to execute: reply with this text."""
+
+    text: str
+
+
+def interpret(
+    text: str,
+    question: OpenQuestion | None,
+    *,
+    user_id: str,
+    now: dt.datetime,
+    place: CommandPlace = "private",
+    prefix: str = "!",
+) -> Command | Hint | None:
+    """The command in a text, or the one that it answers a question with; None if the text is for the agent."""
+    match read_answer(question, text, user_id=user_id, now=now):
+        case Declined():
+            return Command("cancel")
+        case Agreed(does, argument):
+            return Command(does, argument, is_confirmed=True)
+    match parse(text, place=place, prefix=prefix):
+        case Command("yes" | "no" | "cancel"):
+            return Hint("There is no open question here.")
+        case Command() as command:
+            return command
+        case Misused(_, hint) | Unknown(_, hint):
+            return Hint(hint)
+    return None
+
+
+class CommandExecutor:
+    """`extra` adds or replaces handlers: what only one surface can do."""
+
+    def __init__(self, extra: Mapping[CommandName, Handler] | None = None) -> None:
+        self._handlers = {**HANDLERS, **(extra or {})}
+
+    @property
+    def names(self) -> frozenset[CommandName]:
+        return frozenset(self._handlers)
+
+    async def execute(self, command: Command, call: CommandCall) -> str | None:
+        """The reply; None if it follows later. InvalidInput, NotFound and Conflict say why the command failed."""
+        handler = self._handlers[command.name]
+        return await handler(call._replace(argument=command.argument, is_confirmed=command.is_confirmed))
+
+
+async def start_chat(call: CommandCall) -> str | None:
+    thread = await call.threads.create(call.argument)
+    reply = f"Started a new chat{name_of(thread)}. The previous one is kept: {call.spell('chats')} lists all."
+    return await call.threads.open_place(thread, reply)
+
+
+async def branch_chat(call: CommandCall) -> str | None:
+    thread = await call.threads.branch(call.argument)
+    reply = f"Started a branch{name_of(thread)}: {count_of(thread)}. The original chat is unchanged."
+    return await call.threads.open_place(thread, reply)
+
+
+async def save_point(call: CommandCall) -> str:
+    saved = await call.threads.save(call.argument or call.now.strftime("%Y-%m-%d %H:%M"))
+    return f"Saved as “{escape(saved.name)}”. Load it with {call.spell(f'load {saved.name}')}."
+
+
+async def load_point(call: CommandCall) -> str:
+    if call.argument is None:
+        names = [saved.name for saved in await call.threads.saved_points()][:LISTED]
+        if not names:
+            return f"Nothing is saved yet. {call.spell('save NAME')} saves this point."
+        await call.threads.ask(ask_to_choose("load", call.user_id, call.now, names))
+        return choices_text([escape(name) for name in names])
+    thread = await call.threads.load(call.argument)
+    return f"Loaded “{escape(call.argument)}”: {count_of(thread)}."
+
+
+async def show_chat(call: CommandCall) -> str:
+    thread, label, loaded = await call.threads.current()
+    lines = [f"{f'{label}, ' if label else ''}chat `{thread.id}`{name_of(thread)}"]
+    lines[0] = lines[0][0].upper() + lines[0][1:]
+    lines.append(f"{count_of(thread)}, {thread.token_count} tokens")
+    if thread.agent_id is not None:
+        lines.append(f"Agent: {escape(thread.agent_id)}")
+    if loaded is not None:
+        lines.append(f"Loaded: “{escape(loaded)}”")
+    return "\n".join(lines)
+
+
+async def list_chats(call: CommandCall) -> str:
+    here = (await call.threads.current()).thread.id
+    chats = await call.threads.recent(LISTED)
+    if not chats:
+        return "You have no chats yet."
+    await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.thread.id for each in chats]))
+    return choices_text([_entry(each, is_here=each.thread.id == here) for each in chats])
+
+
+def _entry(chat: CurrentChat, *, is_here: bool) -> str:
+    label = f"**{chat.label}** " if chat.label else ""
+    notes = f"{count_of(chat.thread)}, here" if is_here else count_of(chat.thread)
+    return f"{label}{escape(chat.thread.title or 'Untitled')} ({notes})"
+
+
+async def open_chat(call: CommandCall) -> str:
+    assert call.argument is not None
+    found = await call.threads.find(call.argument)
+    if not found:
+        raise InvalidInput(f"you have no chat “{call.argument}”: {call.spell('chats')} lists your chats")
+    if len(found) > 1:
+        await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.id for each in found[:LISTED]]))
+        return choices_text([_entry(CurrentChat(each), is_here=False) for each in found[:LISTED]])
+    thread = found[0]
+    await call.threads.continue_here(thread)
+    return f"Opened **{escape(thread.title or thread.id)}**: {count_of(thread)}."
+
+
+async def rename_chat(call: CommandCall) -> str:
+    assert call.argument is not None
+    thread = await call.threads.rename(call.argument)
+    return f"Renamed to **{escape(thread.title or '')}**."
+
+
+async def archive_chat(call: CommandCall) -> str:
+    thread = (await call.threads.current()).thread
+    await call.threads.archive()
+    return f"Archived. You can still write here; {call.spell(f'open {thread.id}')} opens it anywhere."
+
+
+async def clear_chat(call: CommandCall) -> str:
+    if not call.is_confirmed:
+        await call.threads.ask(ask_to_confirm("clear", call.user_id, call.now))
+        return f"Start with an empty history here? The old one is kept. {call.spell('yes')} or {call.spell('no')}."
+    old = (await call.threads.current()).thread
+    await call.threads.continue_here(await call.threads.create(None))
+    return f"Cleared. {call.spell(f'open {old.id}')} brings the old chat back."
+
+
+async def undo_message(call: CommandCall) -> str:
+    return f"Removed your last message and its reply: {count_of(await call.threads.undo())} left."
+
+
+async def cancel_question(call: CommandCall) -> str:
+    await call.threads.ask(None)
+    return "Cancelled. Nothing was changed."
+
+
+async def show_help(call: CommandCall) -> str:
+    lines = (line.partition(": ") for line in help_text(call.place, call.prefix).splitlines())
+    return "\n".join(f"- `{usage}`: {text}" for usage, _, text in lines)
+
+
+HANDLERS: Mapping[CommandName, Handler] = {
+    "new": start_chat,
+    "branch": branch_chat,
+    "save": save_point,
+    "load": load_point,
+    "context": show_chat,
+    "chats": list_chats,
+    "open": open_chat,
+    "rename": rename_chat,
+    "archive": archive_chat,
+    "clear": clear_chat,
+    "undo": undo_message,
+    "cancel": cancel_question,
+    "help": show_help,
+}
+
+
+def name_of(thread: ChatInfo) -> str:
+    return f": **{escape(thread.title)}**" if thread.title else ""
+
+
+def count_of(thread: ChatInfo) -> str:
+    return "1 message" if thread.message_count == 1 else f"{thread.message_count} messages"
+
+
+def escape(name: str) -> str:
+    """A name that a person chose, with Markdown's characters escaped."""
+    return "".join(f"\\{char}" if char in "\\`*_[]<>~|" else char for char in name)

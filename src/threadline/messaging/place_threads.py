@@ -1,0 +1,175 @@
+"""Commands in a chat: `CommandThreads` on the transaction that claimed the message, and the account commands.
+
+The place's binding holds what the commands need: the thread, the open question, the saved point that was loaded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from threadline.core.commands import Command, CommandName, CommandPlace
+from threadline.core.errors import NotFound
+from threadline.core.open_questions import OpenQuestion, with_question
+from threadline.core.sealing import Sealer
+from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
+from threadline.core.turns import Surface
+from threadline.messaging.bindings import CurrentThread, current_thread, home_key, new_thread_for
+from threadline.messaging.command_executor import (
+    ChatInfo,
+    CommandCall,
+    CommandExecutor,
+    CurrentChat,
+    Handler,
+)
+from threadline.messaging.links import remove_link
+from threadline.ports import Transaction
+from threadline.threads.field_checks import admit_changes, admit_name, admit_thread, admit_title
+
+_LOADED = "loaded"
+_SEARCHED = 100
+"""How many of the latest threads are searched for a title."""
+
+
+class CommandContext(NamedTuple):
+    """The sender of a command and the place it came from, as bindings spell it."""
+
+    platform: Surface
+    place: str
+    sender: str
+    agent_id: str
+    now: dt.datetime
+    is_shared: bool
+    """Others read this place as well."""
+
+    @property
+    def kind(self) -> CommandPlace:
+        return "shared" if self.is_shared else "private"
+
+
+class PlaceThreads:
+    """`CommandThreads` for one command in one place."""
+
+    def __init__(self, tx: Transaction, sealer: Sealer, context: CommandContext) -> None:
+        self._tx = tx
+        self._sealer = sealer
+        self._context = context
+        self._current: CurrentThread | None = None
+
+    async def current(self) -> CurrentChat:
+        binding, thread = await self._here()
+        loaded = binding.metadata.get(_LOADED)
+        return CurrentChat(thread, binding.label, loaded if isinstance(loaded, str) else None)
+
+    async def _here(self) -> CurrentThread:
+        if self._current is None:
+            platform, place, _, agent_id, _, is_shared = self._context
+            self._current = await current_thread(self._tx, platform, place, agent_id, is_shared=is_shared)
+        return self._current
+
+    async def create(self, title: str | None) -> Thread:
+        clean = None if title is None else admit_title(self._sealer, title)
+        return await new_thread_for(self._tx, self._context.agent_id, clean)
+
+    async def branch(self, title: str | None) -> Thread:
+        source = (await self._here()).thread
+        return await self._tx.branch(source.id, admit_thread(self._sealer, NewThread(title=title)))
+
+    async def open_place(self, thread: ChatInfo, reply: str) -> str | None:
+        await self.continue_here(thread)
+        return reply
+
+    async def continue_here(self, thread: ChatInfo, *, loaded: str | None = None) -> None:
+        binding = (await self._here()).binding
+        metadata = {key: value for key, value in with_question(binding.metadata, None).items() if key != _LOADED}
+        if loaded is not None:
+            metadata[_LOADED] = loaded
+        await self._bind(thread.id, metadata)
+
+    async def _bind(self, thread_id: str, metadata: dict[str, object]) -> None:
+        await self._tx.bind(
+            self._context.platform, self._context.place, thread_id, metadata=self._sealer.json(metadata)
+        )
+        # What `_here` read is no longer true.
+        self._current = None
+
+    async def find(self, name: str) -> Sequence[Thread]:
+        found = await self._tx.thread(name) or await self._tx.thread_by_key(name)
+        if found is not None:
+            return [found]
+        latest = (await self._tx.threads(limit=_SEARCHED, archived=None)).items
+        return [thread for thread in latest if (thread.title or "").casefold() == name.casefold()]
+
+    async def recent(self, limit: int) -> Sequence[CurrentChat]:
+        return [CurrentChat(thread) for thread in (await self._tx.threads(limit=limit)).items]
+
+    async def saved_points(self) -> Sequence[SavedPoint]:
+        return await self._tx.saved_points()
+
+    async def save(self, name: str) -> SavedPoint:
+        thread = (await self._here()).thread
+        return await self._tx.save(thread.id, admit_name(self._sealer, "saved point", name))
+
+    async def load(self, name: str) -> Thread:
+        wanted = admit_name(self._sealer, "saved point", name)
+        if await self._tx.saved_point(wanted) is None:
+            raise NotFound("saved point", wanted)
+        thread = (await self._here()).thread
+        if await self._is_used_elsewhere(thread):
+            # Other places continue this thread: only this one moves to the saved point.
+            thread = await new_thread_for(self._tx, self._context.agent_id, None)
+        thread = await self._tx.load(thread.id, wanted)
+        await self.continue_here(thread, loaded=wanted)
+        return thread
+
+    async def _is_used_elsewhere(self, thread: Thread) -> bool:
+        if thread.state_key == home_key(self._context.agent_id):
+            return True
+        return len(await self._tx.bindings(thread_id=thread.id)) > 1
+
+    async def undo(self) -> Thread:
+        return await self._tx.undo((await self._here()).thread.id)
+
+    async def rename(self, title: str) -> Thread:
+        changes = admit_changes(self._sealer, ThreadChanges(title=title))
+        return await self._tx.update_thread((await self._here()).thread.id, changes)
+
+    async def archive(self) -> None:
+        await self._tx.update_thread((await self._here()).thread.id, ThreadChanges(archived=True))
+
+    async def ask(self, question: OpenQuestion | None) -> None:
+        binding, thread = await self._here()
+        await self._bind(thread.id, with_question(binding.metadata, question))
+
+
+class ChatCommands:
+    """Executes commands of messaging platforms. What it writes belongs to the caller's transaction."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    async def execute(self, tx: Transaction, context: CommandContext, command: Command) -> str | None:
+        """The reply; None if it follows later. RoleRefused; InvalidInput, NotFound and Conflict say why it failed, in
+        words for the user."""
+        threads = PlaceThreads(tx, self._sealer, context)
+        call = CommandCall(threads, tx.scope.user_id, context.now, context.kind)
+        return await account_executor(tx, context).execute(command, call)
+
+
+def account_executor(tx: Transaction, context: CommandContext) -> CommandExecutor:
+    """The executor with the commands about the sender's account."""
+    scope, sender = tx.scope, context.sender
+
+    async def link(call: CommandCall) -> str:
+        return f"This account is already linked. {call.spell('unlink')} unlinks it; then you can use another code."
+
+    async def unlink(call: CommandCall) -> str:
+        await remove_link(tx, context.platform, sender, actor_id=scope.user_id)
+        return "This account is no longer linked. Your chats are kept."
+
+    async def whoami(call: CommandCall) -> str:
+        return f"You are `{scope.user_id}` ({scope.role}) in `{scope.tenant_id}`, linked as `{sender}`."
+
+    handlers: dict[CommandName, Handler] = {"link": link, "unlink": unlink, "whoami": whoami}
+    return CommandExecutor(handlers)
