@@ -19,16 +19,17 @@ from threadline.testing.conformance.suite import *  # noqa: F403 - this is how a
 
 CONTRACTS = (ports.Transaction, ports.Store, ports.Watch)
 NOT_FOR_A_TEST = {
-    "Every verb, in one scope": "says what the class is",
+    "Every operation, bound to one scope": "defines the class",
+    "A session whose operations are stored together: see `Store.transact`": "defines the class",
     "Inbox and outbox": "says what the class is",
-    "For sweeps of the house": "says whom it is for",
+    "For periodic sweeps": "names the caller",
     "never reachable from a request": "is about who calls it",
     "A hint: read again": "is advice to the caller",
-    "`work` awaits nothing but the verbs of the Transaction it gets, and may be run again from the start after a "
-    "passing fault": "is the caller's part of the contract",
+    "`work` may await only the operations of its Transaction, and is run again from the start after a temporary "
+    "failure": "is the caller's part of the contract",
     "Costs the same at any length of the thread": "is measured in bench/",
-    "Costs nothing": "is about time",
-    "what others commit, soon": "takes another process, and each store's own way",
+    "Reads no database": "is about time",
+    "commits of other processes, shortly after": "needs another process, and each store has its own mechanism",
 }
 
 

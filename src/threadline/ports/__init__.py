@@ -10,7 +10,7 @@ from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJ
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.platforms import Answered, Channel, Http, Identities, Platform, PolledChannel
 from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
-from threadline.ports.store import Finding, Load, Store, Transaction, TransactionBody, Watch
+from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
 
 __all__ = [
     "Agent",
@@ -28,13 +28,14 @@ __all__ = [
     "Guard",
     "Http",
     "Identities",
-    "Load",
     "Masker",
     "Platform",
     "PolledChannel",
+    "PoolStats",
     "Span",
     "SpanKind",
     "Store",
+    "StoreSession",
     "ToolJournal",
     "Tracer",
     "Transaction",

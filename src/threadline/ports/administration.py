@@ -11,7 +11,7 @@ from threadline.core.portable import Row, RowPage
 from threadline.core.sealing import CleanJson
 
 
-class AccessVerbs(Protocol):
+class AccessOperations(Protocol):
     async def create_token(self, new: NewToken) -> ApiToken:
         """Keeps a token by its hash; its owner is made known. DuplicateId if the id or the hash is there already. Admin
         and system scopes only (RoleRefused)."""
@@ -59,7 +59,7 @@ class AccessVerbs(Protocol):
         ...
 
 
-class PurgeVerbs(Protocol):
+class PurgeOperations(Protocol):
     """Removal for good: no row, index entry or free page keeps the text afterwards."""
 
     async def purge_thread(self, thread_id: str) -> bool:
@@ -82,7 +82,7 @@ class PurgeVerbs(Protocol):
         ...
 
 
-class CopyVerbs(Protocol):
+class TableCopyOperations(Protocol):
     """Whole tables in and out, tenant by tenant, in the form of `core.portable`. System scope only (RoleRefused)."""
 
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:

@@ -14,7 +14,7 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, Hit, NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 
 
-class ThreadVerbs(Protocol):
+class ThreadOperations(Protocol):
     async def create_thread(self, new: NewThread) -> Thread:
         """A new, empty thread on a new timeline. DuplicateId if the id is taken in this tenant, or the state key by a
         living thread of this owner."""
@@ -59,7 +59,7 @@ class ThreadVerbs(Protocol):
         ...
 
 
-class MessageVerbs(Protocol):
+class MessageOperations(Protocol):
     async def append(
         self,
         thread_id: str,
@@ -113,7 +113,7 @@ class MessageVerbs(Protocol):
         ...
 
 
-class TimelineVerbs(Protocol):
+class TimelineOperations(Protocol):
     """Each of these writes one or two small rows and no message, whatever the length of the history. A thread that goes
     on elsewhere is active by that."""
 

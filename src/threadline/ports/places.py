@@ -27,7 +27,7 @@ from threadline.core.sealing import CleanJson, CleanText, Sealed
 from threadline.core.turns import Surface, Turn
 
 
-class PlaceVerbs(Protocol):
+class PlaceOperations(Protocol):
     async def bind(
         self,
         surface: Surface,
@@ -108,7 +108,7 @@ class PlaceVerbs(Protocol):
         ...
 
 
-class QueueVerbs(Protocol):
+class QueueOperations(Protocol):
     """Inbox and outbox. Claims are exclusive: of any number of workers, one gets a row. The system scope sees the
     tenant's rows, a user their own; only the system scope may name another owner (RoleRefused)."""
 
@@ -203,7 +203,7 @@ class QueueVerbs(Protocol):
         ...
 
 
-class CredentialVerbs(Protocol):
+class CredentialOperations(Protocol):
     """A platform's secrets for the tenant, sealed before they come here. System scope only (RoleRefused)."""
 
     async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:

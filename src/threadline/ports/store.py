@@ -1,7 +1,7 @@
-"""A `Store` hands out `Transaction`s: every verb, in one scope.
+"""`Store`, and the sessions and transactions through which all data is read and written.
 
-The verbs stand beside this file, by what they are about. `Store` itself knows no scope: it runs works, watches turns
-and threads, and tells an operator how it is.
+The operations of a session are declared in the other modules of this package, grouped by subject. `Store` itself has no
+scope: it opens sessions, runs transactions, watches for changes and reports its health to an operator.
 """
 
 from __future__ import annotations
@@ -11,32 +11,36 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from threadline.core.threads import Scope
-from threadline.ports.administration import AccessVerbs, CopyVerbs, PurgeVerbs
-from threadline.ports.conversations import MessageVerbs, ThreadVerbs, TimelineVerbs
-from threadline.ports.places import CredentialVerbs, PlaceVerbs, QueueVerbs
-from threadline.ports.turns import TurnVerbs
+from threadline.ports.administration import AccessOperations, PurgeOperations, TableCopyOperations
+from threadline.ports.conversations import MessageOperations, ThreadOperations, TimelineOperations
+from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
+from threadline.ports.turns import TurnOperations
 
 T = TypeVar("T")
 
 
-class Transaction(
-    ThreadVerbs,
-    MessageVerbs,
-    TimelineVerbs,
-    PlaceVerbs,
-    QueueVerbs,
-    CredentialVerbs,
-    TurnVerbs,
-    AccessVerbs,
-    PurgeVerbs,
-    CopyVerbs,
+class StoreSession(
+    ThreadOperations,
+    MessageOperations,
+    TimelineOperations,
+    PlaceOperations,
+    QueueOperations,
+    CredentialOperations,
+    TurnOperations,
+    AccessOperations,
+    PurgeOperations,
+    TableCopyOperations,
     Protocol,
 ):
-    """Every verb, in one scope. A verb that stores something makes the tenant and the owner of it known, if they are
-    not yet."""
+    """Every operation, bound to one scope. An operation that stores a row also creates the rows of its tenant and owner
+    if they do not exist."""
 
     @property
     def scope(self) -> Scope: ...
+
+
+class Transaction(StoreSession, Protocol):
+    """A session whose operations are stored together: see `Store.transact`."""
 
 
 TransactionBody: TypeAlias = Callable[[Transaction], Awaitable[T]]
@@ -52,12 +56,12 @@ class Finding(NamedTuple):
 
 class Watch(Protocol):
     async def wait(self, seconds: float) -> None:
-        """Returns when something about the watched subject may have changed, or after so long. A hint: read again."""
+        """Returns when the watched subject may have changed, or after `seconds`. A hint: read again."""
         ...
 
 
-class Load(NamedTuple):
-    """What a store is busy with at this moment: connections that are open, those in use, and who waits for one."""
+class PoolStats(NamedTuple):
+    """Open connections, connections in use, and callers that wait for one."""
 
     open: int
     in_use: int
@@ -65,44 +69,44 @@ class Load(NamedTuple):
 
 
 class Store(Protocol):
-    def scoped(self, scope: Scope) -> Transaction:
-        """Verbs of which each call is a transaction of its own, done when it returns."""
+    def scoped(self, scope: Scope) -> StoreSession:
+        """A session in which each operation is its own transaction, committed when the call returns."""
         ...
 
     async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
-        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none. Works of one user run one
-        after the other, so that what a work looked up still holds when it writes; those of the system scope need not.
-        `work` awaits nothing but the verbs of the Transaction it gets, and may be run again from the start after a
-        passing fault. The Transaction is over with its work: verbs called later raise RuntimeError."""
+        """Runs `work` in one write transaction: if it raises, nothing is stored. Transactions of one user run one after
+        the other, so what `work` has read is still true when it writes; those of the system scope may overlap. `work`
+        may await only the operations of its Transaction, and is run again from the start after a temporary failure.
+        The Transaction ends with `work`: later calls raise RuntimeError."""
         ...
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
-        """Watches a turn by its id, or a thread by its id or its state key, whether it is there yet or not. A turn's id
-        rings with what the turn shows, its tools, a wish to stop it and its end. A thread's id rings with an append, a
-        move, a turn that is accepted, one that ends, a change, a deletion, a return and a purge; its state key, when a
-        thread comes to stand under it. What this process commits rings at once; what others commit, soon."""
+        """Watches a turn by its id, or a thread by its id or state key, whether or not it exists yet. A turn's id wakes
+        on: output stored, tool run started or finished, stop requested, turn ended. A thread's id wakes on: append,
+        move, turn accepted or ended, update, delete, restore, purge. A state key wakes when a thread is created or
+        restored under it. Commits of this process wake immediately; commits of other processes, shortly after."""
         ...
 
     async def tenants(self) -> list[str]:
-        """Every tenant's id. For sweeps of the house; never reachable from a request."""
+        """Every tenant's id. For periodic sweeps; never reachable from a request."""
         ...
 
     async def statistics(self) -> dict[str, int]:
-        """Rows by table, bytes on disk, schema version: for the operator."""
+        """Rows per table, bytes on disk and schema version."""
         ...
 
-    def load(self) -> Load:
-        """How busy it is now. Costs nothing."""
+    def pool_stats(self) -> PoolStats:
+        """The current use of the connection pool. Reads no database."""
         ...
 
     async def index_pending(self) -> int:
-        """Brings the search index up to date; how many messages it took. Searches do this for what they need."""
+        """Brings the search index up to date; returns how many messages it indexed. A search does this as needed."""
         ...
 
     async def check(self) -> list[Finding]:
-        """What a doctor would look at: integrity, schema, row security. Empty means healthy."""
+        """Checks integrity, schema and row security. Empty means healthy."""
         ...
 
     async def close(self) -> None:
-        """Waits for what was accepted. Safe to call twice."""
+        """Waits for accepted work to finish. Safe to call twice."""
         ...

@@ -14,7 +14,7 @@ from threadline.core.threads import NewThread, Thread
 from threadline.core.turns import Chunk, Lease, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
 
 
-class TurnVerbs(Protocol):
+class TurnOperations(Protocol):
     async def create_turn(self, new: NewTurn) -> Turn:
         """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first). NotFound
         for an unknown thread."""

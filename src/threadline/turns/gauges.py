@@ -21,7 +21,7 @@ def watch(metrics: Metrics, store: Store, runner: Runner, streams: Streams) -> N
     )
 
     async def load() -> Reading:
-        found = store.load()
+        found = store.pool_stats()
         return {("open",): found.open, ("in_use",): found.in_use, ("waiting",): found.waiting}
 
     metrics.gauge(

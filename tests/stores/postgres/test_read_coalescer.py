@@ -48,7 +48,7 @@ async def in_line(store: PostgresStore) -> int:
     """How many wait, once everybody has asked."""
     for _ in range(10):
         await asyncio.sleep(0)
-    return store.load().waiting
+    return store.pool_stats().waiting
 
 
 async def test_those_who_wait_with_the_same_question_share_one_answer(narrow: PostgresStore) -> None:
@@ -104,7 +104,7 @@ async def test_who_gives_up_takes_the_answer_from_nobody(narrow: PostgresStore) 
     found = await second
     assert found is not None
     assert found.id == thread.id
-    assert narrow.load().in_use == 0
+    assert narrow.pool_stats().in_use == 0
 
 
 async def test_a_question_that_cannot_be_asked_fails_for_all_and_is_forgotten(dsn: str) -> None:

@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/access.sql")
 
 
-class AccessVerbs:
+class AccessOperations:
     session: ScopedSession
 
     @in_transaction

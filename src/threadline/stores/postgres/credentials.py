@@ -11,7 +11,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/credentials.sql")
 
 
-class CredentialVerbs:
+class CredentialOperations:
     session: ScopedSession
 
     @in_transaction

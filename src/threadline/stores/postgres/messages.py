@@ -34,7 +34,7 @@ _LAST_SEQ = 2**31 - 1
 _MOST_TURNS = 500
 
 
-class MessageVerbs:
+class MessageOperations:
     session: ScopedSession
 
     async def append(

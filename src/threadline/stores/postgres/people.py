@@ -19,7 +19,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/people.sql")
 
 
-class PeopleVerbs:
+class PeopleOperations:
     session: ScopedSession
 
     @in_transaction

@@ -17,7 +17,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/places.sql")
 
 
-class PlaceVerbs:
+class PlaceOperations:
     session: ScopedSession
 
     @in_transaction

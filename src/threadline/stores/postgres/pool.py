@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 from threadline.core.errors import SettingsInvalid, StoreUnavailable
-from threadline.ports import Load
+from threadline.ports import PoolStats
 from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
 CONNECT_SECONDS = 10.0
@@ -153,9 +153,9 @@ class Pool:
         """Whether the next borrower has to wait."""
         return self._lent >= self._max_size
 
-    def load(self) -> Load:
+    def stats(self) -> PoolStats:
         in_use = min(self._lent, self._max_size)
-        return Load(open=in_use + len(self._idle), in_use=in_use, waiting=self._lent - in_use)
+        return PoolStats(open=in_use + len(self._idle), in_use=in_use, waiting=self._lent - in_use)
 
     async def close(self) -> None:
         """Waits for every borrower, those in line included, and for what they borrow next."""

@@ -12,7 +12,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/purge.sql")
 
 
-class PurgeVerbs:
+class PurgeOperations:
     session: ScopedSession
 
     @in_transaction

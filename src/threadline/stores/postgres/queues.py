@@ -21,7 +21,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/queues.sql")
 
 
-class QueueVerbs:
+class QueueOperations:
     session: ScopedSession
 
     async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:

@@ -31,7 +31,7 @@ _MOST_BYTES = 900_000
 _AT_A_TIME = 500
 
 
-class SearchVerbs:
+class SearchOperations:
     session: ScopedSession
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:

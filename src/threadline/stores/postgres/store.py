@@ -19,7 +19,7 @@ import asyncpg
 from threadline.core.errors import SchemaMismatch, StoreFailed
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
-from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
+from threadline.ports import Clock, Finding, PoolStats, StoreSession, Transaction, TransactionBody, Watch
 from threadline.stores.postgres import check
 from threadline.stores.postgres.append_batcher import AppendBatcher
 from threadline.stores.postgres.bodies import Bodies
@@ -104,7 +104,7 @@ class PostgresStore:
             raise
         return cls(pool, ChangeListener(direct), clock or _SystemClock(), limits or Limits())
 
-    def scoped(self, scope: Scope) -> Transaction:
+    def scoped(self, scope: Scope) -> StoreSession:
         return PostgresTransaction(ScopedSession(self._internals, scope))
 
     async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
@@ -182,8 +182,8 @@ class PostgresStore:
 
         return await self._transact(_NOBODY, work)
 
-    def load(self) -> Load:
-        return self._pool.load()
+    def pool_stats(self) -> PoolStats:
+        return self._pool.stats()
 
     async def statistics(self) -> dict[str, int]:
         async def size(tx: Transaction) -> int:

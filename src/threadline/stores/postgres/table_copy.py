@@ -22,7 +22,7 @@ _BY_KEY = frozenset(("messages", "turn_chunks"))
 _BEFORE_ALL = ("", -1)
 
 
-class CopyVerbs:
+class TableCopyOperations:
     session: ScopedSession
 
     @in_transaction

@@ -18,7 +18,7 @@ _SQL = load_queries(__package__, "queries/threads.sql")
 _CHANGEABLE = ("title", "title_by_person", "agent_id", "model", "system_prompt", "working_dir", "metadata", "archived")
 
 
-class ThreadVerbs:
+class ThreadOperations:
     session: ScopedSession
 
     async def create_thread(self, new: NewThread) -> Thread:

@@ -15,7 +15,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/timelines.sql")
 
 
-class TimelineVerbs:
+class TimelineOperations:
     session: ScopedSession
 
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
-from threadline.stores.postgres.access import AccessVerbs
-from threadline.stores.postgres.credentials import CredentialVerbs
-from threadline.stores.postgres.messages import MessageVerbs
-from threadline.stores.postgres.people import PeopleVerbs
-from threadline.stores.postgres.places import PlaceVerbs
-from threadline.stores.postgres.purge import PurgeVerbs
-from threadline.stores.postgres.queues import QueueVerbs
-from threadline.stores.postgres.search import SearchVerbs
+from threadline.stores.postgres.access import AccessOperations
+from threadline.stores.postgres.credentials import CredentialOperations
+from threadline.stores.postgres.messages import MessageOperations
+from threadline.stores.postgres.people import PeopleOperations
+from threadline.stores.postgres.places import PlaceOperations
+from threadline.stores.postgres.purge import PurgeOperations
+from threadline.stores.postgres.queues import QueueOperations
+from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.session import ScopedSession
-from threadline.stores.postgres.table_copy import CopyVerbs
-from threadline.stores.postgres.threads import ThreadVerbs
-from threadline.stores.postgres.timelines import TimelineVerbs
-from threadline.stores.postgres.turn_fast_path import AtOnceVerbs
-from threadline.stores.postgres.turn_output import RunningVerbs
-from threadline.stores.postgres.turns import TurnVerbs
+from threadline.stores.postgres.table_copy import TableCopyOperations
+from threadline.stores.postgres.threads import ThreadOperations
+from threadline.stores.postgres.timelines import TimelineOperations
+from threadline.stores.postgres.turn_fast_path import TurnFastPath
+from threadline.stores.postgres.turn_output import TurnOutputOperations
+from threadline.stores.postgres.turns import TurnOperations
 
 
 class PostgresTransaction(
-    ThreadVerbs,
-    MessageVerbs,
-    SearchVerbs,
-    TimelineVerbs,
-    PlaceVerbs,
-    PeopleVerbs,
-    QueueVerbs,
-    CredentialVerbs,
-    TurnVerbs,
-    AtOnceVerbs,
-    RunningVerbs,
-    AccessVerbs,
-    PurgeVerbs,
-    CopyVerbs,
+    ThreadOperations,
+    MessageOperations,
+    SearchOperations,
+    TimelineOperations,
+    PlaceOperations,
+    PeopleOperations,
+    QueueOperations,
+    CredentialOperations,
+    TurnOperations,
+    TurnFastPath,
+    TurnOutputOperations,
+    AccessOperations,
+    PurgeOperations,
+    TableCopyOperations,
 ):
     """The verbs, in one scope."""
 

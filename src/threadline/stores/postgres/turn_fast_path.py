@@ -25,7 +25,7 @@ _SQL = load_queries(__package__, "queries/at_once.sql")
 _NO_THREAD = NewThread()
 
 
-class AtOnceVerbs:
+class TurnFastPath:
     session: ScopedSession
 
     async def accept_at_once(

@@ -20,7 +20,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/running.sql")
 
 
-class RunningVerbs:
+class TurnOutputOperations:
     session: ScopedSession
 
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:

@@ -19,7 +19,7 @@ from threadline.stores.sql import load_queries
 _SQL = load_queries(__package__, "queries/turns.sql")
 
 
-class TurnVerbs:
+class TurnOperations:
     session: ScopedSession
 
     @in_transaction

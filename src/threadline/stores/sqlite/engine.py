@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from threadline.core.errors import StoreReadOnly, StoreUnavailable, ThreadlineError
 from threadline.core.threads import Scope
 from threadline.stores.sqlite.connection import DRIVER_ERRORS, translate
-from threadline.stores.sqlite.session import Database, Reach
+from threadline.stores.sqlite.session import Database, ScopedSession
 from threadline.stores.sqlite.writer import Writer
 
 P = ParamSpec("P")
@@ -30,16 +30,22 @@ class Engine(Protocol):
     @property
     def scope(self) -> Scope: ...
 
-    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def read_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def read_much(
+        self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
 
-    async def write(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def write(
+        self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
 
-    async def write_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def write_much(
+        self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
 
 
-class Verbs:
+class Operations:
     """What each group of verbs begins with."""
 
     def __init__(self, engine: Engine) -> None:
@@ -67,14 +73,14 @@ class OnItsOwn:
 
     def __init__(
         self,
-        reader: Reach,
-        writer_reach: Reach | None,
+        reader: ScopedSession,
+        write_session: ScopedSession | None,
         writer: Writer | None,
         library: Library,
         gate: Gate,
     ) -> None:
         self._reader = reader
-        self._writer_reach = writer_reach
+        self._write_session = write_session
         self._writer = writer
         self._library = library
         self._gate = gate
@@ -83,58 +89,64 @@ class OnItsOwn:
     def scope(self) -> Scope:
         return self._reader.scope
 
-    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         self._gate.check()
         try:
             return fn(self._reader, *args, **kwargs)
         except DRIVER_ERRORS as exc:
             raise translate(exc, self._gate.shown) from exc
 
-    async def read_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read_much(
+        self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         self._gate.check()
         return await self._library.read(fn, self._reader, *args, **kwargs)
 
-    async def write(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        writer, reach = self._writing()
-        return await writer.do(partial(_translated, fn, reach, *args, **kwargs))
+    async def write(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        writer, session = self._writing()
+        return await writer.do(partial(_translated, fn, session, *args, **kwargs))
 
-    async def write_much(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        writer, reach = self._writing()
-        return await writer.submit(partial(_translated, fn, reach, *args, **kwargs))
+    async def write_much(
+        self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        writer, session = self._writing()
+        return await writer.submit(partial(_translated, fn, session, *args, **kwargs))
 
-    def _writing(self) -> tuple[Writer, Reach]:
+    def _writing(self) -> tuple[Writer, ScopedSession]:
         self._gate.check()
-        if self._writer is None or self._writer_reach is None:
+        if self._writer is None or self._write_session is None:
             raise StoreReadOnly(f"{self._gate.shown} was opened read-only")
-        return self._writer, self._writer_reach
+        return self._writer, self._write_session
 
 
-def _translated(fn: Callable[Concatenate[Reach, P], T], reach: Reach, *args: P.args, **kwargs: P.kwargs) -> T:
+def _translated(
+    fn: Callable[Concatenate[ScopedSession, P], T], session: ScopedSession, *args: P.args, **kwargs: P.kwargs
+) -> T:
     try:
-        return fn(reach, *args, **kwargs)
+        return fn(session, *args, **kwargs)
     except DRIVER_ERRORS as exc:
-        raise translate(exc, reach.database.location.shown) from exc
+        raise translate(exc, session.database.location.shown) from exc
 
 
 class InTransaction:
     """All verbs of one piece of work, on the writer's connection, in the writer's thread."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, session: ScopedSession) -> None:
+        self._session = session
         self._open = True
         self._failed: ThreadlineError | None = None
 
     @property
     def scope(self) -> Scope:
-        return self._reach.scope
+        return self._session.scope
 
-    async def read(self, fn: Callable[Concatenate[Reach, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._open:
             raise RuntimeError("this transaction is over: use its verbs only inside the work it was made for")
         try:
-            return fn(self._reach, *args, **kwargs)
+            return fn(self._session, *args, **kwargs)
         except DRIVER_ERRORS as exc:
-            self._failed = translate(exc, self._reach.database.location.shown)
+            self._failed = translate(exc, self._session.database.location.shown)
             raise self._failed from exc
 
     read_much = read
@@ -160,7 +172,7 @@ class Library:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="threadline-reader")
 
     async def read(
-        self, fn: Callable[Concatenate[Reach, P], T], like: Reach, /, *args: P.args, **kwargs: P.kwargs
+        self, fn: Callable[Concatenate[ScopedSession, P], T], like: ScopedSession, /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Runs `fn` on a reach like the given one, in the thread."""
         return await self.run(lambda database: fn(like.on(database), *args, **kwargs))

@@ -14,7 +14,7 @@ from threadline.core.threads import Point, Thread
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.lineage import ancestors_of_branch, nearest
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/heads.sql")
 
@@ -31,16 +31,16 @@ class Head(NamedTuple):
     """The thread's newest timeline; from there its others are found."""
 
 
-def find_head(reach: Reach, thread_id: str) -> Head:
-    row = reach.row(_SQL["find_head"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
+def find_head(session: ScopedSession, thread_id: str) -> Head:
+    row = session.row(_SQL["find_head"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
     return Head._make(row)
 
 
-def find_standing(reach: Reach, thread_id: str) -> tuple[Thread, Head]:
+def find_standing(session: ScopedSession, thread_id: str) -> tuple[Thread, Head]:
     """The thread and its head, for those who change both."""
-    row = reach.row(_SQL["find_standing"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
+    row = session.row(_SQL["find_standing"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
     *values, thread_no, timeline_no, ancestors, newest_no = row
@@ -49,22 +49,22 @@ def find_standing(reach: Reach, thread_id: str) -> tuple[Thread, Head]:
     return thread, Head(thread_no, thread.owner_id, *place)
 
 
-def head_on(reach: Reach, head: Head, timeline_id: str | None) -> Head:
+def head_on(session: ScopedSession, head: Head, timeline_id: str | None) -> Head:
     """Where the head would be if the thread stood on another timeline of its own. NotFound."""
     if timeline_id is None or timeline_id == head.timeline_id:
         return head
-    row = reach.row(_SQL["find_timeline"], (head.newest_no, timeline_id))
+    row = session.row(_SQL["find_timeline"], (head.newest_no, timeline_id))
     if row is None:
         raise NotFound("timeline", timeline_id)
     number, id, ancestors = row
     return head._replace(
-        timeline_no=number, timeline_id=id, ancestors=ancestors, message_count=count_of(reach, number, ancestors)
+        timeline_no=number, timeline_id=id, ancestors=ancestors, message_count=count_of(session, number, ancestors)
     )
 
 
-def count_of(reach: Reach, timeline_no: int, ancestors: bytes) -> int:
+def count_of(session: ScopedSession, timeline_no: int, ancestors: bytes) -> int:
     """How many messages a timeline's history holds, its ancestors' part included."""
-    end = reach.row(_SQL["find_end"], (timeline_no,))
+    end = session.row(_SQL["find_end"], (timeline_no,))
     if end is not None:
         return int(end[0]) + 1
     fork = nearest(ancestors)
@@ -88,13 +88,22 @@ class Whose(NamedTuple):
     goes_on: bool = False
 
 
-def add_timeline(reach: Reach, whose: Whose, new: NewTimeline, now_us: int) -> int:
+def add_timeline(session: ScopedSession, whose: Whose, new: NewTimeline, now_us: int) -> int:
     """The new timeline's number, which is the one after the highest."""
     fork = nearest(new.ancestors)
     lineage = (*(new.parent or (None, None)), *(fork or (None, None)), fork is not None and not whose.goes_on)
-    values = (reach.tenant_id, new.owner_id, new.id, whose.thread_no, whose.earlier_no, now_us, *lineage, new.ancestors)
-    reach.run(_SQL["add_timeline"], values)
-    return reach.last_number()
+    values = (
+        session.tenant_id,
+        new.owner_id,
+        new.id,
+        whose.thread_no,
+        whose.earlier_no,
+        now_us,
+        *lineage,
+        new.ancestors,
+    )
+    session.run(_SQL["add_timeline"], values)
+    return session.last_number()
 
 
 def new_timeline(owner_id: str, origin: Head | None = None, seq: int = -1) -> NewTimeline:

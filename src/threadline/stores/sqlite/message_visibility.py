@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.lineage import holder
-from threadline.stores.sqlite.session import Reach, Row
+from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/showing.sql")
 
@@ -23,16 +23,16 @@ class _Origin(NamedTuple):
 
 
 class Showing:
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, session: ScopedSession) -> None:
         """For as long as the reach's snapshot lasts."""
-        self._reach = reach
+        self._session = session
         self._present: dict[int, Row | None] = {}
         self._branches: dict[tuple[str, int], list[Row]] = {}
 
     def thread_of(self, message_no: int) -> Row | None:
         """Id, state key and title of the thread the message was written in, if that still shows it; otherwise of any
         that does."""
-        place = self._reach.row(_SQL["find_place"], (message_no, self._reach.tenant_id, self._reach.user_id))
+        place = self._session.row(_SQL["find_place"], (message_no, self._session.tenant_id, self._session.user_id))
         if place is None:
             return None
         written_on, seq, thread_no = place
@@ -51,13 +51,13 @@ class Showing:
 
     def _present_of(self, thread_no: int) -> Row | None:
         if thread_no not in self._present:
-            whose = (thread_no, self._reach.tenant_id, self._reach.user_id)
-            self._present[thread_no] = self._reach.row(_SQL["find_present"], whose)
+            whose = (thread_no, self._session.tenant_id, self._session.user_id)
+            self._present[thread_no] = self._session.row(_SQL["find_present"], whose)
         return self._present[thread_no]
 
     def _branches_of(self, origin: _Origin) -> list[Row]:
         timeline_no, thread_no = origin
         kind, number = ("timeline", timeline_no) if thread_no is None else ("thread", thread_no)
         if (kind, number) not in self._branches:
-            self._branches[kind, number] = self._reach.rows(_SQL[f"list_branches_of_{kind}"], (number,))
+            self._branches[kind, number] = self._session.rows(_SQL[f"list_branches_of_{kind}"], (number,))
         return self._branches[kind, number]

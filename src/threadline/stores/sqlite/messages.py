@@ -17,10 +17,10 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import Head, find_head, head_on
 from threadline.stores.sqlite.lineage import bound, segments, tops
-from threadline.stores.sqlite.session import Reach, Row
+from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
@@ -32,7 +32,7 @@ _MUCH = 1_000
 """Reads of more messages than this leave the event loop's thread."""
 
 
-class MessageVerbs(Verbs):
+class MessageOperations(Operations):
     async def append(
         self,
         thread_id: str,
@@ -69,7 +69,7 @@ class MessageVerbs(Verbs):
 
 
 def append(
-    reach: Reach,
+    session: ScopedSession,
     thread_id: str,
     messages: Sequence[Sealed],
     key: str | None,
@@ -80,28 +80,30 @@ def append(
 ) -> Appended:
     if not messages:
         raise InvalidInput("nothing to append: give at least one message")
-    head = find_head(reach, thread_id)
+    head = find_head(session, thread_id)
     digest = None if key is None else fingerprint(messages)
-    replayed = (key is not None and _done_under_key(reach, thread_id, head, key, digest)) or _standing(
-        reach, thread_id, head, messages
+    replayed = (key is not None and _done_under_key(session, thread_id, head, key, digest)) or _standing(
+        session, thread_id, head, messages
     )
     if replayed:
         return replayed
-    _check_room(reach, head, len(messages), expected_count)
-    ids = _insert(reach, head, messages, turn_id)
+    _check_room(session, head, len(messages), expected_count)
+    ids = _insert(session, head, messages, turn_id)
     count = head.message_count + len(ids)
-    reach.run(_SQL["advance_head"], (count, tokens, reach.now_us(), head.thread_no))
+    session.run(_SQL["advance_head"], (count, tokens, session.now_us(), head.thread_no))
     if title is not None and head.is_untitled:
-        reach.run(_SQL["title_thread"], (title, head.thread_no))
+        session.run(_SQL["title_thread"], (title, head.thread_no))
     if key is not None:
-        reach.run(_SQL["add_append_key"], (head.thread_no, key, head.timeline_no, head.message_count, len(ids), digest))
-    reach.touch(thread_id)
+        session.run(
+            _SQL["add_append_key"], (head.thread_no, key, head.timeline_no, head.message_count, len(ids), digest)
+        )
+    session.touch(thread_id)
     return Appended(thread_id, head.timeline_id, head.message_count, ids, count)
 
 
-def _insert(reach: Reach, head: Head, messages: Sequence[Sealed], turn_id: str | None) -> tuple[str, ...]:
-    now = reach.now_us()
-    reach.run_many(
+def _insert(session: ScopedSession, head: Head, messages: Sequence[Sealed], turn_id: str | None) -> tuple[str, ...]:
+    now = session.now_us()
+    session.run_many(
         _SQL["add_message"],
         [
             (
@@ -120,29 +122,31 @@ def _insert(reach: Reach, head: Head, messages: Sequence[Sealed], turn_id: str |
     return tuple([message.id for message in messages])
 
 
-def _check_room(reach: Reach, head: Head, added: int, expected_count: int | None) -> None:
+def _check_room(session: ScopedSession, head: Head, added: int, expected_count: int | None) -> None:
     if expected_count is not None and expected_count != head.message_count:
         raise HeadMoved(head.message_count, expected_count)
-    if added > reach.limits.messages_per_append:
-        raise LimitExceeded("messages per append", reach.limits.messages_per_append, added)
-    if head.message_count + added > reach.limits.messages_per_thread:
-        raise LimitExceeded("messages per thread", reach.limits.messages_per_thread, head.message_count + added)
+    if added > session.limits.messages_per_append:
+        raise LimitExceeded("messages per append", session.limits.messages_per_append, added)
+    if head.message_count + added > session.limits.messages_per_thread:
+        raise LimitExceeded("messages per thread", session.limits.messages_per_thread, head.message_count + added)
 
 
-def _done_under_key(reach: Reach, thread_id: str, head: Head, key: str, digest: bytes | None) -> Appended | None:
-    row = reach.row(_SQL["find_append_key"], (head.thread_no, key))
+def _done_under_key(
+    session: ScopedSession, thread_id: str, head: Head, key: str, digest: bytes | None
+) -> Appended | None:
+    row = session.row(_SQL["find_append_key"], (head.thread_no, key))
     if row is None:
         return None
     timeline_no, timeline_id, first_seq, count, stored = row
     if stored != digest:
         raise KeyReused(key)
-    ids = tuple(id for (id,) in reach.rows(_SQL["read_ids"], (timeline_no, first_seq, first_seq + count - 1)))
+    ids = tuple(id for (id,) in session.rows(_SQL["read_ids"], (timeline_no, first_seq, first_seq + count - 1)))
     return Appended(thread_id, timeline_id, first_seq, ids, first_seq + count, replayed=True)
 
 
-def _standing(reach: Reach, thread_id: str, head: Head, messages: Sequence[Sealed]) -> Appended | None:
+def _standing(session: ScopedSession, thread_id: str, head: Head, messages: Sequence[Sealed]) -> Appended | None:
     """The answer this append had before; None if none of its ids stands in the history. DuplicateId if some do."""
-    found = [reach.rows(_SQL["find_by_id"], (message.id,)) for message in messages]
+    found = [session.rows(_SQL["find_by_id"], (message.id,)) for message in messages]
     if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
         raise DuplicateId("message", _first_repeated(messages))
     if not any(found):
@@ -152,18 +156,18 @@ def _standing(reach: Reach, thread_id: str, head: Head, messages: Sequence[Seale
     if not any(here):
         return None
     for offset, (place, message) in enumerate(zip(here, messages, strict=True)):
-        if place is None or here[0] is None or place[1] != here[0][1] + offset or not _same(reach, place, message):
+        if place is None or here[0] is None or place[1] != here[0][1] + offset or not _same(session, place, message):
             known = message if place is not None else messages[next(n for n, row in enumerate(here) if row)]
             raise DuplicateId("message", known.id)
     assert here[0] is not None
     timeline_no, first_seq, _ = here[0]
-    names = name_timelines(reach, head, [timeline_no])
+    names = name_timelines(session, head, [timeline_no])
     ids = tuple(message.id for message in messages)
     return Appended(thread_id, names[timeline_no], first_seq, ids, first_seq + len(ids), replayed=True)
 
 
-def _same(reach: Reach, place: Row, message: Sealed) -> bool:
-    return reach.row(_SQL["read_content"], (place[2],)) == (ROLE_NUMBER[message.role], message.parts_json)
+def _same(session: ScopedSession, place: Row, message: Sealed) -> bool:
+    return session.row(_SQL["read_content"], (place[2],)) == (ROLE_NUMBER[message.role], message.parts_json)
 
 
 def _first_repeated(messages: Sequence[Sealed]) -> str:
@@ -184,44 +188,44 @@ class Span(NamedTuple):
 
 
 def find_span(
-    reach: Reach, thread_id: str, first: int, last: int | None, limit: int | None, timeline_id: str | None
+    session: ScopedSession, thread_id: str, first: int, last: int | None, limit: int | None, timeline_id: str | None
 ) -> Span:
     if limit is not None and limit < 0:
         raise InvalidInput("a limit is at least 0")
-    head = head_on(reach, find_head(reach, thread_id), timeline_id)
+    head = head_on(session, find_head(session, thread_id), timeline_id)
     first = max(first, 0)
     end = head.message_count - 1 if last is None else min(last, head.message_count - 1)
     return Span(head, first, end if limit is None else min(end, first + limit - 1))
 
 
-def read_span(reach: Reach, thread_id: str, span: Span) -> list[Message]:
+def read_span(session: ScopedSession, thread_id: str, span: Span) -> list[Message]:
     head, first, last = span
     if last < first:
         return []
     wanted = segments(head.timeline_no, last, head.ancestors, first=first)
-    with reach.snapshot():
-        found = as_messages(reach, head, reach.rows(_SQL["read_history_backwards"], (bound(wanted), first)))
+    with session.snapshot():
+        found = as_messages(session, head, session.rows(_SQL["read_history_backwards"], (bound(wanted), first)))
     if len(found) != last - first + 1:
         # It was purged after the span was found.
         raise NotFound("thread", thread_id)
     return found
 
 
-def last_turns(reach: Reach, thread_id: str, turns: int, before: int | None) -> list[Message]:
-    found = newest_turns(reach, thread_id, turns, before)
+def last_turns(session: ScopedSession, thread_id: str, turns: int, before: int | None) -> list[Message]:
+    found = newest_turns(session, thread_id, turns, before)
     if not found:
-        find_head(reach, thread_id)
+        find_head(session, thread_id)
     found.reverse()
     return [Message(m, ROLES[r], on, seq, p, meta, turn, at) for m, r, on, seq, p, meta, turn, at in found]
 
 
-def newest_turns(reach: Reach, thread_id: str, turns: int, before: int | None = None) -> list[Row]:
+def newest_turns(session: ScopedSession, thread_id: str, turns: int, before: int | None = None) -> list[Row]:
     """The rows from below `before` down to the `turns`-th user message, newest first; [] for an unknown thread."""
     found: list[Row] = []
     if turns < 1:
         return found
     end = _NO_END if before is None else min(before, _NO_END)
-    cursor = reach.stream(_SQL["read_newest"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all, end))
+    cursor = session.stream(_SQL["read_newest"], (session.tenant_id, thread_id, session.user_id, session.sees_all, end))
     for row in cursor:
         found.append(row)
         if row[1] == _USER:
@@ -232,31 +236,31 @@ def newest_turns(reach: Reach, thread_id: str, turns: int, before: int | None = 
     return found
 
 
-def find_message(reach: Reach, thread_id: str, message_id: str) -> Message | None:
-    with reach.snapshot():
-        head = find_head(reach, thread_id)
+def find_message(session: ScopedSession, thread_id: str, message_id: str) -> Message | None:
+    with session.snapshot():
+        head = find_head(session, thread_id)
         belongs = tops(head.timeline_no, head.ancestors)
-        for timeline_no, seq, number in reach.rows(_SQL["find_by_id"], (message_id,)):
+        for timeline_no, seq, number in session.rows(_SQL["find_by_id"], (message_id,)):
             if seq <= belongs.get(timeline_no, -1):
-                return as_messages(reach, head, reach.rows(_SQL["read_message"], (number,)))[0]
+                return as_messages(session, head, session.rows(_SQL["read_message"], (number,)))[0]
     return None
 
 
-def as_messages(reach: Reach, head: Head, newest_first: list[Row]) -> list[Message]:
+def as_messages(session: ScopedSession, head: Head, newest_first: list[Row]) -> list[Message]:
     """Values, oldest first. Timelines are named once each, not once a message."""
     newest_first.reverse()
     if not newest_first or newest_first[0][2] == head.timeline_no:
         id = head.timeline_id
         return [Message(m, ROLES[r], id, seq, p, meta, turn, at) for m, r, _, seq, p, meta, turn, at in newest_first]
-    names = name_timelines(reach, head, [row[2] for row in newest_first])
+    names = name_timelines(session, head, [row[2] for row in newest_first])
     return [
         Message(m, ROLES[r], names[no], seq, p, meta, turn, at) for m, r, no, seq, p, meta, turn, at in newest_first
     ]
 
 
-def name_timelines(reach: Reach, head: Head, numbers: Sequence[int]) -> dict[int, str]:
+def name_timelines(session: ScopedSession, head: Head, numbers: Sequence[int]) -> dict[int, str]:
     names = {head.timeline_no: head.timeline_id}
     others = array("q", set(numbers) - names.keys())
     if others:
-        names.update(reach.rows(_SQL["name_timelines"], (bound(others),)))
+        names.update(session.rows(_SQL["name_timelines"], (bound(others),)))
     return names

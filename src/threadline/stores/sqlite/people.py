@@ -11,13 +11,13 @@ from threadline.core.messages import to_us
 from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/people.sql")
 
 
-class PeopleVerbs(Verbs):
+class PeopleOperations(Operations):
     async def put_agent(self, agent: Agent) -> Agent:
         return await self._engine.write(put_agent, agent)
 
@@ -61,14 +61,14 @@ class PeopleVerbs(Verbs):
         return await self._engine.write(redeem_link_code, code_hash, platform, now)
 
 
-def put_agent(reach: Reach, agent: Agent) -> Agent:
+def put_agent(session: ScopedSession, agent: Agent) -> Agent:
     check_id("agent", agent.id)
     settings = rows.json_bytes(agent.settings, "settings")
-    reach.introduce()
-    reach.run(
+    session.introduce()
+    session.run(
         _SQL["put_agent"],
         (
-            reach.tenant_id,
+            session.tenant_id,
             agent.id,
             agent.name,
             agent.provider,
@@ -78,101 +78,110 @@ def put_agent(reach: Reach, agent: Agent) -> Agent:
             agent.enabled,
         ),
     )
-    stored = find_agent(reach, agent.id)
+    stored = find_agent(session, agent.id)
     assert stored is not None
     return stored
 
 
-def find_agent(reach: Reach, agent_id: str) -> Agent | None:
-    row = reach.row(_SQL["find_agent"], (reach.tenant_id, agent_id))
+def find_agent(session: ScopedSession, agent_id: str) -> Agent | None:
+    row = session.row(_SQL["find_agent"], (session.tenant_id, agent_id))
     return None if row is None else rows.agent(row)
 
 
-def list_agents(reach: Reach) -> list[Agent]:
-    return [rows.agent(row) for row in reach.rows(_SQL["list_agents"], (reach.tenant_id,))]
+def list_agents(session: ScopedSession) -> list[Agent]:
+    return [rows.agent(row) for row in session.rows(_SQL["list_agents"], (session.tenant_id,))]
 
 
-def delete_agent(reach: Reach, agent_id: str) -> bool:
-    reach.run(_SQL["unpin_agent"], (reach.tenant_id, agent_id))
-    return reach.run(_SQL["delete_agent"], (reach.tenant_id, agent_id)) > 0
+def delete_agent(session: ScopedSession, agent_id: str) -> bool:
+    session.run(_SQL["unpin_agent"], (session.tenant_id, agent_id))
+    return session.run(_SQL["delete_agent"], (session.tenant_id, agent_id)) > 0
 
 
-def _sees_users(reach: Reach) -> bool:
-    return reach.scope.role in ("admin", "system")
+def _sees_users(session: ScopedSession) -> bool:
+    return session.scope.role in ("admin", "system")
 
 
-def put_user(reach: Reach, user: User) -> User:
+def put_user(session: ScopedSession, user: User) -> User:
     check_user_id(user.id)
-    if user.id != reach.user_id:
-        reach.scope.require("admin")
-    reach.introduce(user.id)
-    reach.run(_SQL["put_user"], (user.display_name, user.role, reach.tenant_id, user.id))
+    if user.id != session.user_id:
+        session.scope.require("admin")
+    session.introduce(user.id)
+    session.run(_SQL["put_user"], (user.display_name, user.role, session.tenant_id, user.id))
     return user
 
 
-def find_user(reach: Reach, user_id: str) -> User | None:
-    if user_id != reach.user_id and not _sees_users(reach):
+def find_user(session: ScopedSession, user_id: str) -> User | None:
+    if user_id != session.user_id and not _sees_users(session):
         return None
-    row = reach.row(_SQL["find_user"], (reach.tenant_id, user_id))
+    row = session.row(_SQL["find_user"], (session.tenant_id, user_id))
     return None if row is None else rows.user(row)
 
 
-def list_users(reach: Reach) -> list[User]:
+def list_users(session: ScopedSession) -> list[User]:
     return [
-        rows.user(row) for row in reach.rows(_SQL["list_users"], (reach.tenant_id, reach.user_id, _sees_users(reach)))
+        rows.user(row)
+        for row in session.rows(_SQL["list_users"], (session.tenant_id, session.user_id, _sees_users(session)))
     ]
 
 
-def put_link(reach: Reach, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
-    if owner_id != reach.user_id:
-        reach.scope.require("system")
-    who = (reach.tenant_id, platform, platform_user_id)
-    taken = reach.row(_SQL["find_link"], (*who, "", True))
-    if taken is not None and taken[2] != owner_id and not reach.sees_all:
+def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+    if owner_id != session.user_id:
+        session.scope.require("system")
+    who = (session.tenant_id, platform, platform_user_id)
+    taken = session.row(_SQL["find_link"], (*who, "", True))
+    if taken is not None and taken[2] != owner_id and not session.sees_all:
         raise DuplicateId("link", platform_user_id)
-    reach.introduce(owner_id)
-    now = reach.now_us()
-    reach.run(_SQL["put_link"], (*who, owner_id, state, now, now))
-    row = reach.row(_SQL["find_link"], (*who, owner_id, False))
+    session.introduce(owner_id)
+    now = session.now_us()
+    session.run(_SQL["put_link"], (*who, owner_id, state, now, now))
+    row = session.row(_SQL["find_link"], (*who, owner_id, False))
     assert row is not None
     return rows.link(row)
 
 
-def find_link(reach: Reach, platform: Surface, platform_user_id: str) -> Link | None:
-    row = reach.row(_SQL["find_link"], (reach.tenant_id, platform, platform_user_id, reach.user_id, reach.sees_all))
+def find_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> Link | None:
+    row = session.row(
+        _SQL["find_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
+    )
     return None if row is None else rows.link(row)
 
 
-def find_sender(reach: Reach, platform: Surface, platform_user_id: str) -> Sender | None:
-    reach.scope.require("system")
-    row = reach.row(_SQL["find_sender"], (reach.tenant_id, platform, platform_user_id))
+def find_sender(session: ScopedSession, platform: Surface, platform_user_id: str) -> Sender | None:
+    session.scope.require("system")
+    row = session.row(_SQL["find_sender"], (session.tenant_id, platform, platform_user_id))
     return None if row is None else Sender._make(row)
 
 
-def list_links(reach: Reach) -> list[Link]:
-    return [rows.link(row) for row in reach.rows(_SQL["list_links"], (reach.tenant_id, reach.user_id, reach.sees_all))]
+def list_links(session: ScopedSession) -> list[Link]:
+    return [
+        rows.link(row)
+        for row in session.rows(_SQL["list_links"], (session.tenant_id, session.user_id, session.sees_all))
+    ]
 
 
-def delete_link(reach: Reach, platform: Surface, platform_user_id: str) -> bool:
+def delete_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> bool:
     return (
-        reach.run(_SQL["delete_link"], (reach.tenant_id, platform, platform_user_id, reach.user_id, reach.sees_all)) > 0
+        session.run(
+            _SQL["delete_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
+        )
+        > 0
     )
 
 
-def put_link_code(reach: Reach, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-    if reach.row(_SQL["find_code"], (reach.tenant_id, code_hash)):
+def put_link_code(session: ScopedSession, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+    if session.row(_SQL["find_code"], (session.tenant_id, code_hash)):
         raise DuplicateId("link code", "given")
-    reach.introduce()
-    reach.run(_SQL["add_code"], (reach.tenant_id, code_hash, reach.user_id, platform, to_us(expires_at)))
+    session.introduce()
+    session.run(_SQL["add_code"], (session.tenant_id, code_hash, session.user_id, platform, to_us(expires_at)))
 
 
-def redeem_link_code(reach: Reach, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
-    reach.scope.require("system")
-    row = reach.row(_SQL["find_code"], (reach.tenant_id, code_hash))
+def redeem_link_code(session: ScopedSession, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+    session.scope.require("system")
+    row = session.row(_SQL["find_code"], (session.tenant_id, code_hash))
     if row is None:
         return None
     owner_id, for_platform, expires_us = row
     if for_platform not in (None, platform) or expires_us <= to_us(now):
         return None
-    reach.run(_SQL["use_code"], (reach.tenant_id, code_hash))
+    session.run(_SQL["use_code"], (session.tenant_id, code_hash))
     return str(owner_id)

@@ -8,14 +8,14 @@ from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import find_head
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/places.sql")
 
 
-class PlaceVerbs(Verbs):
+class PlaceOperations(Operations):
     async def bind(
         self,
         surface: Surface,
@@ -47,18 +47,18 @@ class PlaceVerbs(Verbs):
 
 
 def bind(
-    reach: Reach, surface: Surface, place: str, thread_id: str, label: str | None, metadata: CleanJson | None
+    session: ScopedSession, surface: Surface, place: str, thread_id: str, label: str | None, metadata: CleanJson | None
 ) -> Binding:
-    head = find_head(reach, thread_id)
-    now = reach.now_us()
-    known = reach.row(_SQL["find_place"], (reach.tenant_id, surface, place))
+    head = find_head(session, thread_id)
+    now = session.now_us()
+    known = session.row(_SQL["find_place"], (session.tenant_id, surface, place))
     kept_label, kept_metadata, created_us = (None, None, now) if known is None else known[1:]
     if known is not None and known[0] != head.owner_id:
         raise DuplicateId("place", place)
-    reach.run(
+    session.run(
         _SQL["bind"],
         (
-            reach.tenant_id,
+            session.tenant_id,
             surface,
             place,
             head.owner_id,
@@ -69,43 +69,43 @@ def bind(
             now,
         ),
     )
-    bound = find_binding(reach, surface, place)
+    bound = find_binding(session, surface, place)
     assert bound is not None
     return bound
 
 
-def find_binding(reach: Reach, surface: Surface, place: str) -> Binding | None:
-    row = reach.row(_SQL["find_binding"], (reach.tenant_id, surface, place, reach.user_id, reach.sees_all))
+def find_binding(session: ScopedSession, surface: Surface, place: str) -> Binding | None:
+    row = session.row(_SQL["find_binding"], (session.tenant_id, surface, place, session.user_id, session.sees_all))
     return None if row is None else rows.binding(row)
 
 
-def is_bound(reach: Reach, surface: Surface, place: str) -> bool:
+def is_bound(session: ScopedSession, surface: Surface, place: str) -> bool:
     """Whoever has bound it."""
-    return reach.row(_SQL["find_place"], (reach.tenant_id, surface, place)) is not None
+    return session.row(_SQL["find_place"], (session.tenant_id, surface, place)) is not None
 
 
-def list_bindings(reach: Reach, surface: Surface | None, thread_id: str | None) -> list[Binding]:
-    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, surface, thread_id)
-    return [rows.binding(row) for row in reach.rows(_SQL["list_bindings"], wanted)]
+def list_bindings(session: ScopedSession, surface: Surface | None, thread_id: str | None) -> list[Binding]:
+    wanted = (session.tenant_id, session.user_id, session.sees_all, surface, thread_id)
+    return [rows.binding(row) for row in session.rows(_SQL["list_bindings"], wanted)]
 
 
-def unbind(reach: Reach, surface: Surface, place: str) -> bool:
-    return reach.run(_SQL["unbind"], (reach.tenant_id, surface, place, reach.user_id, reach.sees_all)) > 0
+def unbind(session: ScopedSession, surface: Surface, place: str) -> bool:
+    return session.run(_SQL["unbind"], (session.tenant_id, surface, place, session.user_id, session.sees_all)) > 0
 
 
-def set_context(reach: Reach, agent_id: str, context: CleanText) -> ContextSnapshot:
-    reach.introduce()
-    now = reach.now_us()
-    reach.run(_SQL["set_context"], (reach.tenant_id, reach.user_id, agent_id, context, now, now))
-    pinned = find_context(reach, agent_id)
+def set_context(session: ScopedSession, agent_id: str, context: CleanText) -> ContextSnapshot:
+    session.introduce()
+    now = session.now_us()
+    session.run(_SQL["set_context"], (session.tenant_id, session.user_id, agent_id, context, now, now))
+    pinned = find_context(session, agent_id)
     assert pinned is not None
     return pinned
 
 
-def find_context(reach: Reach, agent_id: str) -> ContextSnapshot | None:
-    row = reach.row(_SQL["find_context"], (reach.tenant_id, reach.user_id, agent_id))
+def find_context(session: ScopedSession, agent_id: str) -> ContextSnapshot | None:
+    row = session.row(_SQL["find_context"], (session.tenant_id, session.user_id, agent_id))
     return None if row is None else rows.context_snapshot(row)
 
 
-def clear_context(reach: Reach, agent_id: str) -> bool:
-    return reach.run(_SQL["clear_context"], (reach.tenant_id, reach.user_id, agent_id)) > 0
+def clear_context(session: ScopedSession, agent_id: str) -> bool:
+    return session.run(_SQL["clear_context"], (session.tenant_id, session.user_id, agent_id)) > 0

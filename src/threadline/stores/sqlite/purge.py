@@ -11,9 +11,9 @@ import heapq
 from typing import NamedTuple
 
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.search_index import forget_numbers, forget_words
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/purge.sql")
 _OF_THREAD = (
@@ -35,7 +35,7 @@ _OF_USER = (
 _OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_acts", "remove_tenant")
 
 
-class PurgeVerbs(Verbs):
+class PurgeOperations(Operations):
     async def purge_thread(self, thread_id: str) -> bool:
         return await self._engine.write_much(purge_thread, thread_id)
 
@@ -49,44 +49,46 @@ class PurgeVerbs(Verbs):
         return await self._engine.read_much(row_counts)
 
 
-def purge_thread(reach: Reach, thread_id: str) -> bool:
-    row = reach.row(_SQL["find_own_thread"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all))
+def purge_thread(session: ScopedSession, thread_id: str) -> bool:
+    row = session.row(_SQL["find_own_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
     if row is None:
         return False
-    remove_threads(reach, [row[0]])
-    reach.touch(thread_id)
+    remove_threads(session, [row[0]])
+    session.touch(thread_id)
     return True
 
 
-def purge_user(reach: Reach, user_id: str) -> int:
-    if user_id != reach.user_id:
-        reach.scope.require("system")
-    return _remove_users(reach, [user_id])
+def purge_user(session: ScopedSession, user_id: str) -> int:
+    if user_id != session.user_id:
+        session.scope.require("system")
+    return _remove_users(session, [user_id])
 
 
-def purge_tenant(reach: Reach) -> int:
-    reach.scope.require("system")
-    reach.run(_SQL["remove_permits"], (reach.tenant_id,))
-    removed = _remove_users(reach, [user_id for (user_id,) in reach.rows(_SQL["list_users"], (reach.tenant_id,))])
-    return removed + sum(reach.run(_SQL[name], (reach.tenant_id,)) for name in _OF_TENANT)
+def purge_tenant(session: ScopedSession) -> int:
+    session.scope.require("system")
+    session.run(_SQL["remove_permits"], (session.tenant_id,))
+    removed = _remove_users(session, [user_id for (user_id,) in session.rows(_SQL["list_users"], (session.tenant_id,))])
+    return removed + sum(session.run(_SQL[name], (session.tenant_id,)) for name in _OF_TENANT)
 
 
-def _remove_users(reach: Reach, user_ids: list[str]) -> int:
-    users = [(reach.tenant_id, user_id) for user_id in user_ids]
-    removed = remove_threads(reach, [number for user in users for (number,) in reach.rows(_SQL["list_threads"], user)])
-    return removed + sum(reach.run(_SQL[name], user) for user in users for name in _OF_USER)
+def _remove_users(session: ScopedSession, user_ids: list[str]) -> int:
+    users = [(session.tenant_id, user_id) for user_id in user_ids]
+    removed = remove_threads(
+        session, [number for user in users for (number,) in session.rows(_SQL["list_threads"], user)]
+    )
+    return removed + sum(session.run(_SQL[name], user) for user in users for name in _OF_USER)
 
 
-def remove_threads(reach: Reach, numbers: list[int]) -> int:
+def remove_threads(session: ScopedSession, numbers: list[int]) -> int:
     """How many rows went, of all tables."""
-    reach.database.scrub = True
-    removed = sum(reach.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
-    timelines = [timeline for number in numbers for (timeline,) in reach.rows(_SQL["list_timelines"], (number,))]
+    session.database.scrub = True
+    removed = sum(session.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
+    timelines = [timeline for number in numbers for (timeline,) in session.rows(_SQL["list_timelines"], (number,))]
     for timeline in timelines:
-        removed += reach.run(_SQL["remove_saved_points"], (timeline,))
-        reach.run(_SQL["abandon_timeline"], (timeline,))
-    removed += sum(reach.run(_SQL["remove_thread"], (number,)) for number in numbers)
-    return removed + _cut(reach, _cuts(reach, timelines))
+        removed += session.run(_SQL["remove_saved_points"], (timeline,))
+        session.run(_SQL["abandon_timeline"], (timeline,))
+    removed += sum(session.run(_SQL["remove_thread"], (number,)) for number in numbers)
+    return removed + _cut(session, _cuts(session, timelines))
 
 
 class Cut(NamedTuple):
@@ -97,7 +99,7 @@ class Cut(NamedTuple):
     goes: bool
 
 
-def _cuts(reach: Reach, abandoned: list[int]) -> list[Cut]:
+def _cuts(session: ScopedSession, abandoned: list[int]) -> list[Cut]:
     """What becomes of timelines that belong to no thread any more, and then of their ancestors.
 
     A timeline's number is higher than those it stems from, so taking the highest first meets descendants first.
@@ -107,10 +109,10 @@ def _cuts(reach: Reach, abandoned: list[int]) -> list[Cut]:
     heapq.heapify(waiting)
     while waiting:
         number = -heapq.heappop(waiting)
-        row = reach.row(_SQL["find_abandoned"], (number,))
+        row = session.row(_SQL["find_abandoned"], (number,))
         if row is None or number in cuts:
             continue
-        children = reach.rows(_SQL["list_children"], (number,))
+        children = session.rows(_SQL["list_children"], (number,))
         needed = next((seq for child, seq in children if child not in cuts or not cuts[child].goes), None)
         cuts[number] = Cut(number, -1 if needed is None else needed, needed is None)
         if row[0] is not None:
@@ -118,18 +120,18 @@ def _cuts(reach: Reach, abandoned: list[int]) -> list[Cut]:
     return list(cuts.values())
 
 
-def _cut(reach: Reach, cuts: list[Cut]) -> int:
+def _cut(session: ScopedSession, cuts: list[Cut]) -> int:
     # Everything is blanked before anything is removed: removing a row may move its neighbours, and what a page moves it
     # does not overwrite.
     above = [(cut.timeline_no, cut.last) for cut in cuts]
-    forget_words(reach, [message for place in above for message in reach.rows(_SQL["list_messages"], place)])
+    forget_words(session, [message for place in above for message in session.rows(_SQL["list_messages"], place)])
     for place in above:
-        reach.run(_SQL["blank_messages"], place)
-    removed = sum(reach.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
-    removed += sum(reach.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
-    forget_numbers(reach)
+        session.run(_SQL["blank_messages"], place)
+    removed = sum(session.run(_SQL[name], place) for place in above for name in ("remove_messages", "remove_summaries"))
+    removed += sum(session.run(_SQL["remove_timeline"], (cut.timeline_no,)) for cut in cuts if cut.goes)
+    forget_numbers(session)
     return removed
 
 
-def row_counts(reach: Reach) -> dict[str, int]:
-    return dict(reach.rows(_SQL["count_rows"], (reach.tenant_id, reach.user_id, reach.sees_all)))
+def row_counts(session: ScopedSession) -> dict[str, int]:
+    return dict(session.rows(_SQL["count_rows"], (session.tenant_id, session.user_id, session.sees_all)))

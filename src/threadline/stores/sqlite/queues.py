@@ -14,13 +14,13 @@ from threadline.core.sealing import CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/queues.sql")
 
 
-class QueueVerbs(Verbs):
+class QueueOperations(Operations):
     async def claim_inbox(
         self,
         platform: Surface,
@@ -89,57 +89,59 @@ class QueueVerbs(Verbs):
 
 
 def claim_inbox(
-    reach: Reach, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
+    session: ScopedSession, platform: Surface, key: str, what: tuple[str | None, ...], owner_id: str | None
 ) -> InboxRow | None:
-    owner = _owner(reach, owner_id)
-    if is_claimed(reach, platform, key):
+    owner = _owner(session, owner_id)
+    if is_claimed(session, platform, key):
         return None
-    add_inbox(reach, platform, key, what, owner)
-    return find_inbox(reach, platform, key)
+    add_inbox(session, platform, key, what, owner)
+    return find_inbox(session, platform, key)
 
 
-def is_claimed(reach: Reach, platform: Surface, key: str) -> bool:
-    return reach.row(_SQL["find_claim"], (reach.tenant_id, platform, key)) is not None
+def is_claimed(session: ScopedSession, platform: Surface, key: str) -> bool:
+    return session.row(_SQL["find_claim"], (session.tenant_id, platform, key)) is not None
 
 
-def add_inbox(reach: Reach, platform: Surface, key: str, what: tuple[str | None, ...], owner: str | None) -> None:
-    reach.introduce(owner)
-    now = reach.now_us()
-    reach.run(_SQL["add_inbox"], (reach.tenant_id, platform, key, *what, owner, now, now))
+def add_inbox(
+    session: ScopedSession, platform: Surface, key: str, what: tuple[str | None, ...], owner: str | None
+) -> None:
+    session.introduce(owner)
+    now = session.now_us()
+    session.run(_SQL["add_inbox"], (session.tenant_id, platform, key, *what, owner, now, now))
 
 
-def _owner(reach: Reach, named: str | None) -> str | None:
+def _owner(session: ScopedSession, named: str | None) -> str | None:
     """Whose row it is to be. A user's own, unless the house names somebody, or nobody yet."""
-    if named is not None and named != reach.user_id:
-        reach.scope.require("system")
-    return named if named is not None or reach.sees_all else reach.user_id
+    if named is not None and named != session.user_id:
+        session.scope.require("system")
+    return named if named is not None or session.sees_all else session.user_id
 
 
 def settle_inbox(
-    reach: Reach, platform: Surface, key: str, status: str, decision: str | None, turn_id: str | None
+    session: ScopedSession, platform: Surface, key: str, status: str, decision: str | None, turn_id: str | None
 ) -> bool:
-    which = (reach.tenant_id, platform, key, reach.user_id, reach.sees_all)
-    return reach.run(_SQL["settle_inbox"], (status, decision, turn_id, reach.now_us(), *which)) > 0
+    which = (session.tenant_id, platform, key, session.user_id, session.sees_all)
+    return session.run(_SQL["settle_inbox"], (status, decision, turn_id, session.now_us(), *which)) > 0
 
 
-def find_inbox(reach: Reach, platform: Surface, key: str) -> InboxRow | None:
-    row = reach.row(_SQL["find_inbox"], (reach.tenant_id, platform, key, reach.user_id, reach.sees_all))
+def find_inbox(session: ScopedSession, platform: Surface, key: str) -> InboxRow | None:
+    row = session.row(_SQL["find_inbox"], (session.tenant_id, platform, key, session.user_id, session.sees_all))
     return None if row is None else rows.inbox_row(row)
 
 
-def list_unanswered(reach: Reach, limit: int) -> list[InboxRow]:
-    reach.scope.require("system")
-    return [rows.inbox_row(row) for row in reach.rows(_SQL["list_unanswered"], (reach.tenant_id, limit))]
+def list_unanswered(session: ScopedSession, limit: int) -> list[InboxRow]:
+    session.scope.require("system")
+    return [rows.inbox_row(row) for row in session.rows(_SQL["list_unanswered"], (session.tenant_id, limit))]
 
 
-def drop_settled(reach: Reach, before: dt.datetime) -> int:
-    reach.scope.require("system")
-    which = (reach.tenant_id, to_us(before))
-    return reach.run(_SQL["drop_inbox"], which) + reach.run(_SQL["drop_outbox"], which)
+def drop_settled(session: ScopedSession, before: dt.datetime) -> int:
+    session.scope.require("system")
+    which = (session.tenant_id, to_us(before))
+    return session.run(_SQL["drop_inbox"], which) + session.run(_SQL["drop_outbox"], which)
 
 
 def enqueue(
-    reach: Reach,
+    session: ScopedSession,
     platform: Surface,
     recipient: str,
     payload: CleanText,
@@ -147,65 +149,70 @@ def enqueue(
     owner_id: str,
     id: str | None,
 ) -> OutboxRow:
-    _owner(reach, owner_id)
+    _owner(session, owner_id)
     outbox_id = new_id() if id is None else check_id("outbox", id)
-    known = reach.row(_SQL["is_enqueued"], (reach.tenant_id, outbox_id))
+    known = session.row(_SQL["is_enqueued"], (session.tenant_id, outbox_id))
     if known is not None and known[0] != owner_id:
         raise DuplicateId("outbox row", outbox_id)
     if known is None:
-        reach.introduce(owner_id)
-        now = reach.now_us()
-        what = (reach.tenant_id, outbox_id, owner_id, turn_id, platform, recipient, payload)
-        reach.run(_SQL["enqueue"], (*what, now, now))
-    return _outbox_row(reach, outbox_id)
+        session.introduce(owner_id)
+        now = session.now_us()
+        what = (session.tenant_id, outbox_id, owner_id, turn_id, platform, recipient, payload)
+        session.run(_SQL["enqueue"], (*what, now, now))
+    return _outbox_row(session, outbox_id)
 
 
-def _outbox_row(reach: Reach, outbox_id: str) -> OutboxRow:
-    row = reach.row(_SQL["find_outbox"], (reach.tenant_id, outbox_id, reach.user_id, reach.sees_all))
+def _outbox_row(session: ScopedSession, outbox_id: str) -> OutboxRow:
+    row = session.row(_SQL["find_outbox"], (session.tenant_id, outbox_id, session.user_id, session.sees_all))
     if row is None:
         raise NotFound("outbox row", outbox_id)
     return rows.outbox_row(row)
 
 
 def claim_outbox(
-    reach: Reach, worker: str, until: dt.datetime, limit: int, platforms: Sequence[Surface] | None
+    session: ScopedSession, worker: str, until: dt.datetime, limit: int, platforms: Sequence[Surface] | None
 ) -> list[OutboxRow]:
-    reach.scope.require("system")
+    session.scope.require("system")
     wanted = None if platforms is None else json.dumps(list(platforms))
-    due = [id for (id,) in reach.rows(_SQL["find_due"], (reach.tenant_id, reach.now_us(), limit, wanted))]
+    due = [id for (id,) in session.rows(_SQL["find_due"], (session.tenant_id, session.now_us(), limit, wanted))]
     for outbox_id in due:
-        reach.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, reach.tenant_id, outbox_id))
-    return [_outbox_row(reach, outbox_id) for outbox_id in due]
+        session.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, session.tenant_id, outbox_id))
+    return [_outbox_row(session, outbox_id) for outbox_id in due]
 
 
 def settle_outbox(
-    reach: Reach,
+    session: ScopedSession,
     outbox_id: str,
     worker: str,
     status: OutboxStatus,
     next_attempt_at: dt.datetime | None,
     error: str | None,
 ) -> bool:
-    what = (status, rows.microseconds(next_attempt_at), error, reach.now_us() if status == "sent" else None)
+    what = (status, rows.microseconds(next_attempt_at), error, session.now_us() if status == "sent" else None)
     return (
-        reach.run(_SQL["settle_outbox"], (*what, reach.tenant_id, outbox_id, reach.user_id, reach.sees_all, worker)) > 0
+        session.run(
+            _SQL["settle_outbox"], (*what, session.tenant_id, outbox_id, session.user_id, session.sees_all, worker)
+        )
+        > 0
     )
 
 
-def report_outbox(reach: Reach, outbox_id: str, was: OutboxStatus, status: OutboxStatus, error: str | None) -> bool:
-    reach.scope.require("system")
-    what = (status, error, reach.now_us() if status == "sent" else None)
-    return reach.run(_SQL["report_outbox"], (*what, reach.tenant_id, outbox_id, was)) > 0
+def report_outbox(
+    session: ScopedSession, outbox_id: str, was: OutboxStatus, status: OutboxStatus, error: str | None
+) -> bool:
+    session.scope.require("system")
+    what = (status, error, session.now_us() if status == "sent" else None)
+    return session.run(_SQL["report_outbox"], (*what, session.tenant_id, outbox_id, was)) > 0
 
 
-def list_outbox(reach: Reach, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
-    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, status, limit)
-    return [rows.outbox_row(row) for row in reach.rows(_SQL["list_outbox"], wanted)]
+def list_outbox(session: ScopedSession, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
+    wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit)
+    return [rows.outbox_row(row) for row in session.rows(_SQL["list_outbox"], wanted)]
 
 
-def requeue(reach: Reach, outbox_id: str) -> OutboxRow:
-    row = _outbox_row(reach, outbox_id)
+def requeue(session: ScopedSession, outbox_id: str) -> OutboxRow:
+    row = _outbox_row(session, outbox_id)
     if row.status != "dead":
         raise Conflict(f"outbox row {outbox_id!r} is {row.status}, only a dead one can be requeued")
-    reach.run(_SQL["requeue"], (reach.now_us(), reach.tenant_id, outbox_id))
-    return _outbox_row(reach, outbox_id)
+    session.run(_SQL["requeue"], (session.now_us(), session.tenant_id, outbox_id))
+    return _outbox_row(session, outbox_id)

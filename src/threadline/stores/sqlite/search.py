@@ -16,10 +16,10 @@ from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.message_visibility import Showing
 from threadline.stores.sqlite.search_index import index_some, is_pending, owner_word
-from threadline.stores.sqlite.session import Reach, Row
+from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _AT_A_TIME = 500
@@ -28,7 +28,7 @@ _WORDS_AT_A_TIME = 100
 """The index takes longer and longer over a query of many words; more than these are asked for in turn."""
 
 
-class SearchVerbs(Verbs):
+class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         words = words_of(query)
         if limit < 1 or offset < 0:
@@ -38,12 +38,12 @@ class SearchVerbs(Verbs):
         return await self._engine.read_much(find_hits, words, limit, offset)
 
 
-def has_pending(reach: Reach) -> bool:
-    return is_pending(reach.database)
+def has_pending(session: ScopedSession) -> bool:
+    return is_pending(session.database)
 
 
-def index_pending(reach: Reach) -> int:
-    return index_some(reach.database, _AT_A_TIME)
+def index_pending(session: ScopedSession) -> int:
+    return index_some(session.database, _AT_A_TIME)
 
 
 def words_of(query: str) -> list[str]:
@@ -57,39 +57,39 @@ def _is_letter(char: str) -> bool:
     return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "Co"
 
 
-def find_hits(reach: Reach, words: list[str], limit: int, offset: int) -> list[Hit]:
+def find_hits(session: ScopedSession, words: list[str], limit: int, offset: int) -> list[Hit]:
     if not words:
         return []
     hits: list[Hit] = []
-    with reach.snapshot():
-        showing = Showing(reach)
-        for number in _candidates(reach, words):
+    with session.snapshot():
+        showing = Showing(session)
+        for number in _candidates(session, words):
             row = showing.thread_of(number)
             if row is None:
                 continue
             if offset > 0:
                 offset -= 1
                 continue
-            hits.append(_hit(reach, number, row, words))
+            hits.append(_hit(session, number, row, words))
             if len(hits) == limit:
                 break
     return hits
 
 
-def _candidates(reach: Reach, words: list[str]) -> list[int]:
+def _candidates(session: ScopedSession, words: list[str]) -> list[int]:
     """Numbers of messages that hold all the words, best first."""
     query, unrelated = _query(words[:_WORDS_AT_A_TIME]), 0
-    newest = reach.rows(_SQL["find_newest"], (query, _RANKED + 1))
+    newest = session.rows(_SQL["find_newest"], (query, _RANKED + 1))
     if len(newest) > _RANKED:
         # The owner's own word is asked for only here: to meet it costs more than to look a few messages up in vain.
-        query, unrelated = f"owner : {owner_word(reach.tenant_id, reach.user_id)} AND {query}", 1
-        newest = reach.rows(_SQL["find_newest"], (query, _RANKED))
+        query, unrelated = f"owner : {owner_word(session.tenant_id, session.user_id)} AND {query}", 1
+        newest = session.rows(_SQL["find_newest"], (query, _RANKED))
     if not newest:
         return []
-    ranked = [number for (number,) in reach.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
+    ranked = [number for (number,) in session.rows(_SQL["rank_from"], (query, newest[-1][0], unrelated))]
     for first in range(_WORDS_AT_A_TIME, len(words), _WORDS_AT_A_TIME):
         rest = _query(words[first : first + _WORDS_AT_A_TIME])
-        also = {number for (number,) in reach.rows(_SQL["find_newest"], (rest, -1))}
+        also = {number for (number,) in session.rows(_SQL["find_newest"], (rest, -1))}
         ranked = [number for number in ranked if number in also]
     return ranked
 
@@ -98,8 +98,8 @@ def _query(words: list[str]) -> str:
     return "words : (" + " ".join('"' + word.replace('"', '""') + '"' for word in words) + ")"
 
 
-def _hit(reach: Reach, number: int, thread: Row, words: list[str]) -> Hit:
-    row = reach.row(_SQL["read_hit"], (number,))
+def _hit(session: ScopedSession, number: int, thread: Row, words: list[str]) -> Hit:
+    row = session.row(_SQL["read_hit"], (number,))
     assert row is not None
     id, seq, role, parts, created_us = row
     text = plain_text(decode(parts))

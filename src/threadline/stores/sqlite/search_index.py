@@ -16,7 +16,7 @@ import apsw
 from threadline.core.parts import decode, plain_text
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.connection import translate
-from threadline.stores.sqlite.session import Database, Reach, Row
+from threadline.stores.sqlite.session import Database, Row, ScopedSession
 
 RECIPE = 1
 _IN_PASSING = 32
@@ -82,27 +82,27 @@ def _indexed_no(database: Database) -> int:
     return 0
 
 
-def forget_words(reach: Reach, messages: list[Row]) -> None:
+def forget_words(session: ScopedSession, messages: list[Row]) -> None:
     """Removes messages, given as (number, tenant, owner, parts), from the index, before their rows go.
 
     A few are cut out of the index's pages one by one, at about a millisecond each. Many are struck out, and then the
     index is written anew without them, which takes some seconds for a million messages, however many are struck.
     """
-    indexed_no = _indexed_no(reach.database)
+    indexed_no = _indexed_no(session.database)
     indexed = [row for row in messages if row[0] <= indexed_no]
     many = len(indexed) * _CUT_SHARE > indexed_no
-    reach.run(_SQL["remove_from_pages"], (not many,))
+    session.run(_SQL["remove_from_pages"], (not many,))
     for number, tenant_id, owner_id, parts in indexed:
         words = _words(parts)
         if words:
-            reach.run(_SQL["remove_words"], (number, owner_word(tenant_id, owner_id), words))
+            session.run(_SQL["remove_words"], (number, owner_word(tenant_id, owner_id), words))
     if many:
-        reach.run(_SQL["merge_everything"])
+        session.run(_SQL["merge_everything"])
 
 
-def forget_numbers(reach: Reach) -> None:
+def forget_numbers(session: ScopedSession) -> None:
     """After rows went: their numbers, if they were the highest, are given again, to messages not indexed yet."""
-    reach.run(_SQL["lower_progress"])
+    session.run(_SQL["lower_progress"])
 
 
 def _words(parts: bytes) -> str:

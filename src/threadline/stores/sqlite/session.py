@@ -49,7 +49,7 @@ class Database:
         return self.connection.execute(sql, values).fetchall()
 
 
-class Reach:
+class ScopedSession:
     __slots__ = ("_clock", "_connection", "_execute", "database", "limits", "scope", "sees_all", "tenant_id", "user_id")
 
     def __init__(self, database: Database, scope: Scope, clock: Clock, limits: Limits) -> None:
@@ -64,9 +64,9 @@ class Reach:
         self._connection = database.connection
         self._execute = database.connection.execute
 
-    def on(self, database: Database) -> Reach:
+    def on(self, database: Database) -> ScopedSession:
         """The same scope on another connection."""
-        return Reach(database, self.scope, self._clock, self.limits)
+        return ScopedSession(database, self.scope, self._clock, self.limits)
 
     def touch(self, *subjects: str) -> None:
         """Whoever watches one of them wakes after the commit."""

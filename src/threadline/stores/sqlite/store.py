@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from threadline.core.errors import StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
-from threadline.ports import Clock, Finding, Load, Transaction, TransactionBody, Watch
+from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import backup, check, rank
 from threadline.stores.sqlite.change_watch import Watchers
@@ -28,7 +28,7 @@ from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect,
 from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
 from threadline.stores.sqlite.migrate import migrate, require_current
 from threadline.stores.sqlite.search_index import index_in_passing, index_some
-from threadline.stores.sqlite.session import Database, Reach
+from threadline.stores.sqlite.session import Database, ScopedSession
 from threadline.stores.sqlite.transaction import SqliteTransaction, drive
 from threadline.stores.sqlite.writer import Writer
 
@@ -83,15 +83,15 @@ class SqliteStore:
         opened = await asyncio.to_thread(_open, locate(path), read_only, lock_seconds)
         return cls(opened, clock or _SystemClock(), limits or Limits())
 
-    def scoped(self, scope: Scope) -> Transaction:
-        reader = Reach(self._reader, scope, self._clock, self._limits)
+    def scoped(self, scope: Scope) -> StoreSession:
+        reader = ScopedSession(self._reader, scope, self._clock, self._limits)
         writer = None if self._writer_database is None else reader.on(self._writer_database)
         return SqliteTransaction(OnItsOwn(reader, writer, self._writer, self._library, self._gate))
 
     async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         writer, database = self._writing()
-        reach = Reach(database, scope, self._clock, self._limits)
-        job = partial(contextvars.copy_context().run, drive, work, reach)
+        session = ScopedSession(database, scope, self._clock, self._limits)
+        job = partial(contextvars.copy_context().run, drive, work, session)
         return await writer.submit(job, may_fail_late=True)
 
     def _writing(self) -> tuple[Writer, Database]:
@@ -109,10 +109,10 @@ class SqliteStore:
         with translated(self._location.shown):
             return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
 
-    def load(self) -> Load:
+    def pool_stats(self) -> PoolStats:
         """One connection reads; one, if any, writes what waits for it, several at a time."""
         waiting = 0 if self._writer is None else self._writer.waiting
-        return Load(open=1 if self._writer is None else 2, in_use=1 if waiting else 0, waiting=waiting)
+        return PoolStats(open=1 if self._writer is None else 2, in_use=1 if waiting else 0, waiting=waiting)
 
     async def statistics(self) -> dict[str, int]:
         self._gate.check()

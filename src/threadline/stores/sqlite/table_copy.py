@@ -12,9 +12,9 @@ from typing import Any
 from threadline.core.messages import ROLES
 from threadline.core.portable import TABLES, Row, RowPage
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import Place, pack, unpack
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/copying.sql")
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
@@ -24,7 +24,7 @@ _KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id"
 """Columns that keep an id, because what they name may be gone."""
 
 
-class CopyVerbs(Verbs):
+class TableCopyOperations(Operations):
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
         return await self._engine.read_much(read_rows, table, place, limit)
 
@@ -32,19 +32,19 @@ class CopyVerbs(Verbs):
         await self._engine.write_much(write_rows, table, rows)
 
 
-def read_rows(reach: Reach, table: str, place: int | None, limit: int) -> RowPage:
-    reach.scope.require("system")
-    found = reach.rows(_SQL[f"read_{table}"], (reach.tenant_id, place or 0, limit))
+def read_rows(session: ScopedSession, table: str, place: int | None, limit: int) -> RowPage:
+    session.scope.require("system")
+    found = session.rows(_SQL[f"read_{table}"], (session.tenant_id, place or 0, limit))
     last = found[-1][0] if found and table in _NUMBERED else (place or 0) + len(found)
-    outward = _outward(reach, table)
+    outward = _outward(session, table)
     return RowPage([outward(row[1:]) for row in found], last if len(found) == limit else None)
 
 
-def _outward(reach: Reach, table: str) -> Callable[[Row], Row]:
+def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
     if table == "messages":
         return lambda row: (*row[:4], ROLES[row[4]], *row[5:])
     if table == "timelines":
-        names: dict[int, str] = dict(reach.rows(_SQL["number_timelines"], (reach.tenant_id,)))
+        names: dict[int, str] = dict(session.rows(_SQL["number_timelines"], (session.tenant_id,)))
         return lambda row: (*row[:5], tuple((names[no], seq) for no, seq in unpack(row[5])), row[6])
     if table in _FLAGS:
         at = _FLAGS[table]
@@ -52,37 +52,37 @@ def _outward(reach: Reach, table: str) -> Callable[[Row], Row]:
     return lambda row: row
 
 
-def write_rows(reach: Reach, table: str, rows: Sequence[Row]) -> None:
-    reach.scope.require("system")
+def write_rows(session: ScopedSession, table: str, rows: Sequence[Row]) -> None:
+    session.scope.require("system")
     if table == "timelines":
-        _write_timelines(reach, rows)
+        _write_timelines(session, rows)
         return
-    inward = _inward(reach, table)
-    reach.run_many(_SQL[f"write_{table}"], [(reach.tenant_id, *inward(row)) for row in rows])
+    inward = _inward(session, table)
+    session.run_many(_SQL[f"write_{table}"], [(session.tenant_id, *inward(row)) for row in rows])
 
 
-def _write_timelines(reach: Reach, rows: Sequence[Row]) -> None:
+def _write_timelines(session: ScopedSession, rows: Sequence[Row]) -> None:
     """Parents come before their branches, as they were made. A timeline that is there already is only told which
     thread it belongs to, if it does not know."""
-    numbers, threads = _numbers(reach, "timelines"), _numbers(reach, "threads")
+    numbers, threads = _numbers(session, "timelines"), _numbers(session, "threads")
     for id, owner_id, thread_id, parent_id, parent_seq, lineage, created_us in rows:
         if id not in numbers:
             places = [Place(numbers[ancestor], seq) for ancestor, seq in lineage]
             base = (*places[0], True) if places else (None, None, False)
-            values = (reach.tenant_id, owner_id, id, created_us, parent_id, parent_seq, *base, pack(places))
-            reach.run(_SQL["write_timelines"], values)
-            numbers[id] = reach.last_number()
+            values = (session.tenant_id, owner_id, id, created_us, parent_id, parent_seq, *base, pack(places))
+            session.run(_SQL["write_timelines"], values)
+            numbers[id] = session.last_number()
         place = (threads.get(thread_id), numbers[id])
-        if place[0] is not None and reach.run(_SQL["settle_timeline"], place):
-            reach.run(_SQL["lengthen_chain"], place)
+        if place[0] is not None and session.run(_SQL["settle_timeline"], place):
+            session.run(_SQL["lengthen_chain"], place)
 
 
-def _inward(reach: Reach, table: str) -> Callable[[Row], Row]:
+def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
     """How a row's ids become numbers."""
     columns = TABLES[table]
     kinds = (("timeline_id", "timelines"), ("thread_id", "threads"), ("turn_id", "turns"))
     numbers = {
-        columns.index(column): _numbers(reach, kind)
+        columns.index(column): _numbers(session, kind)
         for column, kind in kinds
         if column in columns and (table, column) not in _KEEPS_ID
     }
@@ -91,5 +91,5 @@ def _inward(reach: Reach, table: str) -> Callable[[Row], Row]:
     return lambda row: tuple(numbers[at][value] if at in numbers else value for at, value in enumerate(row))
 
 
-def _numbers(reach: Reach, kind: str) -> dict[str, int]:
-    return {id: number for number, id in reach.rows(_SQL[f"number_{kind}"], (reach.tenant_id,))}
+def _numbers(session: ScopedSession, kind: str) -> dict[str, int]:
+    return {id: number for number, id in session.rows(_SQL[f"number_{kind}"], (session.tenant_id,))}

@@ -17,17 +17,17 @@ from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import NewTimeline, Whose, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
-from threadline.stores.sqlite.session import Reach, Row
+from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _BEFORE_ALL = Position(2**63 - 1, "")
 _UPDATED, _ID = 14, 0
 
 
-class ThreadVerbs(Verbs):
+class ThreadOperations(Operations):
     async def create_thread(self, new: NewThread) -> Thread:
         return await self._engine.write(create_thread, new)
 
@@ -63,37 +63,37 @@ class ThreadVerbs(Verbs):
         return await self._engine.write_much(prune_threads, idle_since)
 
 
-def create_thread(reach: Reach, new: NewThread) -> Thread:
-    return add_thread(reach, new, new_timeline(reach.user_id), message_count=0)
+def create_thread(session: ScopedSession, new: NewThread) -> Thread:
+    return add_thread(session, new, new_timeline(session.user_id), message_count=0)
 
 
-def add_thread(reach: Reach, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
+def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     check_id("thread", thread_id)
     check_state_key(state_key)
     _check_texts(new)
     metadata = rows.json_bytes(new.metadata, "metadata")
-    if not reach.knows(timeline.owner_id):
-        if refusal := _taken(reach, thread_id, timeline.owner_id, state_key):
+    if not session.knows(timeline.owner_id):
+        if refusal := _taken(session, thread_id, timeline.owner_id, state_key):
             raise refusal
-        reach.introduce(timeline.owner_id)
-    now = reach.now_us()
+        session.introduce(timeline.owner_id)
+    now = session.now_us()
     values = (
         thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
         new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,
     )  # fmt: skip
-    if not reach.run(_SQL["add_thread"], (reach.tenant_id, *values)):
-        refusal = _taken(reach, thread_id, timeline.owner_id, state_key)
+    if not session.run(_SQL["add_thread"], (session.tenant_id, *values)):
+        refusal = _taken(session, thread_id, timeline.owner_id, state_key)
         assert refusal is not None
         raise refusal
-    add_timeline(reach, Whose(reach.last_number()), timeline, now)
-    reach.touch(state_key)
+    add_timeline(session, Whose(session.last_number()), timeline, now)
+    session.touch(state_key)
     return rows.thread((*values, None, None))
 
 
-def _taken(reach: Reach, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
-    found = reach.row(_SQL["find_taken"], (reach.tenant_id, thread_id, owner_id, state_key))
+def _taken(session: ScopedSession, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
+    found = session.row(_SQL["find_taken"], (session.tenant_id, thread_id, owner_id, state_key))
     assert found is not None
     if found[0]:
         return DuplicateId("thread", thread_id)
@@ -107,31 +107,31 @@ def _check_texts(given: NewThread | ThreadChanges) -> None:
             check_characters(field, value)
 
 
-def find_thread(reach: Reach, thread_id: str, *, deleted: bool = False) -> Thread | None:
-    row = reach.row(_SQL["find_thread"], (reach.tenant_id, thread_id, reach.user_id, reach.sees_all, deleted))
+def find_thread(session: ScopedSession, thread_id: str, *, deleted: bool = False) -> Thread | None:
+    row = session.row(_SQL["find_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all, deleted))
     return None if row is None else rows.thread(row)
 
 
-def existing_thread(reach: Reach, thread_id: str) -> Thread:
-    found = find_thread(reach, thread_id)
+def existing_thread(session: ScopedSession, thread_id: str) -> Thread:
+    found = find_thread(session, thread_id)
     if found is None:
         raise NotFound("thread", thread_id)
     return found
 
 
-def thread_by_key(reach: Reach, state_key: str) -> Thread | None:
-    row = reach.row(_SQL["find_thread_by_key"], (reach.tenant_id, reach.user_id, state_key))
+def thread_by_key(session: ScopedSession, state_key: str) -> Thread | None:
+    row = session.row(_SQL["find_thread_by_key"], (session.tenant_id, session.user_id, state_key))
     return None if row is None else rows.thread(row)
 
 
 def list_threads(
-    reach: Reach, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
+    session: ScopedSession, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
 ) -> Page[Thread]:
     if limit < 1 or offset < 0:
         raise InvalidInput("a page has a limit of at least 1 and an offset of at least 0")
-    listing = repr(("threads", reach.tenant_id, reach.user_id, archived, deleted))
+    listing = repr(("threads", session.tenant_id, session.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
-    found = _page(reach, after, limit + 1, offset, archived, deleted)
+    found = _page(session, after, limit + 1, offset, archived, deleted)
     items = rows.threads(found[:limit])
     if len(found) <= limit:
         return Page(items)
@@ -139,30 +139,32 @@ def list_threads(
     return Page(items, encode_cursor(listing, Position(last[_UPDATED], last[_ID])))
 
 
-def _page(reach: Reach, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool) -> list[Row]:
-    whose = (reach.tenant_id, reach.user_id, *after)
+def _page(
+    session: ScopedSession, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool
+) -> list[Row]:
+    whose = (session.tenant_id, session.user_id, *after)
     if deleted:
-        return reach.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
+        return session.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
     if archived is not None:
         name = "list_archived_threads" if archived else "list_open_threads"
-        return reach.rows(_SQL[name], (*whose, limit, offset))
-    with reach.snapshot():
-        either = reach.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
-        either += reach.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
+        return session.rows(_SQL[name], (*whose, limit, offset))
+    with session.snapshot():
+        either = session.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
+        either += session.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
     either.sort(key=lambda row: (row[_UPDATED], row[_ID]), reverse=True)
     return either[offset : offset + limit]
 
 
-def update_thread(reach: Reach, thread_id: str, changes: ThreadChanges) -> Thread:
-    before = existing_thread(reach, thread_id)
+def update_thread(session: ScopedSession, thread_id: str, changes: ThreadChanges) -> Thread:
+    before = existing_thread(session, thread_id)
     _check_texts(changes)
     given = {field: value for field in changes.__struct_fields__ if (value := getattr(changes, field)) is not UNSET}
     title = given.get("title", before.title)
     by_person = given.get("title_by_person", title is not None if "title" in given else before.title_by_person)
     archived_us = rows.microseconds(before.archived_at)
     if "archived" in given:
-        archived_us = (archived_us or reach.now_us()) if given["archived"] else None
-    reach.run(
+        archived_us = (archived_us or session.now_us()) if given["archived"] else None
+    session.run(
         _SQL["change_thread"],
         (
             title,
@@ -171,34 +173,34 @@ def update_thread(reach: Reach, thread_id: str, changes: ThreadChanges) -> Threa
             given.get("working_dir", before.working_dir),
             rows.json_bytes(given.get("metadata", before.metadata), "metadata"),
             archived_us,
-            reach.tenant_id,
+            session.tenant_id,
             thread_id,
         ),
     )
-    reach.touch(thread_id)
-    return existing_thread(reach, thread_id)
+    session.touch(thread_id)
+    return existing_thread(session, thread_id)
 
 
-def delete_thread(reach: Reach, thread_id: str) -> bool:
-    which = (reach.tenant_id, thread_id, reach.user_id, reach.sees_all)
-    if not reach.run(_SQL["delete_thread"], (reach.now_us(), *which)):
+def delete_thread(session: ScopedSession, thread_id: str) -> bool:
+    which = (session.tenant_id, thread_id, session.user_id, session.sees_all)
+    if not session.run(_SQL["delete_thread"], (session.now_us(), *which)):
         return False
-    reach.touch(thread_id)
+    session.touch(thread_id)
     return True
 
 
-def restore_thread(reach: Reach, thread_id: str) -> Thread:
-    found = find_thread(reach, thread_id, deleted=True)
+def restore_thread(session: ScopedSession, thread_id: str) -> Thread:
+    found = find_thread(session, thread_id, deleted=True)
     if found is None or found.deleted_at is None:
         raise NotFound("deleted thread", thread_id)
-    if reach.row(_SQL["find_key"], (reach.tenant_id, found.owner_id, found.state_key)):
+    if session.row(_SQL["find_key"], (session.tenant_id, found.owner_id, found.state_key)):
         raise DuplicateId("state key", found.state_key)
-    reach.run(_SQL["restore_thread"], (reach.tenant_id, thread_id))
-    reach.touch(thread_id, found.state_key)
-    return existing_thread(reach, thread_id)
+    session.run(_SQL["restore_thread"], (session.tenant_id, thread_id))
+    session.touch(thread_id, found.state_key)
+    return existing_thread(session, thread_id)
 
 
-def prune_threads(reach: Reach, idle_since: dt.datetime) -> int:
-    idle = reach.rows(_SQL["find_idle_threads"], (reach.tenant_id, reach.user_id, to_us(idle_since)))
-    remove_threads(reach, [number for (number,) in idle])
+def prune_threads(session: ScopedSession, idle_since: dt.datetime) -> int:
+    idle = session.rows(_SQL["find_idle_threads"], (session.tenant_id, session.user_id, to_us(idle_since)))
+    remove_threads(session, [number for (number,) in idle])
     return len(idle)

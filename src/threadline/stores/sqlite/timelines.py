@@ -14,7 +14,7 @@ from threadline.core.messages import from_us
 from threadline.core.threads import NewThread, Point, SavedPoint, Thread, Timeline
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import (
     Head,
     Whose,
@@ -25,14 +25,14 @@ from threadline.stores.sqlite.heads import (
     head_on,
     new_timeline,
 )
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.threads import add_thread
 
 _SQL = load_queries(__package__, "queries/timelines.sql")
 _INHERITED = ("agent_id", "model", "system_prompt", "working_dir")
 
 
-class TimelineVerbs(Verbs):
+class TimelineOperations(Operations):
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
         return await self._engine.write(branch, thread_id, new, at)
 
@@ -64,12 +64,12 @@ class TimelineVerbs(Verbs):
         return await self._engine.write(forget_saved_point, name)
 
 
-def branch(reach: Reach, thread_id: str, new: NewThread, at: int | None) -> Thread:
-    source, head = find_standing(reach, thread_id)
+def branch(session: ScopedSession, thread_id: str, new: NewThread, at: int | None) -> Thread:
+    source, head = find_standing(session, thread_id)
     seq = _within(head, at)
     inherited = {field: getattr(source, field) for field in _INHERITED if getattr(new, field) is None}
     given = msgspec.structs.replace(new, **inherited)
-    return add_thread(reach, given, new_timeline(head.owner_id, head, seq), message_count=seq + 1)
+    return add_thread(session, given, new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
 def _within(head: Head, at: int | None) -> int:
@@ -81,81 +81,83 @@ def _within(head: Head, at: int | None) -> int:
     return at
 
 
-def move(reach: Reach, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
-    thread, head = find_standing(reach, thread_id)
-    origin = head_on(reach, head, timeline_id)
-    return _go_on_from(reach, thread, origin, _within(origin, seq))
+def move(session: ScopedSession, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
+    thread, head = find_standing(session, thread_id)
+    origin = head_on(session, head, timeline_id)
+    return _go_on_from(session, thread, origin, _within(origin, seq))
 
 
-def undo(reach: Reach, thread_id: str) -> Thread:
-    thread, head = find_standing(reach, thread_id)
-    question = reach.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
+def undo(session: ScopedSession, thread_id: str) -> Thread:
+    thread, head = find_standing(session, thread_id)
+    question = session.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
     if question is None:
         raise InvalidInput("there is nothing to undo: this history has no user message")
-    return _go_on_from(reach, thread, head, question[0] - 1)
+    return _go_on_from(session, thread, head, question[0] - 1)
 
 
-def _go_on_from(reach: Reach, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
+def _go_on_from(session: ScopedSession, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
     """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
-    timeline, now = new_timeline(thread.owner_id, origin, seq), reach.now_us()
-    number = add_timeline(reach, Whose(origin.thread_no, origin.newest_no, goes_on=is_own), timeline, now)
+    timeline, now = new_timeline(thread.owner_id, origin, seq), session.now_us()
+    number = add_timeline(session, Whose(origin.thread_no, origin.newest_no, goes_on=is_own), timeline, now)
     return _stand(
-        reach, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
+        session, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
     )
 
 
-def _stand(reach: Reach, thread: Thread, head: Head, now_us: int) -> Thread:
+def _stand(session: ScopedSession, thread: Thread, head: Head, now_us: int) -> Thread:
     place = (head.timeline_no, head.timeline_id, head.message_count)
-    reach.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
-    reach.touch(thread.id)
+    session.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
+    session.touch(thread.id)
     return msgspec.structs.replace(
         thread, timeline_id=head.timeline_id, message_count=head.message_count, updated_at=from_us(now_us)
     )
 
 
-def switch(reach: Reach, thread_id: str, timeline_id: str) -> Thread:
-    thread, head = find_standing(reach, thread_id)
-    there = head_on(reach, head, timeline_id)
-    return thread if there is head else _stand(reach, thread, there, reach.now_us())
+def switch(session: ScopedSession, thread_id: str, timeline_id: str) -> Thread:
+    thread, head = find_standing(session, thread_id)
+    there = head_on(session, head, timeline_id)
+    return thread if there is head else _stand(session, thread, there, session.now_us())
 
 
-def list_timelines(reach: Reach, thread_id: str) -> list[Timeline]:
-    with reach.snapshot():
-        head = find_head(reach, thread_id)
+def list_timelines(session: ScopedSession, thread_id: str) -> list[Timeline]:
+    with session.snapshot():
+        head = find_head(session, thread_id)
         return [
-            rows.timeline((id, thread_id, parent_id, parent_seq, count_of(reach, number, ancestors), created_us))
+            rows.timeline((id, thread_id, parent_id, parent_seq, count_of(session, number, ancestors), created_us))
             for number, id, parent_id, parent_seq, ancestors, created_us in reversed(
-                reach.rows(_SQL["list_timelines"], (head.newest_no,))
+                session.rows(_SQL["list_timelines"], (head.newest_no,))
             )
         ]
 
 
-def save(reach: Reach, thread_id: str, name: str, at: int | None) -> SavedPoint:
+def save(session: ScopedSession, thread_id: str, name: str, at: int | None) -> SavedPoint:
     name = check_name("saved point", name)
-    head = find_head(reach, thread_id)
-    seq, now = _within(head, at), reach.now_us()
-    reach.run(_SQL["save_point"], (reach.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
+    head = find_head(session, thread_id)
+    seq, now = _within(head, at), session.now_us()
+    session.run(_SQL["save_point"], (session.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
     return SavedPoint(name, Point(head.timeline_id, seq), thread_id, from_us(now))
 
 
-def load(reach: Reach, thread_id: str, name: str) -> Thread:
-    thread, head = find_standing(reach, thread_id)
-    place = reach.row(_SQL["find_saved_place"], (reach.tenant_id, head.owner_id, name))
+def load(session: ScopedSession, thread_id: str, name: str) -> Thread:
+    thread, head = find_standing(session, thread_id)
+    place = session.row(_SQL["find_saved_place"], (session.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)
     seq, timeline_no, timeline_id, ancestors, thread_no = place
     origin = head._replace(timeline_no=timeline_no, timeline_id=timeline_id, ancestors=ancestors)
-    return _go_on_from(reach, thread, origin, seq, is_own=thread_no == head.thread_no)
+    return _go_on_from(session, thread, origin, seq, is_own=thread_no == head.thread_no)
 
 
-def list_saved_points(reach: Reach) -> list[SavedPoint]:
-    return [rows.saved_point(row) for row in reach.rows(_SQL["list_saved_points"], (reach.tenant_id, reach.user_id))]
+def list_saved_points(session: ScopedSession) -> list[SavedPoint]:
+    return [
+        rows.saved_point(row) for row in session.rows(_SQL["list_saved_points"], (session.tenant_id, session.user_id))
+    ]
 
 
-def find_saved_point(reach: Reach, name: str) -> SavedPoint | None:
-    row = reach.row(_SQL["find_saved_point"], (reach.tenant_id, reach.user_id, name))
+def find_saved_point(session: ScopedSession, name: str) -> SavedPoint | None:
+    row = session.row(_SQL["find_saved_point"], (session.tenant_id, session.user_id, name))
     return None if row is None else rows.saved_point(row)
 
 
-def forget_saved_point(reach: Reach, name: str) -> bool:
-    return reach.run(_SQL["forget_saved_point"], (reach.tenant_id, reach.user_id, name)) > 0
+def forget_saved_point(session: ScopedSession, name: str) -> bool:
+    return session.run(_SQL["forget_saved_point"], (session.tenant_id, session.user_id, name)) > 0

@@ -5,53 +5,53 @@ from __future__ import annotations
 from typing import TypeVar
 
 from threadline.ports import TransactionBody
-from threadline.stores.sqlite.access import AccessVerbs
-from threadline.stores.sqlite.arrivals import ArrivalVerbs
-from threadline.stores.sqlite.credentials import CredentialVerbs
+from threadline.stores.sqlite.access import AccessOperations
+from threadline.stores.sqlite.arrivals import ArrivalOperations
+from threadline.stores.sqlite.credentials import CredentialOperations
 from threadline.stores.sqlite.engine import InTransaction
-from threadline.stores.sqlite.messages import MessageVerbs
-from threadline.stores.sqlite.people import PeopleVerbs
-from threadline.stores.sqlite.places import PlaceVerbs
-from threadline.stores.sqlite.purge import PurgeVerbs
-from threadline.stores.sqlite.queues import QueueVerbs
-from threadline.stores.sqlite.search import SearchVerbs
-from threadline.stores.sqlite.session import Reach
-from threadline.stores.sqlite.table_copy import CopyVerbs
-from threadline.stores.sqlite.threads import ThreadVerbs
-from threadline.stores.sqlite.timelines import TimelineVerbs
-from threadline.stores.sqlite.turn_fast_path import AtOnceVerbs
-from threadline.stores.sqlite.turn_output import RunningVerbs
-from threadline.stores.sqlite.turns import TurnVerbs
+from threadline.stores.sqlite.messages import MessageOperations
+from threadline.stores.sqlite.people import PeopleOperations
+from threadline.stores.sqlite.places import PlaceOperations
+from threadline.stores.sqlite.purge import PurgeOperations
+from threadline.stores.sqlite.queues import QueueOperations
+from threadline.stores.sqlite.search import SearchOperations
+from threadline.stores.sqlite.session import ScopedSession
+from threadline.stores.sqlite.table_copy import TableCopyOperations
+from threadline.stores.sqlite.threads import ThreadOperations
+from threadline.stores.sqlite.timelines import TimelineOperations
+from threadline.stores.sqlite.turn_fast_path import TurnFastPath
+from threadline.stores.sqlite.turn_output import TurnOutputOperations
+from threadline.stores.sqlite.turns import TurnOperations
 
 T = TypeVar("T")
 
 
 class SqliteTransaction(
-    ThreadVerbs,
-    MessageVerbs,
-    SearchVerbs,
-    TimelineVerbs,
-    PlaceVerbs,
-    PeopleVerbs,
-    QueueVerbs,
-    ArrivalVerbs,
-    CredentialVerbs,
-    TurnVerbs,
-    AtOnceVerbs,
-    RunningVerbs,
-    AccessVerbs,
-    PurgeVerbs,
-    CopyVerbs,
+    ThreadOperations,
+    MessageOperations,
+    SearchOperations,
+    TimelineOperations,
+    PlaceOperations,
+    PeopleOperations,
+    QueueOperations,
+    ArrivalOperations,
+    CredentialOperations,
+    TurnOperations,
+    TurnFastPath,
+    TurnOutputOperations,
+    AccessOperations,
+    PurgeOperations,
+    TableCopyOperations,
 ):
     """The verbs, in one scope."""
 
 
-def drive(work: TransactionBody[T], reach: Reach) -> T:
+def drive(work: TransactionBody[T], session: ScopedSession) -> T:
     """Runs the work to its end, here and now, inside the transaction that is open.
 
     The verbs never really wait, so the coroutine needs no event loop: one step brings it to its end.
     """
-    engine = InTransaction(reach)
+    engine = InTransaction(session)
     steps = work(SqliteTransaction(engine)).__await__()
     try:
         next(steps)

@@ -14,10 +14,10 @@ from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, NewThread, Thread
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, NewTurn, Turn, TurnEnd
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import Head, find_head
 from threadline.stores.sqlite.messages import ROLE_NUMBER, append
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.threads import create_thread, existing_thread, thread_by_key
 from threadline.stores.sqlite.turn_output import put_chunks
 from threadline.stores.sqlite.turns import create_turn, find_turn_by_key, finish_turn, held, lease_turn
@@ -25,7 +25,7 @@ from threadline.stores.sqlite.turns import create_turn, find_turn_by_key, finish
 _SQL = load_queries(__package__, "queries/at_once.sql")
 
 
-class AtOnceVerbs(Verbs):
+class TurnFastPath(Operations):
     async def accept_at_once(
         self, new: NewTurn, message: Sealed, lease: Lease, *, otherwise: NewThread | None, title: CleanText | None
     ) -> tuple[Turn, Thread] | None:
@@ -38,62 +38,73 @@ class AtOnceVerbs(Verbs):
 
 
 def accept_at_once(
-    reach: Reach, new: NewTurn, message: Sealed, lease: Lease, otherwise: NewThread | None, title: CleanText | None
+    session: ScopedSession,
+    new: NewTurn,
+    message: Sealed,
+    lease: Lease,
+    otherwise: NewThread | None,
+    title: CleanText | None,
 ) -> tuple[Turn, Thread] | None:
-    if new.idempotency_key is not None and find_turn_by_key(reach, new.idempotency_key) is not None:
+    if new.idempotency_key is not None and find_turn_by_key(session, new.idempotency_key) is not None:
         return None
-    known = None if otherwise is None or otherwise.state_key is None else thread_by_key(reach, otherwise.state_key)
+    known = None if otherwise is None or otherwise.state_key is None else thread_by_key(session, otherwise.state_key)
     thread_id = new.thread_id if known is None else known.id
     if otherwise is None or known is not None:
-        head = _head(reach, thread_id)
-        if head is None or reach.row(_SQL["find_active_turn"], (reach.tenant_id, head.thread_no)):
+        head = _head(session, thread_id)
+        if head is None or session.row(_SQL["find_active_turn"], (session.tenant_id, head.thread_no)):
             return None
     else:
-        create_thread(reach, msgspec.structs.replace(otherwise, id=thread_id))
-    appended = _append(reach, thread_id, message, new.id, title=title)
+        create_thread(session, msgspec.structs.replace(otherwise, id=thread_id))
+    appended = _append(session, thread_id, message, new.id, title=title)
     if appended is None:
         return None
-    thread = existing_thread(reach, thread_id)
+    thread = existing_thread(session, thread_id)
     agent_id = thread.agent_id if new.agent_id is None else new.agent_id
     asked = msgspec.structs.replace(new, thread_id=thread_id, agent_id=agent_id, request_seq=appended.first_seq)
-    create_turn(reach, asked)
-    leased = lease_turn(reach, new.id, lease.worker, lease.until)
+    create_turn(session, asked)
+    leased = lease_turn(session, new.id, lease.worker, lease.until)
     assert leased is not None
     return leased, thread
 
 
 def finish_at_once(
-    reach: Reach, turn: Turn, end: TurnEnd, reply: Sealed | None, chunks: Sequence[Chunk], tokens: int
+    session: ScopedSession, turn: Turn, end: TurnEnd, reply: Sealed | None, chunks: Sequence[Chunk], tokens: int
 ) -> Turn | None:
-    hold, head = held(reach, turn.id, turn.fence), _head(reach, turn.thread_id)
+    hold, head = held(session, turn.id, turn.fence), _head(session, turn.thread_id)
     if hold is None or head is None or hold.status != "running":
         return None
     if end.status in ACTIVE or end.status not in TRANSITIONS["running"]:
         return None
-    if not reach.row(_SQL["find_request"], (head.timeline_no, turn.request_seq, turn.id, ROLE_NUMBER["user"])):
+    if not session.row(_SQL["find_request"], (head.timeline_no, turn.request_seq, turn.id, ROLE_NUMBER["user"])):
         return None
     if reply is not None:
-        appended = _append(reach, turn.thread_id, reply, turn.id, tokens=tokens)
+        appended = _append(session, turn.thread_id, reply, turn.id, tokens=tokens)
         if appended is None:
             return None
         end = msgspec.structs.replace(end, reply_seq=appended.first_seq)
-    put_chunks(reach, turn.id, turn.fence, chunks)
-    return finish_turn(reach, turn.id, turn.fence, end)
+    put_chunks(session, turn.id, turn.fence, chunks)
+    return finish_turn(session, turn.id, turn.fence, end)
 
 
-def _head(reach: Reach, thread_id: str) -> Head | None:
+def _head(session: ScopedSession, thread_id: str) -> Head | None:
     try:
-        return find_head(reach, thread_id)
+        return find_head(session, thread_id)
     except NotFound:
         return None
 
 
 def _append(
-    reach: Reach, thread_id: str, message: Sealed, turn_id: str, *, tokens: int = 0, title: CleanText | None = None
+    session: ScopedSession,
+    thread_id: str,
+    message: Sealed,
+    turn_id: str,
+    *,
+    tokens: int = 0,
+    title: CleanText | None = None,
 ) -> Appended | None:
     """None, and nothing is written, if the message stands there already or there is no room for it."""
     try:
-        appended = append(reach, thread_id, [message], None, None, turn_id, tokens, title)
+        appended = append(session, thread_id, [message], None, None, turn_id, tokens, title)
     except (DuplicateId, LimitExceeded):
         return None
     return None if appended.replayed else appended

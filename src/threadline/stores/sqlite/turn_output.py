@@ -17,16 +17,16 @@ from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Chunk, Summary, ToolRun
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import Head, find_head
 from threadline.stores.sqlite.lineage import bound, holder, segments
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.turns import held
 
 _SQL = load_queries(__package__, "queries/running.sql")
 
 
-class RunningVerbs(Verbs):
+class TurnOutputOperations(Operations):
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
         return await self._engine.write(put_chunks, turn_id, fence, chunks)
 
@@ -54,71 +54,73 @@ class RunningVerbs(Verbs):
         return await self._engine.read(find_summary, thread_id)
 
 
-def put_chunks(reach: Reach, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
-    hold = held(reach, turn_id, fence)
+def put_chunks(session: ScopedSession, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
+    hold = held(session, turn_id, fence)
     if hold is None:
         return False
-    reach.run_many(_SQL["add_chunk"], [(hold.no, chunk.n, chunk.json) for chunk in chunks])
-    reach.touch(turn_id)
+    session.run_many(_SQL["add_chunk"], [(hold.no, chunk.n, chunk.json) for chunk in chunks])
+    session.touch(turn_id)
     return True
 
 
-def read_chunks(reach: Reach, turn_id: str, after: int, limit: int) -> list[Chunk]:
-    wanted = (reach.tenant_id, turn_id, reach.user_id, reach.sees_all, after, limit)
-    return [Chunk(n, chunk) for n, chunk in reach.rows(_SQL["read_chunks"], wanted)]
+def read_chunks(session: ScopedSession, turn_id: str, after: int, limit: int) -> list[Chunk]:
+    wanted = (session.tenant_id, turn_id, session.user_id, session.sees_all, after, limit)
+    return [Chunk(n, chunk) for n, chunk in session.rows(_SQL["read_chunks"], wanted)]
 
 
-def drop_chunks(reach: Reach, finished_before: dt.datetime) -> int:
-    return reach.run(_SQL["drop_chunks"], (reach.tenant_id, reach.user_id, reach.sees_all, to_us(finished_before)))
+def drop_chunks(session: ScopedSession, finished_before: dt.datetime) -> int:
+    return session.run(
+        _SQL["drop_chunks"], (session.tenant_id, session.user_id, session.sees_all, to_us(finished_before))
+    )
 
 
 def start_tool_run(
-    reach: Reach, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, repeatable: bool
+    session: ScopedSession, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, repeatable: bool
 ) -> ToolRun | None:
-    hold = held(reach, turn_id, fence)
+    hold = held(session, turn_id, fence)
     if hold is None:
         return None
-    known = reach.row(_SQL["find_tool_run"], (hold.no, call_id))
+    known = session.row(_SQL["find_tool_run"], (hold.no, call_id))
     if known is not None:
         return rows.tool_run(known)
-    reach.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
-    reach.touch(turn_id)
-    made = reach.row(_SQL["find_tool_run"], (hold.no, call_id))
+    session.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
+    session.touch(turn_id)
+    made = session.row(_SQL["find_tool_run"], (hold.no, call_id))
     assert made is not None
     return msgspec.structs.replace(rows.tool_run(made), is_new=True)
 
 
-def finish_tool_run(reach: Reach, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
-    hold = held(reach, turn_id, fence)
+def finish_tool_run(session: ScopedSession, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
+    hold = held(session, turn_id, fence)
     if hold is None:
         return False
-    reach.touch(turn_id)
-    return reach.run(_SQL["finish_tool_run"], (output_json, reach.now_us(), hold.no, call_id)) > 0
+    session.touch(turn_id)
+    return session.run(_SQL["finish_tool_run"], (output_json, session.now_us(), hold.no, call_id)) > 0
 
 
-def list_tool_runs(reach: Reach, turn_id: str) -> list[ToolRun]:
-    wanted = (reach.tenant_id, turn_id, reach.user_id, reach.sees_all)
-    return [rows.tool_run(row) for row in reach.rows(_SQL["list_tool_runs"], wanted)]
+def list_tool_runs(session: ScopedSession, turn_id: str) -> list[ToolRun]:
+    wanted = (session.tenant_id, turn_id, session.user_id, session.sees_all)
+    return [rows.tool_run(row) for row in session.rows(_SQL["list_tool_runs"], wanted)]
 
 
-def put_summary(reach: Reach, thread_id: str, seq: int, text: CleanText) -> Summary:
-    head = find_head(reach, thread_id)
+def put_summary(session: ScopedSession, thread_id: str, seq: int, text: CleanText) -> Summary:
+    head = find_head(session, thread_id)
     if not 0 <= seq < head.message_count:
         raise InvalidInput(f"there is no seq {seq} in a history of {head.message_count} messages")
     standing = holder(head.timeline_no, seq, head.ancestors)
-    reach.run(_SQL["put_summary"], (standing, seq, text, reach.now_us()))
-    stored = _newest_summary(reach, head, seq)
+    session.run(_SQL["put_summary"], (standing, seq, text, session.now_us()))
+    stored = _newest_summary(session, head, seq)
     assert stored is not None
     return stored
 
 
-def find_summary(reach: Reach, thread_id: str) -> Summary | None:
-    with reach.snapshot():
-        head = find_head(reach, thread_id)
-        return _newest_summary(reach, head, head.message_count - 1)
+def find_summary(session: ScopedSession, thread_id: str) -> Summary | None:
+    with session.snapshot():
+        head = find_head(session, thread_id)
+        return _newest_summary(session, head, head.message_count - 1)
 
 
-def _newest_summary(reach: Reach, head: Head, last: int) -> Summary | None:
+def _newest_summary(session: ScopedSession, head: Head, last: int) -> Summary | None:
     wanted = segments(head.timeline_no, last, head.ancestors)
-    row = reach.row(_SQL["find_summary"], (bound(wanted),)) if wanted else None
+    row = session.row(_SQL["find_summary"], (bound(wanted),)) if wanted else None
     return None if row is None else rows.summary(row)

@@ -18,14 +18,14 @@ from threadline.core.messages import to_us
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.engine import Verbs
+from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.heads import find_head
-from threadline.stores.sqlite.session import Reach
+from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/turns.sql")
 
 
-class TurnVerbs(Verbs):
+class TurnOperations(Operations):
     async def create_turn(self, new: NewTurn) -> Turn:
         return await self._engine.write(create_turn, new)
 
@@ -77,81 +77,81 @@ class Hold(NamedTuple):
     is_stop_requested: bool
 
 
-def find_hold(reach: Reach, turn_id: str) -> Hold | None:
-    row = reach.row(_SQL["find_hold"], (reach.tenant_id, turn_id, reach.user_id, reach.sees_all))
+def find_hold(session: ScopedSession, turn_id: str) -> Hold | None:
+    row = session.row(_SQL["find_hold"], (session.tenant_id, turn_id, session.user_id, session.sees_all))
     return None if row is None else Hold._make(row)
 
 
-def held(reach: Reach, turn_id: str, fence: int) -> Hold | None:
+def held(session: ScopedSession, turn_id: str, fence: int) -> Hold | None:
     """The turn, if this fence is its latest."""
-    hold = find_hold(reach, turn_id)
+    hold = find_hold(session, turn_id)
     return hold if hold is not None and hold.fence == fence else None
 
 
-def create_turn(reach: Reach, new: NewTurn) -> Turn:
+def create_turn(session: ScopedSession, new: NewTurn) -> Turn:
     check_id("turn", new.id)
-    head = find_head(reach, new.thread_id)
-    if reach.row(_SQL["find_turn_id"], (reach.tenant_id, new.id)):
+    head = find_head(session, new.thread_id)
+    if session.row(_SQL["find_turn_id"], (session.tenant_id, new.id)):
         raise DuplicateId("turn", new.id)
     key = new.idempotency_key
-    if key is not None and reach.row(_SQL["find_turn_key"], (reach.tenant_id, head.owner_id, key)):
+    if key is not None and session.row(_SQL["find_turn_key"], (session.tenant_id, head.owner_id, key)):
         raise KeyReused(key)
-    now = reach.now_us()
-    whose = (reach.tenant_id, new.id, head.owner_id, head.thread_no)
+    now = session.now_us()
+    whose = (session.tenant_id, new.id, head.owner_id, head.thread_no)
     what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq)
-    reach.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
-    reach.touch(new.thread_id)
-    return _known_turn(reach, new.id)
+    session.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
+    session.touch(new.thread_id)
+    return _known_turn(session, new.id)
 
 
-def find_turn(reach: Reach, turn_id: str) -> Turn | None:
-    row = reach.row(_SQL["find_turn"], (reach.tenant_id, turn_id, reach.user_id, reach.sees_all))
+def find_turn(session: ScopedSession, turn_id: str) -> Turn | None:
+    row = session.row(_SQL["find_turn"], (session.tenant_id, turn_id, session.user_id, session.sees_all))
     return None if row is None else rows.turn(row)
 
 
-def _known_turn(reach: Reach, turn_id: str) -> Turn:
-    turn = find_turn(reach, turn_id)
+def _known_turn(session: ScopedSession, turn_id: str) -> Turn:
+    turn = find_turn(session, turn_id)
     assert turn is not None
     return turn
 
 
-def find_turn_by_key(reach: Reach, key: str) -> Turn | None:
-    row = reach.row(_SQL["find_turn_by_key"], (reach.tenant_id, reach.user_id, key))
+def find_turn_by_key(session: ScopedSession, key: str) -> Turn | None:
+    row = session.row(_SQL["find_turn_by_key"], (session.tenant_id, session.user_id, key))
     return None if row is None else rows.turn(row)
 
 
-def list_active_turns(reach: Reach, thread_id: str) -> list[Turn]:
-    with reach.snapshot():
-        number = find_head(reach, thread_id).thread_no
-        return [rows.turn(row) for row in reach.rows(_SQL["list_active_turns"], (reach.tenant_id, number))]
+def list_active_turns(session: ScopedSession, thread_id: str) -> list[Turn]:
+    with session.snapshot():
+        number = find_head(session, thread_id).thread_no
+        return [rows.turn(row) for row in session.rows(_SQL["list_active_turns"], (session.tenant_id, number))]
 
 
-def list_turns(reach: Reach, thread_id: str, limit: int) -> list[Turn]:
-    with reach.snapshot():
-        number = find_head(reach, thread_id).thread_no
-        return [rows.turn(row) for row in reach.rows(_SQL["list_turns"], (number, limit))]
+def list_turns(session: ScopedSession, thread_id: str, limit: int) -> list[Turn]:
+    with session.snapshot():
+        number = find_head(session, thread_id).thread_no
+        return [rows.turn(row) for row in session.rows(_SQL["list_turns"], (number, limit))]
 
 
-def list_surfaces(reach: Reach, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
-    wanted = (msgspec.json.encode(list(thread_ids)).decode(), reach.tenant_id, reach.user_id, reach.sees_all)
-    found = reach.rows(_SQL["list_surfaces"], wanted)
+def list_surfaces(session: ScopedSession, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
+    wanted = (msgspec.json.encode(list(thread_ids)).decode(), session.tenant_id, session.user_id, session.sees_all)
+    found = session.rows(_SQL["list_surfaces"], wanted)
     return {thread_id: tuple(surfaces.split(",")) for thread_id, surfaces in found if surfaces}
 
 
-def list_due_turns(reach: Reach, limit: int) -> list[Turn]:
-    wanted = (reach.tenant_id, reach.user_id, reach.sees_all, reach.now_us(), limit)
-    return [rows.turn(row) for row in reach.rows(_SQL["list_due_turns"], wanted)]
+def list_due_turns(session: ScopedSession, limit: int) -> list[Turn]:
+    wanted = (session.tenant_id, session.user_id, session.sees_all, session.now_us(), limit)
+    return [rows.turn(row) for row in session.rows(_SQL["list_due_turns"], wanted)]
 
 
-def lease_turn(reach: Reach, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
-    hold = find_hold(reach, turn_id)
-    if hold is None or not _is_free(hold, reach.now_us()):
+def lease_turn(session: ScopedSession, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
+    hold = find_hold(session, turn_id)
+    if hold is None or not _is_free(hold, session.now_us()):
         return None
-    if reach.row(_SQL["find_earlier_turn"], (reach.tenant_id, hold.thread_no, hold.no)):
+    if session.row(_SQL["find_earlier_turn"], (session.tenant_id, hold.thread_no, hold.no)):
         return None
-    reach.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
-    reach.touch(turn_id)
-    return _known_turn(reach, turn_id)
+    session.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
+    session.touch(turn_id)
+    return _known_turn(session, turn_id)
 
 
 def _is_free(hold: Hold, now_us: int) -> bool:
@@ -160,45 +160,45 @@ def _is_free(hold: Hold, now_us: int) -> bool:
     return hold.status == "accepted"
 
 
-def renew_lease(reach: Reach, turn_id: str, fence: int, until: dt.datetime) -> bool:
-    hold = held(reach, turn_id, fence)
+def renew_lease(session: ScopedSession, turn_id: str, fence: int, until: dt.datetime) -> bool:
+    hold = held(session, turn_id, fence)
     if hold is None or hold.status != "running":
         return False
-    reach.run(_SQL["renew_lease"], (to_us(until), hold.no))
+    session.run(_SQL["renew_lease"], (to_us(until), hold.no))
     return True
 
 
-def release_lease(reach: Reach, turn_id: str, fence: int) -> bool:
-    hold = held(reach, turn_id, fence)
+def release_lease(session: ScopedSession, turn_id: str, fence: int) -> bool:
+    hold = held(session, turn_id, fence)
     if hold is None or hold.status not in ACTIVE:
         return False
-    reach.run(_SQL["release_lease"], (reach.now_us(), hold.no))
-    reach.touch(turn_id)
+    session.run(_SQL["release_lease"], (session.now_us(), hold.no))
+    session.touch(turn_id)
     return True
 
 
-def finish_turn(reach: Reach, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-    hold = held(reach, turn_id, fence)
+def finish_turn(session: ScopedSession, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
+    hold = held(session, turn_id, fence)
     if hold is None or hold.status not in ACTIVE:
         return None
     if end.status in ACTIVE or end.status not in TRANSITIONS[hold.status]:
         raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
     usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-    reach.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, reach.now_us(), hold.no))
-    ended = _known_turn(reach, turn_id)
-    reach.touch(turn_id, ended.thread_id)
+    session.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, session.now_us(), hold.no))
+    ended = _known_turn(session, turn_id)
+    session.touch(turn_id, ended.thread_id)
     return ended
 
 
-def request_stop(reach: Reach, turn_id: str) -> bool:
-    hold = find_hold(reach, turn_id)
+def request_stop(session: ScopedSession, turn_id: str) -> bool:
+    hold = find_hold(session, turn_id)
     if hold is None or hold.status not in ACTIVE:
         return False
-    reach.run(_SQL["stop_turn"], (reach.now_us(), hold.no))
-    reach.touch(turn_id, _known_turn(reach, turn_id).thread_id)
+    session.run(_SQL["stop_turn"], (session.now_us(), hold.no))
+    session.touch(turn_id, _known_turn(session, turn_id).thread_id)
     return True
 
 
-def is_stop_requested(reach: Reach, turn_id: str) -> bool:
-    hold = find_hold(reach, turn_id)
+def is_stop_requested(session: ScopedSession, turn_id: str) -> bool:
+    hold = find_hold(session, turn_id)
     return hold is not None and bool(hold.is_stop_requested)

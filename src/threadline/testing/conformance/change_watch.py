@@ -44,8 +44,8 @@ async def scene(tx: Transaction, clock: ManualClock) -> Scene:
     return Scene(clock, thread, before.timeline_id)
 
 
-async def rings(store: Store, tx: Transaction, subject: str, act: Callable[[], Awaitable[object]]) -> None:
-    """Whether somebody who waits already is woken by it. Whoever is not waits for longer than they are given."""
+async def assert_wakes(store: Store, tx: Transaction, subject: str, act: Callable[[], Awaitable[object]]) -> None:
+    """Fails with a timeout unless `act` wakes a watch that is already waiting."""
     async with asyncio.timeout(30), store.watch(tx.scope, subject) as watch:
         waiting = asyncio.create_task(watch.wait(60))
         await asyncio.sleep(0)
@@ -86,54 +86,54 @@ STEPS: dict[str, End] = {
 
 class TestWatching:
     @pytest.mark.parametrize("name", ACTS)
-    async def test_a_thread_rings_with_what_happens_to_it(
+    async def test_a_thread_wakes_on_every_change(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
-        """A thread's id rings with an append, a move, a turn that is accepted, one that ends, a change, a deletion, a
-        return and a purge. What this process commits rings at once"""
+        """A thread's id wakes on: append, move, turn accepted or ended, update, delete, restore, purge. Commits of this
+        process wake immediately"""
         at = await scene(alice, clock)
-        await rings(store, alice, at.thread.id, lambda: ACTS[name](alice, at))
+        await assert_wakes(store, alice, at.thread.id, lambda: ACTS[name](alice, at))
 
     @pytest.mark.parametrize("name", ACTS)
-    async def test_a_work_rings_when_it_is_committed(
+    async def test_a_transaction_wakes_when_it_commits(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
         at = await scene(alice, clock)
         work: TransactionBody[object] = lambda tx: ACTS[name](tx, at)  # noqa: E731 - a def would not say more
-        await rings(store, alice, at.thread.id, lambda: store.transact(alice.scope, work))
+        await assert_wakes(store, alice, at.thread.id, lambda: store.transact(alice.scope, work))
 
     @pytest.mark.parametrize("name", ENDS)
-    async def test_a_thread_rings_when_a_turn_of_it_ends(
+    async def test_a_thread_wakes_when_one_of_its_turns_ends(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
         thread = await create_thread_with(alice, "a", "b")
         turn = await begun(alice, clock, thread.id)
-        await rings(store, alice, thread.id, lambda: ENDS[name](alice, turn))
+        await assert_wakes(store, alice, thread.id, lambda: ENDS[name](alice, turn))
 
     @pytest.mark.parametrize("name", STEPS)
-    async def test_a_turn_rings_with_what_it_does(
+    async def test_a_turn_wakes_on_its_output_and_end(
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
-        """A turn's id rings with what the turn shows, its tools, a wish to stop it and its end."""
+        """A turn's id wakes on: output stored, tool run started or finished, stop requested, turn ended."""
         thread = await create_thread_with(alice, "a", "b")
         turn = await begun(alice, clock, thread.id)
-        await rings(store, alice, turn.id, lambda: STEPS[name](alice, turn))
+        await assert_wakes(store, alice, turn.id, lambda: STEPS[name](alice, turn))
 
     async def test_a_thread_is_watched_before_it_is_there(
         self, store: Store, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Watches a turn by its id, or a thread by its id or its state key, whether it is there yet or not. its state
-        key, when a thread comes to stand under it"""
+        """Watches a turn by its id, or a thread by its id or state key, whether or not it exists yet. A state key wakes
+        when a thread is created or restored under it"""
         origin = await create_thread_with(alice, "a", "b")
         one, two, three = (NewThread(state_key=key) for key in ("one", "two", "three"))
-        await rings(store, alice, "one", lambda: alice.create_thread(one))
-        await rings(store, alice, "two", lambda: alice.branch(origin.id, two))
-        await rings(store, alice, "three", lambda: accept(alice, clock, "thread-3", otherwise=three))
-        await rings(store, alice, "four", lambda: take(alice, arrival(home_key="four")))
+        await assert_wakes(store, alice, "one", lambda: alice.create_thread(one))
+        await assert_wakes(store, alice, "two", lambda: alice.branch(origin.id, two))
+        await assert_wakes(store, alice, "three", lambda: accept(alice, clock, "thread-3", otherwise=three))
+        await assert_wakes(store, alice, "four", lambda: take(alice, arrival(home_key="four")))
 
-    async def test_a_thread_that_comes_back_rings_under_both_names(self, store: Store, alice: Transaction) -> None:
+    async def test_a_restored_thread_wakes_its_id_and_its_state_key(self, store: Store, alice: Transaction) -> None:
         for subject in ("id", "key"):
             thread = await alice.create_thread(NewThread())
             await alice.delete_thread(thread.id)
             name = thread.id if subject == "id" else thread.state_key
-            await rings(store, alice, name, partial(alice.restore_thread, thread.id))
+            await assert_wakes(store, alice, name, partial(alice.restore_thread, thread.id))

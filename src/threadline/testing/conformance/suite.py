@@ -45,7 +45,7 @@ from threadline.testing.conformance.timelines import (
     TestSwitching,
     TestUndoing,
 )
-from threadline.testing.conformance.transactions import TestScopedVerbs, TestTheStore, TestTransacting
+from threadline.testing.conformance.transactions import TestSessions, TestTheStore, TestTransacting
 from threadline.testing.conformance.turn_fast_path import TestAcceptingAtOnce, TestFinishingAtOnce
 from threadline.testing.conformance.turn_output import TestChunks, TestSummaries, TestToolRuns
 from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
@@ -92,10 +92,10 @@ __all__ = [
     "TestReporting",
     "TestRequeueing",
     "TestSaving",
-    "TestScopedVerbs",
     "TestSearching",
     "TestSearchingThePresent",
     "TestSenders",
+    "TestSessions",
     "TestSummaries",
     "TestSwitching",
     "TestTakingIn",

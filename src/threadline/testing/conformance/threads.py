@@ -51,14 +51,14 @@ class TestCreatingThreads:
     async def test_a_first_thread_makes_its_tenant_and_user_known(
         self, store: Store, alice: Transaction, system: Transaction, tenant_id: str
     ) -> None:
-        """A verb that stores something makes the tenant and the owner of it known, if they are not yet."""
+        """An operation that stores a row also creates the rows of its tenant and owner if they do not exist."""
         assert tenant_id not in await store.tenants()
         await alice.create_thread(NewThread())
         assert tenant_id in await store.tenants()
         assert [user.id for user in await system.users()] == ["alice"]
 
     async def test_a_known_user_stays_as_they_were(self, alice: Transaction, system: Transaction) -> None:
-        """A verb that stores something makes the tenant and the owner of it known, if they are not yet."""
+        """An operation that stores a row also creates the rows of its tenant and owner if they do not exist."""
         known = await system.put_user(User("alice", display_name="Alice A.", role="admin"))
         await alice.create_thread(NewThread())
         assert await system.user("alice") == known

@@ -19,7 +19,7 @@ class Interrupted(Exception):
 
 class TestTransacting:
     async def test_all_of_the_work_is_stored(self, store: Store, alice: Transaction) -> None:
-        """Runs `work` in one write transaction: all of it is stored, or, if it raises, none."""
+        """Runs `work` in one write transaction: if it raises, nothing is stored."""
 
         async def work(tx: Transaction) -> Thread:
             thread = await tx.create_thread(NewThread())
@@ -123,8 +123,8 @@ class TestTransacting:
         assert sorted(told) == sorted(f"{word} {n}" for n in range(16) for word in ("again", "question"))
 
     async def test_what_a_work_looked_up_still_holds_when_it_writes(self, store: Store, alice: Transaction) -> None:
-        """Works of one user run one after the other, so that what a work looked up still holds when it writes; those of
-        the system scope need not."""
+        """Transactions of one user run one after the other, so what `work` has read is still true when it writes; those
+        of the system scope may overlap."""
         thread = await alice.create_thread(NewThread())
 
         async def accept_if_idle(number: int) -> bool:
@@ -154,7 +154,7 @@ class TestTransacting:
         assert await history(alice, made[0]) == ["hello"] * 8
 
     async def test_a_transaction_is_over_with_its_work(self, store: Store, alice: Transaction) -> None:
-        """The Transaction is over with its work: verbs called later raise RuntimeError."""
+        """The Transaction ends with `work`: later calls raise RuntimeError."""
         thread = await alice.create_thread(NewThread())
         kept: list[Transaction] = []
 
@@ -186,9 +186,9 @@ class TestTransacting:
         assert await store.transact(alice.scope, work) == thread
 
 
-class TestScopedVerbs:
+class TestSessions:
     async def test_each_verb_is_done_when_it_returns(self, store: Store, alice: Transaction) -> None:
-        """Verbs of which each call is a transaction of its own, done when it returns."""
+        """A session in which each operation is its own transaction, committed when the call returns."""
         thread = await create_thread_with(alice, "a")
         assert await history(store.scoped(alice.scope), thread.id) == ["a"]
 
@@ -202,14 +202,14 @@ class TestTheStore:
             assert tx.scope.tenant_id in await store.tenants()
 
     async def test_a_store_at_rest_is_not_busy(self, store: Store, alice: Transaction) -> None:
-        """How busy it is now."""
+        """The current use of the connection pool."""
         await alice.create_thread(NewThread())
-        load = store.load()
+        load = store.pool_stats()
         assert load.open >= 1
         assert (load.in_use, load.waiting) == (0, 0)
 
     async def test_statistics_count_rows(self, store: Store, alice: Transaction) -> None:
-        """Rows by table, bytes on disk, schema version: for the operator."""
+        """Rows per table, bytes on disk and schema version."""
         before = await store.statistics()
         await create_thread_with(alice, "a", "b")
         after = await store.statistics()
@@ -219,21 +219,21 @@ class TestTheStore:
         assert len(after.keys() - tables) >= 2
 
     async def test_the_index_can_be_brought_up_to_date(self, store: Store, alice: Transaction) -> None:
-        """Brings the search index up to date; how many messages it took. Searches do this for what they need."""
+        """Brings the search index up to date; returns how many messages it indexed. A search does this as needed."""
         await create_thread_with(alice, "a zebra", "b")
         assert await store.index_pending() >= 0
         assert await store.index_pending() == 0
         assert len(await alice.search("zebra")) == 1
 
     async def test_a_sound_store_has_no_findings(self, store: Store, alice: Transaction) -> None:
-        """What a doctor would look at: integrity, schema, row security. Empty means healthy."""
+        """Checks integrity, schema and row security. Empty means healthy."""
         thread = await create_thread_with(alice, "a", "b")
         await alice.branch(thread.id, NewThread(), at=0)
         await alice.undo(thread.id)
         assert await store.check() == []
 
     async def test_closing_waits_for_what_was_accepted(self, store: Store, alice: Transaction) -> None:
-        """Waits for what was accepted. Safe to call twice."""
+        """Waits for accepted work to finish. Safe to call twice."""
         thread = await alice.create_thread(NewThread())
         appends = [asyncio.create_task(alice.append(thread.id, exchange(f"m{n}"))) for n in range(8)]
         await asyncio.sleep(0)

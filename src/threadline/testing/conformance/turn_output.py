@@ -92,7 +92,7 @@ class TestChunks:
     async def test_a_watch_wakes_when_something_was_shown(
         self, store: Store, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Returns when something about the watched subject may have changed, or after so long."""
+        """Returns when the watched subject may have changed, or after `seconds`."""
         fence = await run(alice, clock)
         async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
             for n in range(1, 4):

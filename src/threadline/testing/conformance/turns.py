@@ -202,7 +202,7 @@ class TestLeasing:
     async def test_whoever_watches_learns_that_a_lease_was_given_up(
         self, store: Store, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Returns when something about the watched turn may have changed"""
+        """Returns when the watched subject may have changed"""
         await accepted(alice, "turn-1")
         turn = await leased(alice, clock, "turn-1")
         async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
