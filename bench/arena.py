@@ -73,7 +73,7 @@ async def arena(backend: Backend, *, quick: bool) -> AsyncIterator[Arena]:
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
     """A durable server for a whole run; cases find it by the environment."""
-    # Short, and outside the checkout: a socket's path has 107 characters at most, and the server may run as nobody.
+    # Short, and outside the checkout: a socket path has at most 107 characters, and the server may run as another user.
     directory = Path(tempfile.mkdtemp(prefix="threadline-bench-"))
     server = PostgresServer(installations()["embedded"], directory, durable=True)
     server.ensure_started()

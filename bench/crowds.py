@@ -1,7 +1,7 @@
 """Many tasks that append at once: the load itself, apart from who carries it and in how many processes.
 
-A crowd is a closed loop: each task appends a turn, waits until it is durable, and goes on. What every task was told is
-kept, so that a check afterwards can say whether all of it is there.
+A crowd is a closed loop: each task appends a turn, waits until it is durable, and appends the next. Acknowledged
+message ids are kept, so that a check afterwards can verify that every one is stored.
 """
 
 from __future__ import annotations

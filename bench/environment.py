@@ -21,7 +21,7 @@ _STAMP = HOME / "requirements.sha256"
 
 
 def enter() -> None:
-    """Goes on as `bench.run` in the bench's interpreter, in place of this process."""
+    """Replaces this process with `bench.run` in the bench's interpreter."""
     ensure()
     os.execv(_PYTHON, [str(_PYTHON), "-m", "bench.run", *sys.argv[1:]])  # noqa: S606
 

@@ -136,7 +136,7 @@ async def _listen_to_orders(agent: Waiting) -> None:
 
 
 if __name__ == "__main__":
-    # Every request is logged, as it is by `threadline serve`; only nobody reads it.
+    # Every request is logged, as `threadline serve` does; the log is discarded.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         configure("json", nowhere)
         asyncio.run(run(msgspec.json.decode(sys.argv[1], type=ServerOrder)))

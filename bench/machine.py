@@ -1,8 +1,8 @@
 """The machine a run was made on, and whether it was quiet.
 
-A benchmark on a busy machine measures the neighbours. Before and after each case the bench does nothing for a moment
-and looks at what the processors do meanwhile, then does the same small sum again and again and looks how even it is.
-What it finds goes into the result, so that a noisy number says so itself.
+A benchmark on a busy machine measures the neighbours. Before and after each case the bench idles and
+measures the processors' load, then repeats one small sum and measures how evenly it runs. The result records both, so
+that a noisy number is marked as noisy.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def foreign_share(*, seconds: float) -> float:
 
 
 def busy_seconds(stat: Path = Path("/proc/stat")) -> float:
-    """Time all processors spent on anything, what the host took for others included. 0 where nobody keeps count."""
+    """Time all processors spent on anything, including time stolen by the host; 0 where /proc/stat is missing."""
     if not stat.exists():
         return 0.0
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.read_text().split("\n")[0].split()[1:9])

@@ -2,7 +2,7 @@
 
 A shared machine gets slower and faster while a measurement runs. Interleaving (A, B, C, A, B, C, …) gives each
 contender the same weather, and a ratio is the median over rounds of one contender's round against another's, so a
-slow minute cancels out instead of landing on whoever was running.
+slow minute affects all contenders alike.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def interleave(
     """Every operation `repeats` times in each round, in the order given; `warmup` rounds are run and not counted.
 
     `afterwards` names what a contender still does in the background: it is waited for, untimed, before the next one's
-    turn, so that nobody pays for another's work."""
+    turn, so that no contender pays for another's work."""
     rest = afterwards or {}
     taken: dict[str, list[list[float]]] = {name: [] for name in operations}
     # What importing and filling left behind must not be collected at someone's expense.

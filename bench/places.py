@@ -9,4 +9,4 @@ Backend: TypeAlias = Literal["sqlite", "postgres"]
 BACKENDS: tuple[Backend, ...] = ("sqlite", "postgres")
 ROOT = Path(__file__).resolve().parent.parent
 WORKSPACE = ROOT / ".bench"
-"""What a run makes and nobody keeps."""
+"""Temporary files of a run."""

@@ -1,8 +1,7 @@
 """What a run found: rows, cases and the whole result, how they are judged, and the files that keep them.
 
-A full run ends in `bench/results/<date>-<kind of host>.json`. While it goes on, each finished case is kept in the
-workspace under a fingerprint of the code, so that an interrupted run goes on where it stopped and a changed one
-starts again.
+A full run ends in `bench/results/<date>-<kind of host>.json`. During it, each finished case is stored in the
+workspace under a fingerprint of the code, so that an interrupted run resumes and changed code starts again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The runner behind `python -m bench`: runs the cases in their order, says how each went, and writes the result.
 
-A run that was interrupted goes on with the cases that are missing, as long as no code changed. A complete run at full
+An interrupted run resumes with the missing cases as long as no code changed. A complete run at full
 size becomes a file in `bench/results/`; a part of one does only with `--publish`, and the table then says what it
 lacks. `--quick` is for those who work on the code.
 """
@@ -25,7 +25,7 @@ CASE_TIMEOUT = 900
 
 
 def main() -> int:
-    # Whoever ends the run by a signal must not leave a PostgreSQL behind.
+    # On SIGTERM, exit normally so that the PostgreSQL server is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = _options()
     if options.list:

@@ -2,7 +2,7 @@
 
 A turn is a question of 200 characters, an answer of 800 and one tool call whose part takes 1.3 kB as JSON. Words are
 drawn from an invented vocabulary with the frequencies of a natural language, because text that compresses too well
-would flatter whoever compresses, and random bytes would punish them.
+would favour stores that compress, and random bytes would penalise them.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ class PageHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        # Imported here because the folder is not on the path of whoever builds, and node is not there for an
-        # editable install on a fresh machine.
+        # Imported here because the folder is not on a build's path, and an editable install on a fresh machine
+        # has no node.
         sys.path.insert(0, self.root)
         from tools import page  # noqa: PLC0415
 

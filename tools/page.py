@@ -1,7 +1,7 @@
 """Builds the page of `web/` into `src/threadline/service/page`, with node from PyPI and what `package-lock.json` pins.
 
 When nothing has changed since the last time (a stamp in `.tools` says so), this returns at once. The folder is
-replaced as a whole, so that a service never serves half of it. `make serve` goes on without a page where npm's
+replaced as a whole, so that a service never serves half of it. `make serve` continues without a page where npm's
 registry cannot be reached (`--or-without`); a wheel is never built without one.
 """
 

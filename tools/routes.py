@@ -20,7 +20,7 @@ START, END = "<!-- routes:start -->", "<!-- routes:end -->"
 
 
 def with_table(text: str, described: dict[str, Any]) -> str:
-    """The page with everything between the markers made anew."""
+    """The page with everything between the markers replaced."""
     before, _, rest = text.partition(START)
     return f"{before}{START}\n{table(described)}{END}{rest.partition(END)[2]}"
 

@@ -141,11 +141,11 @@ async def _outbox(arena: Arena, workers: int) -> Row:
         found.opened() as threadline,
     ):
         payload = CleanText(threadline.messaging.codecs["slack"].render("A reply of usual length. " * 20)[0])
-        house = threadline.store.scoped(system_scope("local"))
+        system = threadline.store.scoped(system_scope("local"))
         began = time.perf_counter()
         for number in range(count):
             recipient = direct(f"U{number % 500}")
-            await house.enqueue("slack", recipient, payload, turn_id=None, owner_id="local")
+            await system.enqueue("slack", recipient, payload, turn_id=None, owner_id="local")
         await found.slack.replies(count, _PATIENCE)
         seconds = time.perf_counter() - began
     assert len(found.slack.sent) == count

@@ -31,7 +31,7 @@ PROCESS_COUNT = 4
 
 async def many_threads(arena: Arena) -> list[Row]:
     """64 tasks append to 64 threads in one process, as a busy service does: throughput, the slowest of a hundred
-    turns, and errors. Waiting for each other's commits must make it quicker, not slower, and nobody may be refused."""
+    turns, and errors. Waiting for each other's commits must make it quicker, not slower, and no append may fail."""
     rivals = await open_rivals(arena, threads=TASKS)
     per_task = arena.sized(40, 10)
     crowds = await _crowds(rivals, rounds=arena.sized(6, 2), per_task=per_task)

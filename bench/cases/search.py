@@ -25,8 +25,8 @@ RARE = "quetzalcoatlus"
 
 async def search(arena: Arena) -> list[Row]:
     """Searches in 1,000,000 messages of 200 characters in 1,000 threads of one owner: a word that ten messages hold,
-    two words together, words in one message of a hundred and in two of three, and a word nobody used. People search
-    to find one thing among everything they ever said, and they type while they wait."""
+    two words together, words in one message of a hundred and in two of three, and an unused word. People search
+    while they type, so every keystroke waits for this."""
     ours = await ThreadlineLibrary.open(await place_for_ours(arena))
     total = arena.sized(1_000_000, 20_000)
     await _fill(ours, total)

@@ -43,7 +43,7 @@ async def disk(arena: Arena) -> list[Row]:
 
 async def memory(arena: Arena) -> list[Row]:
     """The peak of a process that streams a thread of 100,000 messages and looks at every part, Python included.
-    An export or a migration of somebody's longest thread must not need a larger machine."""
+    An export or a migration of the longest thread must not need a larger machine."""
     place = await place_for_ours(arena)
     ours = await ThreadlineLibrary.open(place)
     length = arena.sized(100_000, 10_000)

@@ -1,5 +1,5 @@
-"""Streams over HTTP: what it costs to keep very many open, how long a word takes to all of them, and a storm of readers
-that come back at once.
+"""Streams over HTTP: what it costs to keep very many open, how long a word takes to all of them, and many readers
+that reconnect at the same time.
 
 All of them read one turn, from one process of Threadline. The client is a process of its own and reads by hand.
 """
@@ -53,7 +53,7 @@ async def idle(arena: Arena) -> list[Row]:
 
 
 async def storm(arena: Arena) -> list[Row]:
-    """Readers that lost their connection and come back at once, to a turn that has said 1,000 words: how many are
+    """Readers that lost their connection and reconnect at the same time to a turn of 1,000 words: how many are
     served in a second, and how long the slowest of a hundred waits for all of it."""
     count, words = arena.sized(1_000, 200), 1_000
     async with _serving(arena) as server:

@@ -1,4 +1,4 @@
-"""Whoever is measured: Threadline, the bare drivers, and what people use today, behind one small protocol.
+"""What is measured: Threadline, the bare drivers and other stores, behind one small protocol.
 
 Everyone starts from the same plain Python values and is done when the turn is durable, in the fewest calls their own
 API allows and with the settings they come with.
