@@ -18,7 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "requirements.md"
 TESTS = (ROOT / "tests", ROOT / "src" / "threadline" / "testing")
-SHAPE = re.compile(r"S[0-4X]-\d\d")
+SHAPE = re.compile(r"(?:S[0-4X]|[ACFGHKMPRT])-\d\d")
 
 
 class Proof(NamedTuple):
