@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from threadline.core.errors import NotFound
 from threadline.service.operation import ResponseSpec, operation
 
-BUILT = Path(__file__).parent / "page"
+BUILT = Path(__file__).parents[1] / "page"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'self'; form-action 'none'; frame-ancestors 'none'; "
