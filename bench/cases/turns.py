@@ -159,7 +159,7 @@ async def _watched(opened: threadline.Threadline, thread: threadline.ThreadHandl
     clock = asyncio.get_running_loop().time
     started = clock()
     reply = thread.ask("Say a thousand words.", agent="chatty")
-    turn_id = (await reply.accept()).turn.id
+    turn_id = (await reply.accept()).id
     counts = await asyncio.gather(*(_count(opened, scope, turn_id) for _ in range(subscribers)))
     seconds = clock() - started
     await reply.ended()

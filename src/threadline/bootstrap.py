@@ -34,11 +34,12 @@ from threadline.messaging.outbox_worker import Retrying
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
-from threadline.replies import Answering, Defer, DenyAll
+from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
+from threadline.threads.transfer import Importer
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
@@ -127,11 +128,31 @@ class Threadline:
             self.store, self.threads(scope), self.turns, self.runner, self.streams, surface=surface, approver=DenyAll()
         )
 
-    def as_user(self, user: str | None = None, *, tenant: str | None = None, role: UserRole = "member") -> UserView:
-        """Everything one user may reach. There is no way to any data without saying who asks."""
-        scope = Scope(tenant or self.settings.tenant, user or self.settings.user, role)
-        answering = Answering(self.threads(scope), self.turns, self.runner, self.streams, self.approvals)
-        return UserView(answering, self.contexts(scope))
+    def as_user(
+        self,
+        user: str | None = None,
+        *,
+        tenant: str | None = None,
+        role: UserRole = "member",
+        surface: Surface = "api",
+    ) -> UserView:
+        """Everything one user may reach. `surface` is where their turns come from. InvalidName, InvalidInput."""
+        scope = Scope(
+            self.settings.tenant if tenant is None else tenant, self.settings.user if user is None else user, role
+        )
+        return UserView(
+            UserServices(
+                self.threads(scope),
+                self.contexts(scope),
+                Importer(self.store, self.sealer, scope),
+                self.compaction,
+                self.turns,
+                self.approvals,
+                self.runner,
+                self.streams,
+                surface,
+            )
+        )
 
     async def close(self) -> None:
         """Lets running turns end for a few seconds, then interrupts them; what they showed is kept."""

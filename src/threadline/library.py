@@ -1,7 +1,6 @@
-"""The library as a developer meets it: Threadline, as one user sees it, and a thread in the hand.
+"""The gateway in process: `UserView` is everything one user may reach, `ThreadHandle` is one of their threads.
 
-A `UserView` is everything one user of one tenant may reach. A `ThreadHandle` is one thread of theirs; `info` is the
-thread as the last call left it. Nothing here decides anything: each method is one use case.
+The contracts are the docstrings of `threadline.ports.gateway`. Each method calls one use case and decides nothing.
 """
 
 from __future__ import annotations
@@ -9,52 +8,50 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from threadline.core.approvals import ApprovalDecision, Pending
-from threadline.core.messages import Message, NewMessage, user
+from threadline.core.arguments import as_question, decisions, new_messages, new_thread, thread_changes
+from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
     Appended,
     Hit,
-    NewThread,
+    NamedThreadFields,
     Page,
     SavedPoint,
     Scope,
     Thread,
-    ThreadChanges,
+    ThreadFields,
+    ThreadUpdate,
     Timeline,
 )
-from threadline.core.turns import Policy, Surface
-from threadline.ports import Approver
-from threadline.replies import Answering, DenyAll, Reply
+from threadline.core.transfer import ExportFormat
+from threadline.core.turns import Policy, Summary, Surface, TurnInfo, turn_info
+from threadline.ports import Approver, Gateway, GatewayThread
+from threadline.replies import Defer, Reply, UserServices, stop_turns
 from threadline.threads.contexts import Contexts
-from threadline.turns.acceptance import TurnRequest
+from threadline.threads.transfer import export
+from threadline.turns.acceptance import Accepted, TurnRequest
 from threadline.turns.approvals import AnswerRequest
 
 
-class ThreadHandle:
-    """One thread. Two handles on the same thread are fine: the store keeps the order."""
-
-    def __init__(self, answering: Answering, info: Thread) -> None:
-        self._answering = answering
-        self._threads = answering.threads
+class ThreadHandle(GatewayThread):
+    def __init__(self, services: UserServices, info: Thread) -> None:
+        self._services = services
+        self._threads = services.threads
         self.info = info
 
-    def __repr__(self) -> str:
-        return f"<thread {self.id} {self.info.title!r}, {self.info.message_count} messages>"
-
-    @property
-    def id(self) -> str:
-        return self.info.id
+    async def refresh(self) -> Thread:
+        self.info = await self._threads.read(self.id)
+        return self.info
 
     async def append(
         self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
     ) -> Appended:
-        """Adds messages at the end, all or none; a plain string is a user message. With the same `key`, or the same
-        message ids, a repeat stores nothing and gives the first answer again."""
-        given = [user(message) if isinstance(message, str) else message for message in messages]
-        appended = await self._threads.append(self.id, given, key=key, expected_count=expected_count)
-        await self.refresh()
+        appended, self.info = await self._threads.append_to(
+            self.info, new_messages(messages), key=key, expected_count=expected_count
+        )
         return appended
 
     def ask(
@@ -63,73 +60,71 @@ class ThreadHandle:
         *,
         agent: str | None = None,
         key: str | None = None,
-        surface: Surface = "api",
+        surface: Surface | None = None,
         policy: Policy | None = None,
         approver: Approver | None = None,
+        replaces: str | None = None,
     ) -> Reply:
-        """A turn: await the reply, or iterate over its events while it is written. With the same `key`, a repeat
-        stores nothing and gives the same reply. `approver` decides about tools that need approval (default: no); with
-        `Defer()` the turn ends with the request, for `respond`."""
+        """As in the protocol. `surface` overrides the surface of the user's view for this turn."""
         request = TurnRequest(
-            message=user(question) if isinstance(question, str) else question,
-            surface=surface,
+            message=as_question(question),
+            surface=surface or self._services.surface,
             thread_id=self.id,
             agent_id=agent,
             key=key,
             policy=policy,
+            replaces=replaces,
         )
-        return Reply(self._answering, partial(self._answering.accept, request), approver or DenyAll())
+        return Reply(self._services, partial(self._services.accept, request), approver or Defer())
 
     async def pending(self) -> list[Pending]:
-        """The approvals that the last reply waits for."""
-        return await self._answering.approvals.pending(self._answering.scope, self.id)
+        return await self._services.approvals.pending(self._services.scope, self.id)
 
     def respond(
         self,
         answers: Mapping[str, ApprovalDecision | bool],
         *,
-        surface: Surface = "api",
+        surface: Surface | None = None,
         approver: Approver | None = None,
     ) -> Reply:
-        """Answers every pending approval, by its id, in a turn that goes on with the same reply. A repeat of the same
-        answers gives the same reply; other ones are a Conflict. `approver` decides about what is asked from here on."""
-        given = {key: ApprovalDecision(said) if isinstance(said, bool) else said for key, said in answers.items()}
-        request = AnswerRequest(self.id, given, surface)
-        accept = partial(self._answering.approvals.accept, self._answering.scope, request)
-        return Reply(self._answering, accept, approver or DenyAll())
+        """As in the protocol. `surface` overrides the surface of the user's view for this turn."""
+        request = AnswerRequest(self.id, decisions(answers), surface or self._services.surface)
+        accept = partial(self._services.approvals.accept, self._services.scope, request)
+        return Reply(self._services, accept, approver or Defer())
 
-    async def refresh(self) -> Thread:
-        """Reads the thread again; `info` is the thread as it is now."""
-        self.info = await self._threads.find(self.id)
-        return self.info
+    async def messages(
+        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+    ) -> list[Message]:
+        return await self._threads.messages(self.id, first=first, last=last, newest=newest, timeline_id=timeline)
 
-    async def messages(self, *, first: int = 0, last: int | None = None) -> list[Message]:
-        return await self._threads.messages(self.id, first=first, last=last)
+    async def message(self, message_id: str) -> Message:
+        found = await self._threads.message(self.id, message_id)
+        if found is None:
+            raise NotFound("message", message_id)
+        return found
 
     def stream(self) -> AsyncIterator[Message]:
-        """The whole history, page by page: for threads too long to hold in memory."""
         return self._threads.stream(self.id)
 
     async def last_turns(self, turns: int = 12) -> list[Message]:
         return await self._threads.last_turns(self.id, turns)
 
-    async def branch(self, *, at: int | str | None = None, title: str | None = None, **fields: Any) -> ThreadHandle:
-        """A new thread that begins as this one up to `at` (a seq or a message id; default: all of it)."""
-        new = NewThread(title=title, **fields)
-        return ThreadHandle(self._answering, await self._threads.branch(self.id, new, at=at))
+    async def turns(self, *, limit: int = 100) -> list[TurnInfo]:
+        return [turn_info(turn) for turn in await self._threads.turns(self.id, limit=limit)]
+
+    async def branch(self, *, at: int | str | None = None, **fields: Unpack[ThreadFields]) -> ThreadHandle:
+        return ThreadHandle(self._services, await self._threads.branch(self.id, new_thread(fields), at=at))
 
     async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
         return await self._threads.save(self.id, name, at=at)
 
-    async def load(self, name: str) -> None:
-        self.info = await self._threads.load(self.id, name)
+    async def load(self, name: str, *, key: str | None = None) -> None:
+        self.info = await self._threads.load(self.id, name, key=key)
 
-    async def undo(self) -> None:
-        """Goes back to before the last user message; `switch` takes it back."""
-        self.info = await self._threads.undo(self.id)
+    async def undo(self, *, key: str | None = None) -> None:
+        self.info = await self._threads.undo(self.id, key=key)
 
     async def rewind(self, at: int | str, *, before: bool = False) -> None:
-        """Goes on from a message (or from just before it), as editing and regenerating do."""
         self.info = await self._threads.rewind(self.id, at, before=before)
 
     async def switch(self, timeline_id: str) -> None:
@@ -138,38 +133,57 @@ class ThreadHandle:
     async def timelines(self) -> list[Timeline]:
         return await self._threads.timelines(self.id)
 
-    async def update(self, **changes: Any) -> None:
-        """`title`, `agent_id`, `model`, `system_prompt`, `working_dir`, `metadata`, `archived`."""
-        self.info = await self._threads.update(self.id, ThreadChanges(**changes))
+    async def update(self, **changes: Unpack[ThreadUpdate]) -> None:
+        self.info = await self._threads.update(self.id, thread_changes(changes))
+
+    async def compact(self, *, budget: int | None = None) -> Summary | None:
+        return await self._services.compaction.compact(self._services.scope, self.id, budget=budget)
+
+    async def stop(self, turn_id: str | None = None) -> bool:
+        await self._threads.read(self.id)
+        active = await self._threads.active_turns(self.id)
+        if turn_id is not None:
+            active = [turn for turn in active if turn.id == turn_id]
+        services = self._services
+        return await stop_turns(services.runner, services.streams, services.scope, active) > 0
+
+    def export(self, format: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
+        return export(self._threads, self.id, format)
 
     async def delete(self) -> None:
-        """Hides the thread; `UserView.restore_thread` brings it back."""
+        try:
+            active = await self._threads.active_turns(self.id)
+        except NotFound:
+            active = []
         await self._threads.delete(self.id)
+        # Their replies could not be stored: the thread is gone.
+        await stop_turns(self._services.runner, self._services.streams, self._services.scope, active)
 
     async def purge(self) -> None:
-        """Removes it for good, with every message that no branch or saved point still shows."""
         await self._threads.purge(self.id)
 
 
-class UserView:
-    """Threadline as one user sees it."""
+class UserView(Gateway):
+    def __init__(self, services: UserServices) -> None:
+        self._services = services
+        self._threads = services.threads
 
-    def __init__(self, answering: Answering, contexts: Contexts) -> None:
-        self._answering = answering
-        self._threads = answering.threads
-        self.contexts = contexts
+    @property
+    def contexts(self) -> Contexts:
+        return self._services.contexts
 
     @property
     def scope(self) -> Scope:
-        return self._threads.scope
+        return self._services.scope
 
-    async def create_thread(self, *, title: str | None = None, **fields: Any) -> ThreadHandle:
-        """Fields: `id`, `state_key`, `agent_id`, `model`, `system_prompt`, `working_dir`, `metadata`."""
-        return ThreadHandle(self._answering, await self._threads.create(NewThread(title=title, **fields)))
+    async def create_thread(self, **fields: Unpack[ThreadFields]) -> ThreadHandle:
+        return self._handle(await self._threads.create(new_thread(fields)))
+
+    async def open_thread(self, key: str, **fields: Unpack[NamedThreadFields]) -> ThreadHandle:
+        return self._handle(await self._threads.get_or_create(key, new_thread(fields)))
 
     async def thread(self, thread_id: str) -> ThreadHandle:
-        """By id or state key. NotFound."""
-        return ThreadHandle(self._answering, await self._threads.find(thread_id))
+        return self._handle(await self._threads.find(thread_id))
 
     async def threads(
         self,
@@ -180,18 +194,15 @@ class UserView:
         archived: bool | None = False,
         deleted: bool = False,
     ) -> Page[Thread]:
-        """Latest activity first."""
         return await self._threads.page(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
 
     async def restore_thread(self, thread_id: str) -> ThreadHandle:
-        return ThreadHandle(self._answering, await self._threads.restore(thread_id))
+        return self._handle(await self._threads.restore(thread_id))
 
     async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
-        """Removes threads that never held a message. How many."""
         return await self._threads.prune(older_than=older_than)
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        """Messages that hold all the words."""
         return await self._threads.search(query, limit=limit, offset=offset)
 
     async def saved_points(self) -> list[SavedPoint]:
@@ -199,3 +210,22 @@ class UserView:
 
     async def forget_saved_point(self, name: str) -> bool:
         return await self._threads.forget_saved_point(name)
+
+    async def import_threads(self, lines: bytes) -> list[Thread]:
+        if not isinstance(lines, bytes):
+            raise InvalidInput(f"`lines` must be bytes, got {type(lines).__name__}")
+        return await self._services.importer.run(lambda: lines.splitlines(keepends=True))
+
+    async def turn(self, turn_id: str) -> TurnInfo:
+        return turn_info(await self._services.turns.find(self.scope, turn_id))
+
+    def reply(self, turn_id: str) -> Reply:
+        async def find() -> Accepted:
+            turn = await self._services.turns.find(self.scope, turn_id)
+            await self._services.runner.recover_if_abandoned(self.scope, turn)
+            return Accepted(turn, await self._threads.read(turn.thread_id), replayed=True)
+
+        return Reply(self._services, find, Defer())
+
+    def _handle(self, thread: Thread) -> ThreadHandle:
+        return ThreadHandle(self._services, thread)

@@ -1,130 +1,173 @@
-"""A reply in the hand: ask, and then await the whole message or watch it being written.
+"""The reply to a question, in process: await the whole message, or iterate over its events while it is written.
 
-Nothing happens until it is awaited or iterated. From then on the turn is the runner's: whoever stops reading does not
-stop it; `stop` does.
+Nothing happens until the reply is awaited, iterated or accepted. From then on the turn belongs to the runner: a reader
+that stops reading does not stop the turn, `stop` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from threadline.core import events
 from threadline.core.errors import AgentFailed, TurnRunning
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
-from threadline.core.turns import Turn
-from threadline.ports import Approver, Verdict
+from threadline.core.threads import Scope
+from threadline.core.turns import Surface, Turn, TurnInfo, turn_info
+from threadline.ports import Approver, GatewayReply, Verdict
+from threadline.threads.compaction import Compaction
+from threadline.threads.contexts import Contexts
+from threadline.threads.transfer import Importer
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import Accepted, TurnRequest, Turns, reply_id
 from threadline.turns.approvals import Approvals
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 
+# How long `stop` waits until what was shown is stored; a turn that runs in another process may be slow to notice.
+_STOP_SECONDS = 5.0
+
 
 class DenyAll:
-    """Where nobody can be asked, a tool that needs approval does not run."""
+    """Denies every tool that needs approval: for places where no person can be asked."""
 
     async def decide(self, call: ToolCall) -> Verdict:
         return Verdict("deny", "nobody was there to approve it")
 
 
 class Defer:
-    """Where a person can be asked later: the turn ends with the request, and another one answers it."""
+    """Ends the turn with the request open, for a later `respond`."""
 
     async def decide(self, call: ToolCall) -> Verdict:
         return Verdict("defer")
 
 
-class Answering:
-    """What asking needs, for one scope."""
+class UserServices(NamedTuple):
+    """The use cases that a user's view calls, bound to one scope and surface."""
 
-    def __init__(self, threads: Threads, turns: Turns, runner: Runner, streams: Streams, approvals: Approvals) -> None:
-        self.threads = threads
-        self.turns = turns
-        self.approvals = approvals
-        self.runner = runner
-        self.streams = streams
-        self.scope = threads.scope
+    threads: Threads
+    contexts: Contexts
+    importer: Importer
+    compaction: Compaction
+    turns: Turns
+    approvals: Approvals
+    runner: Runner
+    streams: Streams
+    surface: Surface
+
+    @property
+    def scope(self) -> Scope:
+        return self.threads.scope
 
     async def accept(self, request: TurnRequest) -> Accepted:
         return await self.turns.accept(self.scope, request, self.runner.lease())
 
     async def retry_when_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
-        """A turn whose process has died may stand in the way. It is ended first: beside a library nobody sweeps."""
+        """Accepts; if a turn whose process died blocks the thread, ends that turn first. A library without a service
+        has no sweep that would."""
         while True:
             try:
                 return await accept()
             except TurnRunning as exc:
-                if await self._still_runs(exc.turn_id):
+                if await self._is_still_active(exc.turn_id):
                     raise
 
-    async def _still_runs(self, turn_id: str) -> bool:
+    async def _is_still_active(self, turn_id: str) -> bool:
         await self.runner.recover_if_abandoned(self.scope, await self.turns.find(self.scope, turn_id))
         return (await self.turns.find(self.scope, turn_id)).is_active
 
 
-class Reply:
-    """`await reply` for the stored message; `async for event in reply` for every event; `reply.text()` for words."""
+async def stop_turns(runner: Runner, streams: Streams, scope: Scope, turns: Sequence[Turn]) -> int:
+    """Ends turns wherever they run, and waits a moment until what was shown is stored. Returns how many were active."""
+    stopped = [turn for turn in turns if await runner.stop(scope, turn.id)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_SECONDS):
+            for turn in stopped:
+                async for _ in streams.read(scope, turn.id):
+                    pass
+    return len(stopped)
 
-    def __init__(self, answering: Answering, accept: Callable[[], Awaitable[Accepted]], approver: Approver) -> None:
-        self._answering = answering
+
+class Reply(GatewayReply):
+    def __init__(self, services: UserServices, accept: Callable[[], Awaitable[Accepted]], approver: Approver) -> None:
+        self._services = services
         self._accept = accept
         self._approver = approver
         self._accepted: Accepted | None = None
         self._running: asyncio.Task[Turn | None] | None = None
 
     def __await__(self) -> Generator[Any, None, Message]:
-        return self._whole().__await__()
+        return self._message().__await__()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        turn = (await self.accept()).turn
-        async for chunk in self._answering.streams.read(self._answering.scope, turn.id):
-            yield events.from_json(chunk.json)
+        turn = (await self._start()).turn
+        finish = events.Finish()
+        async for chunk in self._services.streams.read(self._services.scope, turn.id):
+            event = events.from_json(chunk.json)
+            if isinstance(event, events.Finish):
+                # The agent says that it is done; how the turn ended is known once its end is stored.
+                finish = event
+            else:
+                yield event
+        ended = await self.ended()
+        yield finish if ended.status == "executed" else events.Failure(_reason(ended))
 
     async def text(self) -> AsyncIterator[str]:
         async for event in self:
             if isinstance(event, events.TextDelta):
                 yield event.text
 
-    async def accept(self) -> Accepted:
-        """Stores the request and starts the turn, once; returns as soon as the request is safe."""
-        if self._accepted is None:
-            self._accepted = await self._answering.retry_when_free(self._accept)
-            self._running = self._answering.runner.begin(self._answering.scope, self._accepted, self._approver)
-        return self._accepted
+    async def accept(self) -> TurnInfo:
+        return turn_info((await self._start()).turn)
 
-    async def ended(self) -> Turn:
-        """The turn once it has ended, however it ended. StoreFailed if its end could not be stored."""
-        accepted = await self.accept()
-        if self._running is not None and (ended := await self._ended_here(self._running)) is not None:
-            return ended
-        if not accepted.turn.is_active:
-            return accepted.turn
-        # Another process has it: its stream ends with it.
-        async for _ in self._answering.streams.read(self._answering.scope, accepted.turn.id):
-            pass
-        return await self._answering.turns.find(self._answering.scope, accepted.turn.id)
+    async def turn(self) -> TurnInfo:
+        turn = (await self._start()).turn
+        return turn_info(await self._services.turns.find(self._services.scope, turn.id))
 
-    async def _ended_here(self, running: asyncio.Task[Turn | None]) -> Turn | None:
-        await asyncio.wait((running,))
-        if running.cancelled():
-            # Stopped while it waited for its thread, before anything of it ran: the store has its end.
-            turn = (await self.accept()).turn
-            standing = await self._answering.turns.find(self._answering.scope, turn.id)
-            if not standing.is_active:
-                return standing
-        return running.result()
+    async def ended(self) -> TurnInfo:
+        """StoreFailed if the turn's end could not be stored."""
+        return turn_info(await self._ended())
 
     async def stop(self) -> bool:
-        """Ends the turn; what was shown is kept. False if it had ended."""
-        accepted = await self.accept()
-        return await self._answering.runner.stop(self._answering.scope, accepted.turn.id)
+        turn = (await self._start()).turn
+        return await self._services.runner.stop(self._services.scope, turn.id)
 
-    async def _whole(self) -> Message:
-        turn = await self.ended()
-        message = await self._answering.threads.message(turn.thread_id, reply_id(turn.id))
+    async def _start(self) -> Accepted:
+        if self._accepted is None:
+            self._accepted = await self._services.retry_when_free(self._accept)
+            self._running = self._services.runner.begin(self._services.scope, self._accepted, self._approver)
+        return self._accepted
+
+    async def _ended(self) -> Turn:
+        turn = (await self._start()).turn
+        if self._running is not None and (ended := await self._ended_here(self._running, turn)) is not None:
+            return ended
+        if not turn.is_active:
+            return turn
+        # Another process runs it: its stream ends when the turn does.
+        async for _ in self._services.streams.read(self._services.scope, turn.id):
+            pass
+        return await self._services.turns.find(self._services.scope, turn.id)
+
+    async def _ended_here(self, running: asyncio.Task[Turn | None], turn: Turn) -> Turn | None:
+        await asyncio.wait((running,))
+        if running.cancelled():
+            # Stopped while it waited for its thread, before anything of it ran: its end is in the store.
+            stored = await self._services.turns.find(self._services.scope, turn.id)
+            if not stored.is_active:
+                return stored
+        return running.result()
+
+    async def _message(self) -> Message:
+        turn = await self._ended()
+        message = await self._services.threads.message(turn.thread_id, reply_id(turn.id))
         if turn.status == "dispatch_failed" or message is None:
-            raise AgentFailed(turn.error or f"the turn ended {turn.status} before anything was said")
+            raise AgentFailed(_reason(turn_info(turn)))
         return message
+
+
+def _reason(turn: TurnInfo) -> str:
+    return turn.error or f"the turn ended {turn.status} before anything was said"

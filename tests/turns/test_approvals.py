@@ -225,7 +225,7 @@ async def test_what_is_queued_while_a_reply_goes_on_stands_after_it_and_is_answe
     reply = thread.respond({asked.approval_id: True})
     await reply.accept()
     queued = thread.ask("And then?", policy="queue")
-    before = (await queued.accept()).turn
+    before = await queued.accept()
     going_on.set()
     assert (await reply).text == "May I?\n\nDone."
     assert (await queued).text == "Done."

@@ -18,7 +18,7 @@ from threadline.core.events import Event, Restart, TextDelta, ToolCall, from_jso
 from threadline.core.messages import Message, user
 from threadline.core.parts import ToolPart
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import Lease, Surface, Turn
+from threadline.core.turns import Lease, Surface, Turn, TurnInfo
 from threadline.library import ThreadHandle
 from threadline.ports import Store
 from threadline.replies import Defer, Reply
@@ -46,7 +46,7 @@ class Begun(NamedTuple):
 
     thread: ThreadHandle
     reply: Reply
-    turn: Turn
+    turn: TurnInfo
 
 
 async def begun(
@@ -55,7 +55,7 @@ async def begun(
     scripted_agent.gate = asyncio.Event()
     thread = await threadline.as_user().create_thread()
     reply = thread.ask("Hi", surface=surface, key=key)
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     async with asyncio.timeout(_PATIENCE):
         await scripted_agent.waiting.wait()
     return Begun(thread, reply, turn)
@@ -75,7 +75,7 @@ def scope_of(threadline: Threadline) -> Scope:
     return threadline.as_user().scope
 
 
-async def outcome(threadline: Threadline, turn: Turn) -> Turn:
+async def outcome(threadline: Threadline, turn: TurnInfo) -> Turn:
     async with asyncio.timeout(_PATIENCE):
         async for _ in threadline.streams.read(scope_of(threadline), turn.id):
             pass
@@ -244,7 +244,7 @@ async def test_a_request_that_waits_for_its_thread_is_handed_over_with_it(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await begun(threadline, scripted_agent)
-    waiting = (await thread.ask("And now?", surface="web", policy="queue").accept()).turn
+    waiting = await thread.ask("And now?", surface="web", policy="queue").accept()
     await threadline.runner.close(hands_over=True)
     scripted_agent.gate = None
     left = [await other.turns.find(scope_of(threadline), each.id) for each in (turn, waiting)]
@@ -317,7 +317,7 @@ async def test_a_tool_at_work_when_its_service_ends_runs_again_only_if_it_may(
     pay = tool(repeatable=repeatable)(till.pay)
     first, second = (house(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
     thread = await first.as_user().create_thread()
-    turn = (await thread.ask("Pay", surface="web").accept()).turn
+    turn = await thread.ask("Pay", surface="web").accept()
     async with asyncio.timeout(_PATIENCE):
         await till.paying.wait()
     await first.runner.close(hands_over=True)
@@ -341,7 +341,7 @@ async def test_an_approved_tool_is_finished_after_a_handover(
     thread = await first.as_user().create_thread()
     await thread.ask("Pay", surface="web", approver=Defer()).ended()
     (asked,) = await thread.pending()
-    turn = (await thread.respond({asked.approval_id: True}, surface="web").accept()).turn
+    turn = await thread.respond({asked.approval_id: True}, surface="web").accept()
     async with asyncio.timeout(_PATIENCE):
         await till.paying.wait()
     await first.runner.close(hands_over=True)

@@ -93,10 +93,11 @@ async def test_what_the_guard_refuses_is_neither_pinned_nor_asked(
     assert await thread.messages() == []
 
 
-async def test_what_an_agent_was_shown_can_be_told_later(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_what_an_agent_was_shown_can_be_told_later(threadline: Threadline, me: UserView) -> None:
     await me.contexts.set("scripted", "Be brief.")
     thread = await me.create_thread(system_prompt="You are kind.")
     await thread.ask("One")
-    turn = await thread.ask("Two").ended()
+    ended = await thread.ask("Two").ended()
+    turn = await threadline.turns.find(me.scope, ended.id)
     assert turn.seen["system"] == ["Persisted user context:\nBe brief.", "You are kind."]
     assert (turn.seen["first_seq"], turn.seen["turns"]) == (0, 1)

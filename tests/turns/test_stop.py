@@ -44,7 +44,7 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
     scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Hi")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     assert await reply.stop()
     await slow.begun.wait()
@@ -78,7 +78,7 @@ async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told_or_stays(
     finish = threadline.turns.finish
     monkeypatch.setattr(threadline.turns, "finish", fail)
     reply = (await me.create_thread()).ask("Hi", surface="cli")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     staying = asyncio.create_task(stayed(threadline, me.scope, turn.id))
     words = reply.text()
     async with asyncio.timeout(30):

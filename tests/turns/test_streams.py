@@ -30,7 +30,7 @@ async def test_a_reader_who_comes_late_gets_the_stream_from_its_beginning(
     scripted_agent.gate = asyncio.Event()
     scripted_agent.lines = ["one ", "two ", "three"]
     reply = (await me.create_thread()).ask("Count")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     late = asyncio.create_task(collected(threadline.streams, me.scope, turn.id))
     scripted_agent.gate.set()
@@ -68,7 +68,7 @@ async def test_a_reader_in_another_process_follows_a_running_turn(
     scripted_agent.gate = asyncio.Event()
     scripted_agent.lines = ["begun, ", "done"]
     reply = (await me.create_thread()).ask("Hi")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     followed = elsewhere.streams.read(me.scope, turn.id)
     first = await anext(followed)
@@ -94,7 +94,7 @@ async def test_a_turn_is_stopped_from_another_process(
     elsewhere = make_threadline(await open_store(), settings, clock, ScriptedAgent())
     scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Hi")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     assert await elsewhere.runner.stop(me.scope, turn.id)
     assert (await asyncio.wait_for(reply.ended(), 30)).status == "stopped"
@@ -114,7 +114,7 @@ async def test_anothers_stream_is_as_unknown_as_one_that_never_was(threadline: T
 async def test_a_slow_reader_slows_nobody(threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.lines = [f"word{n} " for n in range(500)]
     reply = (await me.create_thread()).ask("Talk")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     slow = threadline.streams.read(me.scope, turn.id)
     await anext(slow)
     assert (await asyncio.wait_for(reply.ended(), 30)).status == "executed"
@@ -126,7 +126,7 @@ async def test_the_first_event_does_not_wait_for_the_disk(
 ) -> None:
     scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Quick")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     first = await anext(threadline.streams.read(me.scope, turn.id))
     assert first.n == 1
@@ -184,7 +184,7 @@ async def test_streams_of_turns_that_run_are_kept(
 ) -> None:
     scripted_agent.gate = asyncio.Event()
     reply = (await me.create_thread()).ask("Hi")
-    turn = (await reply.accept()).turn
+    turn = await reply.accept()
     await scripted_agent.waiting.wait()
     clock.advance(7200)
     await threadline.recovery.drop_chunks(me.scope)

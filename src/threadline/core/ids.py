@@ -14,7 +14,7 @@ import time
 import unicodedata
 from os import urandom
 
-from threadline.core.errors import InvalidName, InvalidText, LimitExceeded, quote
+from threadline.core.errors import InvalidInput, InvalidName, InvalidText, LimitExceeded, quote
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 # An id is made for every message, so ten bits at a time: two characters of the table. The last sixty bits are chance,
@@ -35,6 +35,7 @@ _REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 NAME_LENGTH = 100
 USER_ID_LENGTH = 256
+THREAD_KEY_LENGTH = 256
 TITLE_LENGTH = 100
 _PIECE = 4 * TITLE_LENGTH
 _CONTROLS_TO_BLANKS = dict.fromkeys((*range(32), 127), " ")
@@ -74,13 +75,21 @@ def check_tenant_id(value: str) -> str:
 
 
 def check_user_id(value: str) -> str:
+    _check_is_text("user id", value)
     if not value.strip() or len(value) > USER_ID_LENGTH or not value.isprintable():
         raise InvalidName(f"user id must be 1–{USER_ID_LENGTH} printable characters, got {quote(value)}")
     return value
 
 
+def _check_is_text(what: str, value: object) -> None:
+    # The type checker sees a string here; a caller without one may pass anything.
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a string, got {type(value).__name__}")
+
+
 def check_id(kind: str, value: str) -> str:
     """Ids of threads, messages, timelines, turns and agents."""
+    _check_is_text(f"{kind} id", value)
     if not _ID.fullmatch(value.replace("_", "-")):
         raise InvalidName(f"{kind} id must match {ID_PATTERN[1:-1]}, got {quote(value)}")
     return value
@@ -93,13 +102,27 @@ def check_made_id(kind: str, value: str) -> str:
     return value
 
 
+def is_id(value: str) -> bool:
+    return _ID.fullmatch(value.replace("_", "-")) is not None
+
+
 def is_state_key(value: str) -> bool:
     return _STATE_KEY.fullmatch(value) is not None
 
 
 def check_state_key(value: str) -> str:
+    """A key that an HTTP chat client chose."""
+    _check_is_text("state key", value)
     if not is_state_key(value):
         raise InvalidName(f"state key must match {STATE_KEY_PATTERN[1:-1]}, got {quote(value)}")
+    return value
+
+
+def check_thread_key(value: str) -> str:
+    """The state key of a thread, as the library and adapters choose it: their own names for things, kept as given."""
+    _check_is_text("state key", value)
+    if not value.strip() or len(value) > THREAD_KEY_LENGTH or not value.isprintable():
+        raise InvalidName(f"state key must be 1 to {THREAD_KEY_LENGTH} printable characters, got {quote(value)}")
     return value
 
 
@@ -114,6 +137,7 @@ def check_title(value: str) -> str:
 
 
 def _check_shown(what: str, value: str) -> str:
+    _check_is_text(what, value)
     name = unicodedata.normalize("NFC", value).strip()
     if not name:
         raise InvalidName(f"{what} must not be empty")

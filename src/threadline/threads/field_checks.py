@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.core.ids import check_id, check_name, check_state_key, check_title, new_id, new_state_key
+from threadline.core.ids import check_id, check_name, check_thread_key, check_title, new_id, new_state_key
 from threadline.core.sealing import Sealer
 from threadline.core.threads import NewThread, ThreadChanges
 
@@ -16,7 +16,7 @@ def admit_thread(sealer: Sealer, new: NewThread) -> NewThread:
     return msgspec.structs.replace(
         new,
         id=new_id() if new.id is None else check_id("thread", new.id),
-        state_key=new_state_key() if new.state_key is None else check_state_key(new.state_key),
+        state_key=new_state_key() if new.state_key is None else check_thread_key(new.state_key),
         title=None if new.title is None else admit_title(sealer, new.title),
         title_by_person=new.title is not None,
         agent_id=None if new.agent_id is None else check_id("agent", new.agent_id),

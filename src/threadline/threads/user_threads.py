@@ -1,20 +1,20 @@
-"""Threads: what a user does with conversations, apart from talking in them.
+"""Operations on the threads of one user: create, read, list, search, append, branch, save, load, undo.
 
-Every door (library, terminal, HTTP, Matrix) goes through here: names are checked, messages sealed, and only then does
-the store see anything. Bound to one scope; what is not the scope's does not exist.
+The library, the HTTP service and chat commands all call `Threads`. It checks names and limits, seals messages (validate
+and mask), and only then calls the store. It is bound to one scope: threads of other users are not found.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from threadline.core.errors import InvalidInput, LimitExceeded, NotFound
-from threadline.core.ids import (
-    check_id,
-    check_state_key,
-    title_from,
-)
+import msgspec
+
+from threadline.core.arguments import check_int, check_point, check_str
+from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, LimitExceeded, NotFound
+from threadline.core.ids import check_id, check_thread_key, is_id, title_from
 from threadline.core.messages import Message, NewMessage
 from threadline.core.sealing import CleanText, Sealed, Sealer
 from threadline.core.threads import (
@@ -28,18 +28,17 @@ from threadline.core.threads import (
     ThreadChanges,
     Timeline,
 )
-from threadline.core.turns import Surface
+from threadline.core.turns import Surface, Turn
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread
-from threadline.threads.keyed_moves import move_once
 
 LIST_LIMIT = 100
+TURN_LIMIT = 500
 _PAGE = 500
+_KEY_SURFACE: Surface = "api"
 
 
 class Threads:
-    """The use cases of one scope."""
-
     def __init__(self, store: Store, sealer: Sealer, clock: Clock, scope: Scope) -> None:
         self.scope = scope
         self._store = store
@@ -51,18 +50,41 @@ class Threads:
         self.scope.require("member")
         return await self._tx.create_thread(admit_thread(self._sealer, new or NewThread()))
 
+    async def get_or_create(self, state_key: str, new: NewThread) -> Thread:
+        """The thread under the key; created from `new` if there is none."""
+        found = await self.get_by_key(state_key)
+        if found is not None:
+            return found
+        try:
+            return await self.create(msgspec.structs.replace(new, state_key=state_key))
+        except DuplicateId:
+            # Another caller created it since the read, or the id in `new` is taken.
+            found = await self.get_by_key(state_key)
+            if found is None:
+                raise
+            return found
+
     async def get(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
         return await self._tx.thread(check_id("thread", thread_id), deleted=deleted)
 
-    async def find(self, thread_id: str) -> Thread:
-        """By id, else by state key. NotFound."""
-        found = await self.get(thread_id) or await self._tx.thread_by_key(thread_id)
+    async def get_by_key(self, state_key: str) -> Thread | None:
+        return await self._tx.thread_by_key(check_thread_key(state_key))
+
+    async def read(self, thread_id: str) -> Thread:
+        """NotFound."""
+        found = await self.get(thread_id)
         if found is None:
             raise NotFound("thread", thread_id)
         return found
 
-    async def get_by_key(self, state_key: str) -> Thread | None:
-        return await self._tx.thread_by_key(check_state_key(state_key))
+    async def find(self, name: str) -> Thread:
+        """By id, else by state key. NotFound."""
+        check_thread_key(name)
+        found = await self._tx.thread(name) if is_id(name) else None
+        found = found or await self._tx.thread_by_key(name)
+        if found is None:
+            raise NotFound("thread", name)
+        return found
 
     async def page(
         self,
@@ -73,15 +95,22 @@ class Threads:
         archived: bool | None = False,
         deleted: bool = False,
     ) -> Page[Thread]:
-        if not 1 <= limit <= LIST_LIMIT:
-            raise InvalidInput(f"limit is 1 to {LIST_LIMIT}, not {limit}")
-        if offset < 0:
-            raise InvalidInput("offset cannot be negative")
+        check_int("limit", limit, 1, LIST_LIMIT)
+        check_int("offset", offset, 0)
         return await self._tx.threads(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
 
     async def surfaces(self, threads: Sequence[Thread]) -> dict[str, tuple[Surface, ...]]:
-        """From where each was talked in lately, by thread id."""
+        """The surfaces that recent turns of each thread came from, by thread id."""
         return await self._tx.surfaces([thread.id for thread in threads])
+
+    async def turns(self, thread_id: str, *, limit: int = 100) -> list[Turn]:
+        """Newest first. NotFound."""
+        check_int("limit", limit, 1, TURN_LIMIT)
+        await self.read(thread_id)
+        return await self._tx.turns(thread_id, limit=limit)
+
+    async def active_turns(self, thread_id: str) -> list[Turn]:
+        return await self._tx.active_turns(check_id("thread", thread_id))
 
     async def update(self, thread_id: str, changes: ThreadChanges) -> Thread:
         self.scope.require("member")
@@ -96,7 +125,7 @@ class Threads:
         return await self._tx.restore_thread(check_id("thread", thread_id))
 
     async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
-        """Removes threads that never held a message and saw no activity for so long."""
+        """Removes threads that never held a message and saw no activity for so long. Returns how many."""
         self.scope.require("member")
         return await self._tx.prune_threads(idle_since=self._clock.now() - older_than)
 
@@ -112,13 +141,39 @@ class Threads:
         key: str | None = None,
         expected_count: int | None = None,
     ) -> Appended:
-        """All of them or none, once. See `Transaction.append` for what makes a repeat safe."""
+        """All of them or none, once. `Transaction.append` says when a repeat is safe."""
+        return await self._append(thread_id, self._seal(messages), key, expected_count)
+
+    async def append_to(
+        self, thread: Thread, messages: Sequence[NewMessage], *, key: str | None, expected_count: int | None
+    ) -> tuple[Appended, Thread]:
+        """Appends, and gives the thread as the append left it without reading it again. What another caller changed
+        since `thread` was read is not in it."""
+        sealed = self._seal(messages)
+        appended = await self._append(thread.id, sealed, key, expected_count)
+        if appended.replayed:
+            # The stored answer is as old as the first call; the thread may have moved on.
+            return appended, await self.read(thread.id)
+        after = msgspec.structs.replace(
+            thread,
+            timeline_id=appended.timeline_id,
+            message_count=appended.message_count,
+            title=thread.title or first_title(sealed),
+            updated_at=self._clock.now(),
+        )
+        return appended, after
+
+    async def _append(
+        self, thread_id: str, sealed: Sequence[Sealed], key: str | None, expected_count: int | None
+    ) -> Appended:
         self.scope.require("member")
+        check_id("thread", thread_id)
         if key is not None:
             check_id("key", key)
-        sealed = self._seal(messages)
+        if expected_count is not None:
+            check_int("expected_count", expected_count, 0)
         return await self._tx.append(
-            check_id("thread", thread_id), sealed, key=key, expected_count=expected_count, title=first_title(sealed)
+            thread_id, sealed, key=key, expected_count=expected_count, title=first_title(sealed)
         )
 
     async def messages(
@@ -127,18 +182,36 @@ class Threads:
         *,
         first: int = 0,
         last: int | None = None,
-        limit: int | None = None,
+        newest: int | None = None,
         timeline_id: str | None = None,
     ) -> list[Message]:
-        return await self._tx.messages(
-            check_id("thread", thread_id), first=first, last=last, limit=limit, timeline_id=timeline_id
-        )
+        """Seqs `first` to `last`, or the `newest` n. InvalidInput for both. NotFound."""
+        check_id("thread", thread_id)
+        check_int("first", first, 0)
+        if last is not None:
+            check_int("last", last, -1)
+        if timeline_id is not None:
+            check_id("timeline", timeline_id)
+        if newest is not None:
+            if first or last is not None:
+                raise InvalidInput("`newest` cannot be combined with `first` or `last`")
+            check_int("newest", newest, 1)
+            count = await self._message_count(thread_id, timeline_id)
+            # With `last` an append between the two reads does not make the answer longer than `newest`.
+            first, last = max(0, count - newest), count - 1
+        return await self._tx.messages(thread_id, first=first, last=last, timeline_id=timeline_id)
+
+    async def _message_count(self, thread_id: str, timeline_id: str | None) -> int:
+        if timeline_id is None:
+            return (await self.read(thread_id)).message_count
+        for timeline in await self._tx.timelines(thread_id):
+            if timeline.id == timeline_id:
+                return timeline.message_count
+        raise NotFound("timeline", timeline_id)
 
     async def stream(self, thread_id: str) -> AsyncIterator[Message]:
-        """The whole history in pages, as it stood when reading began, in little memory whatever its length."""
-        thread = await self._tx.thread(check_id("thread", thread_id))
-        if thread is None:
-            raise NotFound("thread", thread_id)
+        """The whole history as it was when reading began, one page of messages in memory at a time."""
+        thread = await self.read(thread_id)
         for first in range(0, thread.message_count, _PAGE):
             last = min(first + _PAGE, thread.message_count) - 1
             for message in await self._tx.messages(thread_id, first=first, last=last, timeline_id=thread.timeline_id):
@@ -148,19 +221,18 @@ class Threads:
         return await self._tx.message(check_id("thread", thread_id), check_id("message", message_id))
 
     async def last_turns(self, thread_id: str, turns: int) -> list[Message]:
-        if turns < 1:
-            raise InvalidInput("ask for one turn or more")
+        check_int("turns", turns, 1)
         return await self._tx.last_turns(check_id("thread", thread_id), turns)
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        if not query.strip():
-            raise InvalidInput("search for at least one word")
-        if not 1 <= limit <= LIST_LIMIT:
-            raise InvalidInput(f"limit is 1 to {LIST_LIMIT}, not {limit}")
+        if not check_str("query", query).strip():
+            raise InvalidInput("`query` must contain at least one word")
+        check_int("limit", limit, 1, LIST_LIMIT)
+        check_int("offset", offset, 0)
         return await self._tx.search(query, limit=limit, offset=offset)
 
     async def branch(self, thread_id: str, new: NewThread | None = None, *, at: int | str | None = None) -> Thread:
-        """`at` is a seq or a message's id; the new thread begins with everything up to and with it."""
+        """`at` is a seq or a message id; the new thread begins with everything up to and with it."""
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
         return await self._tx.branch(
@@ -168,19 +240,20 @@ class Threads:
         )
 
     async def rewind(self, thread_id: str, at: int | str, *, before: bool = False) -> Thread:
-        """The thread goes on from `at` (or from just before it) on a new timeline."""
+        """The thread continues from `at` (or from just before it) on a new timeline."""
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
-        assert seq is not None
+        if seq is None:
+            raise InvalidInput("`at` must be a seq or a message id, got None")
         return await self._tx.move(check_id("thread", thread_id), seq - 1 if before else seq)
 
     async def undo(self, thread_id: str, *, key: str | None = None) -> Thread:
-        """With a key once, however often it is asked for under it."""
+        """With a key it happens once, however often it is requested."""
         self.scope.require("member")
         check_id("thread", thread_id)
         if key is None:
             return await self._tx.undo(thread_id)
-        return await move_once(self._store, self.scope, thread_id, key, "undo", lambda tx: tx.undo(thread_id))
+        return await self._move_once(thread_id, key, "undo", lambda tx: tx.undo(thread_id))
 
     async def switch(self, thread_id: str, timeline_id: str) -> Thread:
         self.scope.require("member")
@@ -195,18 +268,17 @@ class Threads:
         return await self._tx.save(check_id("thread", thread_id), self.saved_name(name), at=seq)
 
     def saved_name(self, name: str) -> str:
-        """A saved point's name in the one spelling under which it is kept."""
+        """The normalised spelling under which a saved point is stored."""
         return admit_name(self._sealer, "saved point", name)
 
     async def load(self, thread_id: str, name: str, *, key: str | None = None) -> Thread:
-        """With a key once, however often it is asked for under it."""
+        """With a key it happens once, however often it is requested."""
         self.scope.require("member")
         check_id("thread", thread_id)
         saved = self.saved_name(name)
         if key is None:
             return await self._tx.load(thread_id, saved)
-        what = f"load {saved}"
-        return await move_once(self._store, self.scope, thread_id, key, what, lambda tx: tx.load(thread_id, saved))
+        return await self._move_once(thread_id, key, f"load {saved}", lambda tx: tx.load(thread_id, saved))
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._tx.saved_points()
@@ -215,10 +287,34 @@ class Threads:
         self.scope.require("member")
         return await self._tx.forget_saved_point(self.saved_name(name))
 
+    async def _move_once(
+        self, thread_id: str, key: str, what: str, move: Callable[[Transaction], Awaitable[Thread]]
+    ) -> Thread:
+        """Moves the thread, or gives it as it is now if that was done under this key. The key is claimed in the
+        transaction that moves, so either both happened or neither did. KeyReused if the key was used for another thread
+        or for something else than `what`. NotFound."""
+        request = hashlib.sha256(msgspec.json.encode([thread_id, what])).hexdigest()
+        # Keys are claimed in the whole tenant, and two users may choose the same one.
+        claim = f"{hashlib.sha256(self.scope.user_id.encode()).hexdigest()[:32]}:{check_id('key', key)}"
+
+        async def work(tx: Transaction) -> Thread:
+            if await tx.claim_inbox(_KEY_SURFACE, claim, fingerprint=request) is not None:
+                await tx.settle_inbox(_KEY_SURFACE, claim, status="done")
+                return await move(tx)
+            earlier, found = await tx.inbox_row(_KEY_SURFACE, claim), await tx.thread(thread_id)
+            if earlier is None or earlier.fingerprint != request:
+                raise KeyReused(key)
+            if found is None:
+                raise NotFound("thread", thread_id)
+            return found
+
+        return await self._store.transact(self.scope, work)
+
     async def _seq(self, thread_id: str, at: int | str | None) -> int | None:
-        if at is None or isinstance(at, int):
+        if not isinstance(at, str):
+            check_point(at)
             return at
-        message = await self._tx.message(check_id("thread", thread_id), check_id("message", at))
+        message = await self.message(thread_id, at)
         if message is None:
             raise NotFound("message", at)
         return message.seq

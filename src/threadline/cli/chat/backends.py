@@ -165,7 +165,7 @@ class LocalHost:
         return await _local(thread).branch(title=title)
 
     async def change(self, thread: ChatThread, *, title: str | None = None, model: str | None = None) -> None:
-        given = {"title": title, "model": model}
+        given: dict[str, Any] = {"title": title, "model": model}
         await _local(thread).update(**{name: value for name, value in given.items() if value is not None})
 
     async def compact(self, thread: ChatThread) -> int | None:
@@ -180,7 +180,7 @@ class LocalHost:
 
     async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
         assert isinstance(reply, Reply)
-        turn = (await reply.accept()).turn
+        turn = await reply.accept()
         return (await self._threadline.turns.find(self._scope, turn.id)).status == "accepted"
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:

@@ -6,10 +6,6 @@ that leaves stops nothing, and one that comes back finds the stream from its fir
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-
 import msgspec
 from msgspec import UNSET
 from msgspec import UnsetType as Unset
@@ -24,9 +20,9 @@ from threadline.core.approvals import claimed_answers
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Surface, Turn
+from threadline.core.turns import Surface
 from threadline.ports import Approver
-from threadline.replies import Defer, DenyAll
+from threadline.replies import Defer, DenyAll, stop_turns
 from threadline.service.aisdk.requests import ChatBody, ChatRequest, read_request
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.auth.impersonation import surface_of
@@ -40,7 +36,6 @@ from threadline.turns.approvals import AnswerRequest, reply_gone_on_with
 from threadline.turns.revisions import asked_again, question_to_repeat
 
 _STATE_KEY = "X-State-Key"
-_STOP_SECONDS = 5.0
 _STREAM = "text/event-stream"
 _HEADER_TOO_LARGE = Fault(431, "header_too_large")
 STREAM_TEXT = """Server-sent events. Each `data:` is one chunk of the AI SDK's UI message stream as JSON: `start` names
@@ -201,7 +196,8 @@ class Chat:
         active = await self._threadline.store.scoped(scope).active_turns(thread.id)
         if only is not None:
             active = [turn for turn in active if turn.id == only]
-        return json_response(StopResponse(True, await stop_turns(self._threadline, scope, active)))
+        stopped = await stop_turns(self._threadline.runner, self._threadline.streams, scope, active)
+        return json_response(StopResponse(True, stopped))
 
     async def _thread(self, scope: Scope, state_key: str | None) -> Thread:
         found = None
@@ -210,17 +206,6 @@ class Chat:
         if found is None:
             raise NotFound("thread", state_key or "")
         return found
-
-
-async def stop_turns(threadline: Threadline, scope: Scope, turns: Sequence[Turn]) -> int:
-    """Ends turns, and waits a moment until what was shown is stored, wherever they run. How many had not ended."""
-    stopped = [turn for turn in turns if await threadline.runner.stop(scope, turn.id)]
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_STOP_SECONDS):
-            for turn in stopped:
-                async for _ in threadline.streams.read(scope, turn.id):
-                    pass
-    return len(stopped)
 
 
 def _approver(surface: Surface) -> Approver:

@@ -34,6 +34,7 @@ from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.replies import stop_turns
 from threadline.service.auth.callers import WhoAsks
 from threadline.service.operation import Body, Link, ResponseSpec, operation
 from threadline.service.requests import Shape, idempotency_key, read_body, read_query
@@ -45,7 +46,6 @@ from threadline.service.responses import (
     thread_info,
     timeline_info,
 )
-from threadline.service.routes.chat import stop_turns
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import reply_id
 
@@ -233,7 +233,7 @@ class ThreadRoutes:
         if thread is not None:
             active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
             await threads.delete(thread.id)
-            await stop_turns(self._threadline, threads.scope, active)
+            await stop_turns(self._threadline.runner, self._threadline.streams, threads.scope, active)
         return json_response(OkResponse(True))
 
     @operation(

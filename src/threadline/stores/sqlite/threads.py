@@ -11,7 +11,7 @@ import datetime as dt
 from msgspec import UNSET
 
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
-from threadline.core.ids import check_characters, check_id, check_state_key, new_id, new_state_key
+from threadline.core.ids import check_characters, check_id, check_thread_key, new_id, new_state_key
 from threadline.core.messages import to_us
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
@@ -71,7 +71,7 @@ def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, me
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     check_id("thread", thread_id)
-    check_state_key(state_key)
+    check_thread_key(state_key)
     _check_texts(new)
     metadata = rows.json_bytes(new.metadata, "metadata")
     if not session.knows(timeline.owner_id):
