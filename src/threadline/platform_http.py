@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from threadline.core.errors import SettingsInvalid
 from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
 from threadline.net.addresses import Target, parse_url
-from threadline.net.http_client import HttpReply, Unreached, post
-from threadline.net.retry import Fault
+from threadline.net.http_client import HttpReply, NotSent, send_request
+from threadline.net.retry import RequestFailed
 
 PLATFORM_HOSTS = frozenset(("slack.com", "api.telegram.org", "graph.facebook.com"))
 _LONGEST_ANSWER = 8 * 1_048_576
@@ -34,9 +34,9 @@ class PlatformHttp:
         try:
             async with asyncio.timeout(seconds):
                 return await _exchange(target, request, seconds, public_only=not is_stand_in)
-        except Unreached:
+        except NotSent:
             return Transient("the platform could not be reached")
-        except Fault:
+        except RequestFailed:
             return Ambiguous("the connection broke before the answer came")
         except TimeoutError:
             return Ambiguous("no answer came in time")
@@ -44,7 +44,7 @@ class PlatformHttp:
 
 async def _exchange(target: Target, request: HttpRequest, seconds: float, *, public_only: bool) -> HttpResponse:
     headers = {name.lower(): value for name, value in request.headers.items()}
-    async with post(
+    async with send_request(
         target, request.body, headers, silence_seconds=seconds, public_only=public_only, method=request.method
     ) as answer:
         return HttpResponse(answer.status, answer.headers, await _body(answer))

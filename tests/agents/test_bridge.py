@@ -16,7 +16,7 @@ import pytest
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, sse, streamed
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.bridge import Bridge
-from threadline.agents.bridge_server import BODY_BYTES, serving
+from threadline.agents.bridge_server import BODY_BYTES, serve_bridge
 from threadline.agents.remote import RemoteAgent
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import Finish, TextDelta
@@ -55,13 +55,13 @@ def bridge_to(upstream: FaultServer, **options: Any) -> Bridge:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0)
-    return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "persistence": patience, **options})
+    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
+    return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "retrier": patience, **options})
 
 
 @pytest.fixture
 async def address(upstream: FaultServer) -> AsyncIterator[str]:
-    async with serving(bridge_to(upstream, model="small", api_key="key")) as url:
+    async with serve_bridge(bridge_to(upstream, model="small", api_key="key")) as url:
         yield url
 
 
@@ -191,14 +191,14 @@ async def test_a_server_that_cannot_be_asked_is_a_bad_gateway(address: str, upst
 
 async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(upstream: FaultServer) -> None:
     upstream.will(hanging(*sse({"choices": [{"delta": {"content": "Once"}}]})))
-    async with serving(bridge_to(upstream, silence_seconds=1)) as address:
+    async with serve_bridge(bridge_to(upstream, silence_seconds=1)) as address:
         said = await post(address, {"content": "hi"}, "accept: text/event-stream")
     assert '"text":"Once"' in said.body
-    assert '{"type":"error","errorText":"The agent did not answer in time."}' in said.body
+    assert '{"type":"error","errorText":"the agent did not reply in time"}' in said.body
 
 
 async def test_with_a_token_every_request_needs_it(upstream: FaultServer) -> None:
-    async with serving(bridge_to(upstream), token="sésame") as address:
+    async with serve_bridge(bridge_to(upstream), token="sésame") as address:
         assert (await post(address, {"content": "hi"}, host="bridge.example")).status == 401
         assert (await post(address, {"content": "hi"}, "authorization: Bearer no")).status == 401
         assert upstream.requests == []
@@ -206,17 +206,17 @@ async def test_with_a_token_every_request_needs_it(upstream: FaultServer) -> Non
 
 async def test_an_address_that_others_can_reach_needs_a_token(upstream: FaultServer) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1"):
-        with pytest.raises(SettingsInvalid, match="only with a token"):
-            await serving(bridge_to(upstream), host=host).__aenter__()
+        with pytest.raises(SettingsInvalid, match="token is missing"):
+            await serve_bridge(bridge_to(upstream), host=host).__aenter__()
 
 
 async def test_an_empty_token_is_none(upstream: FaultServer) -> None:
-    with pytest.raises(SettingsInvalid, match="token is empty"):
-        await serving(bridge_to(upstream), host="0.0.0.0", token=" ").__aenter__()
+    with pytest.raises(SettingsInvalid, match="token must not be empty"):
+        await serve_bridge(bridge_to(upstream), host="0.0.0.0", token=" ").__aenter__()
 
 
 async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultServer) -> None:
-    async with serving(bridge_to(upstream)) as address:
+    async with serve_bridge(bridge_to(upstream)) as address:
         await post(address, {"content": "hi", "model": "theirs"})
         await post(address, {"content": "hi", "model": 5})
     assert [request.body["model"] for request in upstream.requests] == ["theirs", "default"]
@@ -225,7 +225,7 @@ async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultSe
 async def test_an_address_that_is_taken_is_told(address: str, upstream: FaultServer) -> None:
     port = int(address.rpartition(":")[2])
     with pytest.raises(SettingsInvalid, match=r"cannot listen on 127\.0\.0\.1 port \d+: Address already in use$"):
-        await serving(bridge_to(upstream), port=port).__aenter__()
+        await serve_bridge(bridge_to(upstream), port=port).__aenter__()
 
 
 @pytest.mark.req("S3-09")
@@ -248,7 +248,7 @@ async def test_the_command_serves_until_it_is_stopped(upstream: FaultServer) -> 
 
 @pytest.mark.req("S3-09")
 async def test_a_remote_agent_behind_the_bridge_answers_from_a_real_server(aimock: MockProvider) -> None:
-    async with serving(Bridge(f"{aimock.url}/v1", model="gpt-5")) as address:
+    async with serve_bridge(Bridge(f"{aimock.url}/v1", model="gpt-5")) as address:
         prompt = prompt_of("first", "yes?", "hello", system="You are kind.")
         events = [event async for event in RemoteAgent(address).run(prompt, memory_services())]
     said = "".join(event.text for event in events if isinstance(event, TextDelta))

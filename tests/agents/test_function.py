@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from threadline.agents.function import FunctionAgent, as_agent
-from threadline.agents.limits import Limits
+from threadline.agents.limits import RunLimits
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import Event, Failure, Finish, TextDelta, Usage
@@ -67,7 +67,7 @@ async def test_what_is_neither_text_nor_event_is_named() -> None:
     async def odd(text: str) -> Any:
         return {"a": 1}
 
-    with pytest.raises(AgentFailed, match="odd gave a dict; an agent gives text or events"):
+    with pytest.raises(AgentFailed, match="odd must return text or events, got dict"):
         await said(odd)
 
 
@@ -90,8 +90,8 @@ async def test_its_answer_is_bounded() -> None:
         while True:
             yield "x" * 100
 
-    agent = FunctionAgent(endless, limits=Limits(reply_bytes=1_000))
-    with pytest.raises(AgentFailed, match="grew past 1,000 bytes"):
+    agent = FunctionAgent(endless, limits=RunLimits(reply_bytes=1_000))
+    with pytest.raises(AgentFailed, match="grew beyond 1,000 bytes"):
         [event async for event in agent.run(prompt_of("hi"), memory_services())]
 
 
@@ -102,9 +102,9 @@ def test_what_cannot_be_an_agent_is_refused() -> None:
     def takes_nothing() -> str:
         return ""
 
-    with pytest.raises(InvalidInput, match="make it async"):
+    with pytest.raises(InvalidInput, match="must be an async generator"):
         as_agent(plain_generator)
-    with pytest.raises(InvalidInput, match="takes the prompt"):
+    with pytest.raises(InvalidInput, match="must take the prompt"):
         as_agent(takes_nothing)
-    with pytest.raises(InvalidInput, match="not a int"):
+    with pytest.raises(InvalidInput, match="got a int"):
         as_agent(5)

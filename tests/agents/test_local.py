@@ -105,7 +105,7 @@ async def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_at_once() -> None:
-    with pytest.raises(SettingsInvalid, match="no model file"):
+    with pytest.raises(SettingsInvalid, match="does not exist"):
         LocalModel("/nowhere/model.gguf")
 
 

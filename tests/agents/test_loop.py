@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.agent_calls import DONE, call, events_of, hear
-from threadline.agents.limits import Limits
+from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
 from threadline.core.errors import AgentFailed, InvalidInput
@@ -106,14 +106,16 @@ async def test_no_more_tools_run_at_once_than_the_limit_says() -> None:
         running -= 1
 
     model = ScriptedModel([call(f"c{n}") for n in range(10)], DONE)
-    await events_of(LoopAgent(model, [tool(book)], limits=Limits(parallel=3)))
+    await events_of(LoopAgent(model, [tool(book)], limits=RunLimits(parallel=3)))
     assert most == 3
 
 
 async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answered(book: Tool) -> None:
     model = ScriptedModel(*[[call(f"c{n}")] for n in range(5)])
-    shown, error = await hear(LoopAgent(model, [book], limits=Limits(rounds=3)).run(prompt_of("go"), memory_services()))
-    assert error == "The agent called tools for 3 rounds and came to no answer."
+    shown, error = await hear(
+        LoopAgent(model, [book], limits=RunLimits(rounds=3)).run(prompt_of("go"), memory_services())
+    )
+    assert error == "the agent called tools for 3 rounds without finishing its reply"
     assert [type(event) for event in shown] == [StepStart, ToolCall, ToolResult] * 3
 
 
@@ -121,7 +123,7 @@ async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answe
 async def test_a_model_that_hangs_is_stopped_when_the_time_is_over() -> None:
     model = ScriptedModel([TextDelta("Let me see"), asyncio.Event().wait])
     with pytest.raises(AgentFailed, match=r"took longer than 0\.02 s"):
-        await events_of(LoopAgent(model, limits=Limits(seconds=0.02)))
+        await events_of(LoopAgent(model, limits=RunLimits(seconds=0.02)))
 
 
 @pytest.mark.usefixtures("idle_time")
@@ -129,17 +131,19 @@ async def test_a_tool_that_hangs_is_answered_and_then_the_time_is_over() -> None
     async def book() -> None:
         await asyncio.Event().wait()
 
-    agent = LoopAgent(ScriptedModel([call("c1")], DONE), [tool(book)], limits=Limits(seconds=0.02))
+    agent = LoopAgent(ScriptedModel([call("c1")], DONE), [tool(book)], limits=RunLimits(seconds=0.02))
     shown, error = await hear(agent.run(prompt_of("go"), memory_services()))
-    assert error == "The answer took longer than 0.02 s and was stopped."
+    assert error == "the reply took longer than 0.02 s and was stopped"
     assert isinstance(shown[2], ToolError)
     assert "was stopped" in shown[2].error
 
 
 async def test_a_reply_that_never_ends_is_stopped_before_it_cannot_be_stored() -> None:
     model = ScriptedModel([TextDelta("x" * 400), TextDelta("é" * 400), Finish()])
-    shown, error = await hear(LoopAgent(model, limits=Limits(reply_bytes=1000)).run(prompt_of("go"), memory_services()))
-    assert error == "The reply grew past 1,000 bytes and was stopped."
+    shown, error = await hear(
+        LoopAgent(model, limits=RunLimits(reply_bytes=1000)).run(prompt_of("go"), memory_services())
+    )
+    assert error == "the reply grew beyond 1,000 bytes and was stopped"
     assert shown == [StepStart(), TextDelta("x" * 400)]
 
 
@@ -148,9 +152,9 @@ async def test_a_result_with_no_room_left_becomes_an_error_not_silence() -> None
         return "x" * 600
 
     model = ScriptedModel([call("c1"), call("c2")], DONE)
-    shown = await events_of(LoopAgent(model, [tool(book)], limits=Limits(reply_bytes=1_000)))
+    shown = await events_of(LoopAgent(model, [tool(book)], limits=RunLimits(reply_bytes=1_000)))
     assert isinstance(shown[3], ToolResult)
-    assert shown[4] == ToolError("c2", "the result found no room in this reply")
+    assert shown[4] == ToolError("c2", "the result is too large for this reply")
 
 
 async def test_a_failure_event_of_a_model_fails_the_agent() -> None:
@@ -204,8 +208,8 @@ async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -
             await asyncio.Event().wait()
 
     model = ScriptedModel([stubborn, TextDelta("late"), TextDelta("later"), Finish()])
-    heard, error = await hear(LoopAgent(model, limits=Limits(seconds=0.02)).run(prompt_of("go"), memory_services()))
-    assert error == "The answer took longer than 0.02 s and was stopped."
+    heard, error = await hear(LoopAgent(model, limits=RunLimits(seconds=0.02)).run(prompt_of("go"), memory_services()))
+    assert error == "the reply took longer than 0.02 s and was stopped"
     assert heard == [StepStart()]
     assert _cancellations() == 0
 
@@ -221,7 +225,7 @@ async def test_being_cancelled_goes_before_running_out_of_time() -> None:
             # The reader is cancelled by somebody else while it is being cancelled for the time.
             reader.cancel()
 
-    answer = LoopAgent(ScriptedModel([work_on]), limits=Limits(seconds=0.02)).run(prompt_of("go"), memory_services())
+    answer = LoopAgent(ScriptedModel([work_on]), limits=RunLimits(seconds=0.02)).run(prompt_of("go"), memory_services())
     reader = asyncio.ensure_future(_read(answer))
     with pytest.raises(asyncio.CancelledError):
         await reader
@@ -239,7 +243,7 @@ async def _read(answer: Any) -> None:
 
 
 async def test_two_tools_with_one_name_are_refused(book: Tool) -> None:
-    with pytest.raises(InvalidInput, match="the same name: book, book"):
+    with pytest.raises(InvalidInput, match="must be unique, got book, book"):
         LoopAgent(ScriptedModel(), [book, book])
 
 

@@ -70,7 +70,7 @@ def made(provider: str, server: FaultServer, **options: Any) -> Model:
         "api_key": "k",
         "base_url": server.url,
         "silence_seconds": 30,
-        "persistence": Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0),
+        "retrier": Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0),
         **options,
     }
     return OpenAIModel("m", **options) if provider == "openai" else AnthropicModel("m", **options)
@@ -97,7 +97,7 @@ async def given_up(model: Model) -> tuple[list[Event], str | None]:
 async def test_a_provider_that_never_answers_is_given_up(provider: str, server: FaultServer) -> None:
     server.will(silent)
     heard, error = await given_up(made(provider, server, silence_seconds=0.2))
-    assert error == "The model server did not answer in time."
+    assert error == "the model server did not reply in time"
     assert [type(event) for event in heard] == [Status]
     assert len(server.requests) == 2
 
@@ -109,7 +109,7 @@ async def test_a_provider_that_falls_silent_is_given_up_with_what_was_said(
     server.will(hanging(*text))
     heard, error = await given_up(made(provider, server, silence_seconds=1))
     assert heard == [TextDelta("Once upon")]
-    assert error == "The model server did not answer in time."
+    assert error == "the model server did not reply in time"
     assert len(server.requests) == 1
 
 
@@ -120,7 +120,7 @@ async def test_a_connection_that_breaks_mid_stream_is_told(
     server.will(streamed(*text, whole=False))
     heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
-    assert error == "The model server could not be reached, or broke off."
+    assert error == "the model server could not be reached or closed the connection"
     assert len(server.requests) == 1
 
 
@@ -131,7 +131,7 @@ async def test_a_stream_that_ends_without_saying_so_is_no_answer(
     server.will(streamed(*text))
     heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
-    assert error == "The provider broke off in the middle of its answer."
+    assert error == "the provider stopped in the middle of its reply"
 
 
 @PROVIDERS
@@ -147,9 +147,9 @@ async def test_what_cannot_be_read_is_told_as_such(
     heard, error = await hear(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error in (
-        "The model server sent an answer that cannot be read.",
-        "The provider sent an answer that cannot be read.",
-        "The provider broke off in the middle of its answer.",
+        "the model server sent a reply that cannot be read",
+        "the provider sent a reply that cannot be read",
+        "the provider stopped in the middle of its reply",
     )
 
 
@@ -181,7 +181,7 @@ async def test_an_error_inside_the_stream_is_told(
 async def test_a_quota_that_is_used_up_is_not_tried_again(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"code": "insufficient_quota", "message": "no money"}}'))
     _, error = await hear(ask(model))
-    assert error == "The model server says that the account's quota is used up."
+    assert error == "the model server reports that the account's quota is used up"
     assert len(server.requests) == 1
 
 
@@ -189,7 +189,7 @@ async def test_a_quota_that_is_used_up_is_not_tried_again(model: Model, server: 
 async def test_a_wait_that_is_too_long_is_told_instead_of_waited(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"message": "later"}}', "retry-after: 3600"))
     _, error = await hear(ask(model))
-    assert error == "The model server is limiting requests (HTTP 429): later. Try again in 3600 s."
+    assert error == "the model server is limiting requests (HTTP 429): later; try again in 3600 s"
     assert len(server.requests) == 1
 
 
@@ -197,7 +197,7 @@ async def test_a_wait_that_is_too_long_is_told_instead_of_waited(model: Model, s
 async def test_an_answer_that_is_no_json_at_all_is_told_by_its_status(model: Model, server: FaultServer) -> None:
     server.will(answer(502, b"<html>Bad Gateway</html>", kind="text/html"))
     _, error = await hear(ask(model))
-    assert error == "The model server has a problem of its own (HTTP 502)."
+    assert error == "the model server had an internal error (HTTP 502)"
 
 
 @PROVIDERS
@@ -205,7 +205,7 @@ async def test_a_server_that_is_not_there_is_told(provider: str, server: FaultSe
     model = made(provider, server, base_url="http://127.0.0.1:9")
     _, error = await hear(ask(model))
     await model.close()
-    assert error == "The model server could not be reached, or broke off."
+    assert error == "the model server could not be reached or closed the connection"
 
 
 @PROVIDERS
@@ -260,9 +260,9 @@ async def test_arguments_that_were_cut_off_are_told_to_the_model_and_the_next_ro
     events = [event async for event in LoopAgent(model, [tool(look)]).run(prompt_of("go"), memory_services())]
     assert ToolCall("c1", "look", cut) in events
     told = [event.error for event in events if isinstance(event, ToolError)]
-    assert told == ['the arguments of look are not a JSON object: \'{"where": "Ber\'']
+    assert told == ['arguments of look must be a JSON object, got \'{"where": "Ber\'']
     assert events[-1] == Finish("stop")
-    assert "the arguments of look are not a JSON object" in str(server.requests[1].body)
+    assert "arguments of look must be a JSON object" in str(server.requests[1].body)
 
 
 async def test_a_signed_thought_goes_back_byte_for_byte(server: FaultServer) -> None:
@@ -334,7 +334,7 @@ async def test_without_any_key_the_setting_is_named(
 ) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SettingsInvalid, match="needs a key"):
+    with pytest.raises(SettingsInvalid, match="no key for"):
         made(provider, server, api_key=None, base_url=None)
 
 
@@ -351,6 +351,6 @@ async def test_options_go_into_the_request_as_they_are(
 
 async def test_an_anthropic_agent_without_a_model_says_so(server: FaultServer) -> None:
     model = AnthropicModel(api_key="k", base_url=server.url)
-    with pytest.raises(SettingsInvalid, match="needs a model"):
+    with pytest.raises(SettingsInvalid, match="has no model"):
         await hear(ask(model))
     await model.close()

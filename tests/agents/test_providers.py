@@ -49,12 +49,12 @@ def slept() -> Sleeper:
 
 @pytest.fixture
 async def model(provider: str, aimock: MockProvider, slept: Sleeper) -> AsyncIterator[Model]:
-    persistence = Retrier(RetryPolicy(attempts=3), sleep=slept, chance=lambda: 1.0)
+    retrier = Retrier(RetryPolicy(attempts=3), sleep=slept, jitter=lambda: 1.0)
     made: Model
     if provider == "openai":
-        made = OpenAIModel("gpt-5", api_key="k", base_url=f"{aimock.url}/v1", persistence=persistence)
+        made = OpenAIModel("gpt-5", api_key="k", base_url=f"{aimock.url}/v1", retrier=retrier)
     else:
-        made = AnthropicModel("claude-test", api_key="k", base_url=aimock.url, persistence=persistence)
+        made = AnthropicModel("claude-test", api_key="k", base_url=aimock.url, retrier=retrier)
     yield made
     await made.close()
 
@@ -133,7 +133,7 @@ async def test_the_threads_model_goes_before_the_agents(model: Model, aimock: Mo
 async def test_an_answer_that_is_cut_off_fails_and_is_not_begun_again(model: Model, slept: Sleeper) -> None:
     shown, error = await hear(ask(model, "cut off"))
     assert text_of(shown).startswith("This answer is cut")
-    assert error == "The model server could not be reached, or broke off."
+    assert error == "the model server could not be reached or closed the connection"
     assert slept.waits == []
 
 
@@ -144,21 +144,21 @@ async def test_a_limited_request_waits_as_long_as_it_is_told_and_says_so(
     events, _ = await hear(ask(model, f"limited by {provider}"))
     assert slept.waits == [7.0]
     assert isinstance(events[0], Status)
-    assert "is limiting requests (HTTP 429): slow down. Trying again in 7 s." in events[0].text
+    assert "is limiting requests (HTTP 429): slow down; retrying in 7 s" in events[0].text
     assert text_of(events) == "Now I have time."
 
 
 @PROVIDERS
 async def test_a_refused_key_is_told_without_repeating_it(model: Model, slept: Sleeper) -> None:
     _, error = await hear(ask(model, "refused"))
-    assert error == "The model server refused the key (HTTP 401). Check the agent's key and its rights."
+    assert error == "the model server rejected the key (HTTP 401): check the agent's key and its permissions"
     assert slept.waits == []
 
 
 @PROVIDERS
 async def test_a_server_in_trouble_is_tried_again_with_growing_waits(model: Model, slept: Sleeper) -> None:
     shown, error = await hear(ask(model, "broken"))
-    assert error == "The model server has a problem of its own (HTTP 500): it burns"
+    assert error == "the model server had an internal error (HTTP 500): it burns"
     assert slept.waits == [1.0, 2.0]
     assert all(isinstance(event, Status) for event in shown)
 
@@ -166,5 +166,5 @@ async def test_a_server_in_trouble_is_tried_again_with_growing_waits(model: Mode
 @PROVIDERS
 async def test_a_prompt_that_is_refused_is_told_in_the_providers_words(model: Model, slept: Sleeper) -> None:
     _, error = await hear(ask(model, "too much"))
-    assert error == "The model server refused the request (HTTP 400): the prompt is too long: 9 tokens > 8"
+    assert error == "the model server rejected the request (HTTP 400): the prompt is too long: 9 tokens > 8"
     assert slept.waits == []

@@ -66,15 +66,21 @@ async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (row("oracle"), f"agent 'helper': there is no provider 'oracle'; the providers are: {PROVIDERS}"),
+        (row("oracle"), f"agent 'helper': `provider` must be one of {PROVIDERS}, got 'oracle'"),
         (row("openai", tempreature=1), "agent 'helper': tempreature: there is no such setting"),
         (row("openai", attempts="many"), "agent 'helper': attempts: expected `int`, got `str`"),
         (row("remote"), "agent 'helper': 'url' is missing"),
-        (row("remote", url="gopher://a"), "'gopher://a' is no address: give http://… or https://…"),
-        (row("openai", api_key_env="NOT_SET_ANYWHERE"), "agent 'helper': the variable NOT_SET_ANYWHERE is not set"),
+        (
+            row("remote", url="gopher://a"),
+            "URL must start with http:// or https:// and be plain ASCII, got 'gopher://a'",
+        ),
+        (
+            row("openai", api_key_env="NOT_SET_ANYWHERE"),
+            "agent 'helper': environment variable NOT_SET_ANYWHERE is not set",
+        ),
         (
             row("function", function="nowhere:at_all"),
-            "agent 'helper': function is 'module:name' of something that is there: No module named 'nowhere'",
+            "agent 'helper': `function` must be an importable 'module:name': No module named 'nowhere'",
         ),
     ],
 )
@@ -108,7 +114,7 @@ async def test_a_remote_agent_of_a_tenant_stays_outside() -> None:
     async with faulty() as server:
         server.will(answer(200, b'{"content": "inside"}'))
         agent = build_agent(row("remote", url=server.url, attempts=1), trusted=False)
-        with pytest.raises(Exception, match="not a public one"):
+        with pytest.raises(Exception, match="must be public"):
             await events_of(agent, prompt_of("hi"))
         assert server.requests == []
 

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from threadline.agents import rehearsal_script
-from threadline.agents.approval import CurrentThread
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.core.errors import AgentFailed
 from threadline.core.event_fold import Fold
@@ -24,7 +23,7 @@ from threadline.core.events import (
 )
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt
-from threadline.testing.agents import MemoryJournal, memory_services, prompt_of
+from threadline.testing.agents import FixedApprover, MemoryJournal, memory_services, prompt_of
 
 
 async def answer(prompt: Prompt, **options: object) -> list[Event]:
@@ -123,11 +122,11 @@ async def test_a_turn_taken_over_does_not_stamp_twice() -> None:
 
 
 async def test_a_stamp_waits_for_approval_and_takes_no_for_an_answer() -> None:
-    deferred = await answer(prompt_of("stamp hello"), approver=CurrentThread("defer"))
+    deferred = await answer(prompt_of("stamp hello"), approver=FixedApprover("defer"))
     assert isinstance(deferred[-2], ApprovalRequest)
     assert deferred[-1] == Finish("tool-calls")
-    denied = await answer(prompt_of("stamp hello"), approver=CurrentThread("deny"))
-    assert said(denied).endswith("You did not allow me to use stamp, so I left it.")
+    denied = await answer(prompt_of("stamp hello"), approver=FixedApprover("deny"))
+    assert said(denied).endswith("You did not allow me to use stamp, so I did not use it.")
 
 
 async def test_reasoning_can_be_rehearsed() -> None:
@@ -137,7 +136,7 @@ async def test_reasoning_can_be_rehearsed() -> None:
 
 async def test_faults_can_be_rehearsed() -> None:
     shown: list[Event] = []
-    with pytest.raises(AgentFailed, match="as you asked"):
+    with pytest.raises(AgentFailed, match="as requested"):
         shown += [event async for event in RehearsalAgent().run(prompt_of("fail at once"), memory_services())]
     assert shown == []
     breaking = RehearsalAgent().run(prompt_of("fail"), memory_services())

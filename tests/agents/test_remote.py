@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.agents.agent_calls import hear
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
-from threadline.agents.limits import Limits
+from threadline.agents.limits import RunLimits
 from threadline.agents.remote import RemoteAgent
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import (
@@ -29,7 +29,7 @@ from threadline.core.events import (
 )
 from threadline.core.prompts import Prompt
 from threadline.net.addresses import is_public, parse_url
-from threadline.net.retry import Fault, Retrier, RetryPolicy
+from threadline.net.retry import RequestFailed, Retrier, RetryPolicy
 from threadline.net.sse import SseEvent, SseReader
 from threadline.testing.agents import memory_services, prompt_of
 
@@ -44,8 +44,8 @@ def agent(server: FaultServer, **options: Any) -> RemoteAgent:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, chance=lambda: 1.0)
-    options = {"silence_seconds": 30, "persistence": patience, **options}
+    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
+    options = {"silence_seconds": 30, "retrier": patience, **options}
     return RemoteAgent(f"{server.url}/agent?x=1", **options)
 
 
@@ -158,18 +158,18 @@ async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> No
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (answer(200, b"<html>"), "The agent's answer is not JSON."),
-        (replied({"ok": True}), "The agent's answer holds no text."),
-        (replied({"error": "no luck"}), "The agent failed: no luck"),
-        (replied({"error": {"message": "no luck"}}), "The agent failed: no luck"),
-        (answer(401, b"{}"), "The agent refused the key (HTTP 401). Check the agent's key and its rights."),
-        (answer(422, b'{"detail": "bad thread"}'), "The agent refused the request (HTTP 422): bad thread"),
-        (answer(302, b"", "location: /a"), "The agent answered with a redirect (HTTP 302), which is not followed."),
-        (answer(200, b"{}", "content-encoding: gzip"), "The agent compressed its answer, which it was not asked to."),
-        (streamed(*sse({"type": "progress"})), "The agent said nothing that could be understood."),
-        (streamed(*sse({"type": "error", "errorText": "burnt"})), "The agent failed: burnt"),
-        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000 + b"\r\n\r\n", "The agent broke off in the middle of its answer."),
-        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "The agent broke off in the middle of its answer."),
+        (answer(200, b"<html>"), "the agent's reply is not JSON"),
+        (replied({"ok": True}), "the agent's reply contains no text"),
+        (replied({"error": "no luck"}), "the agent failed: no luck"),
+        (replied({"error": {"message": "no luck"}}), "the agent failed: no luck"),
+        (answer(401, b"{}"), "the agent rejected the key (HTTP 401): check the agent's key and its permissions"),
+        (answer(422, b'{"detail": "bad thread"}'), "the agent rejected the request (HTTP 422): bad thread"),
+        (answer(302, b"", "location: /a"), "the agent replied with a redirect (HTTP 302), which is not followed"),
+        (answer(200, b"{}", "content-encoding: gzip"), "the agent compressed its reply, which is not supported"),
+        (streamed(*sse({"type": "progress"})), "the agent's stream contains no event that Threadline knows"),
+        (streamed(*sse({"type": "error", "errorText": "burnt"})), "the agent failed: burnt"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000 + b"\r\n\r\n", "the agent closed the connection too early"),
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "the agent closed the connection too early"),
     ],
 )  # fmt: skip
 async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServer, script: bytes, said: str) -> None:
@@ -180,7 +180,7 @@ async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServe
 async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> None:
     server.will(silent)
     heard, error = await hear(ask(agent(server, silence_seconds=0.2)))
-    assert error == "The agent did not answer in time."
+    assert error == "the agent did not reply in time"
     assert [type(event) for event in heard] == [Status]
 
 
@@ -189,7 +189,7 @@ async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, 
     server.will(script)
     heard, error = await hear(ask(agent(server, silence_seconds=1)))
     assert heard == [TextDelta("Once")]
-    assert error in ("The agent did not answer in time.", "The agent broke off in the middle of its answer.")
+    assert error in ("the agent did not reply in time", "the agent closed the connection too early")
     assert len(server.requests) == 1
 
 
@@ -197,24 +197,24 @@ async def test_a_passing_fault_is_tried_again(server: FaultServer) -> None:
     server.will(answer(503, b"{}", "retry-after: 2"), replied("Hello."))
     heard, error = await hear(ask(agent(server)))
     assert error is None
-    assert heard[0] == Status("The agent has a problem of its own (HTTP 503). Trying again in 2 s.")
+    assert heard[0] == Status("the agent had an internal error (HTTP 503); retrying in 2 s")
 
 
 async def test_an_agent_that_is_not_there_is_told() -> None:
-    gone = RemoteAgent("http://127.0.0.1:9/", persistence=Retrier(RetryPolicy(attempts=1)))
-    assert await hear(ask(gone)) == ([], "The agent could not be reached.")
+    gone = RemoteAgent("http://127.0.0.1:9/", retrier=Retrier(RetryPolicy(attempts=1)))
+    assert await hear(ask(gone)) == ([], "the agent could not be reached")
 
 
 async def test_an_answer_without_end_is_bounded(server: FaultServer) -> None:
     server.will(streamed(*sse(*[{"delta": "x" * 600}] * 3)))
-    heard, error = await hear(ask(agent(server, limits=Limits(reply_bytes=1_000))))
-    assert error == "The reply grew past 1,000 bytes and was stopped."
+    heard, error = await hear(ask(agent(server, limits=RunLimits(reply_bytes=1_000))))
+    assert error == "the reply grew beyond 1,000 bytes and was stopped"
     assert len(heard) == 1
 
 
 async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
     server.will(streamed(b"data: " + b"x" * 1_100_000))
-    assert (await hear(ask(agent(server))))[1] == "The agent sent a line that is too long."
+    assert (await hear(ask(agent(server))))[1] == "the agent sent a line of more than 1,048,576 characters"
 
 
 async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
@@ -233,15 +233,18 @@ async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> 
 async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(server: FaultServer, host: str) -> None:
     port = server.url.rpartition(":")[2]
     server.will(replied("inside"))
-    inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, persistence=Retrier(RetryPolicy(attempts=1)))
+    inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, retrier=Retrier(RetryPolicy(attempts=1)))
     _, error = await hear(ask(inside))
-    assert error in ("The agent's address is not a public one.", "The agent's address cannot be found.")
+    assert error in (
+        "the agent's address must be public, got an internal one",
+        "the agent's host name cannot be resolved",
+    )
     assert server.requests == []
 
 
 async def test_a_port_of_another_protocol_is_refused() -> None:
     ssh = RemoteAgent("http://93.184.216.34:22/", public_only=True)
-    assert (await hear(ask(ssh)))[1] == "The agent's port 22 may not be used."
+    assert (await hear(ask(ssh)))[1] == "the agent's port must be 80, 443 or at least 1024, got 22"
 
 
 def test_public_addresses_are_public() -> None:
@@ -274,5 +277,5 @@ def test_events_are_read_the_same_wherever_the_pieces_end(texts: list[str], data
 
 def test_an_event_of_many_lines_is_bounded() -> None:
     line = b"data: " + b"x" * 400_000 + b"\n"
-    with pytest.raises(Fault, match="too long"):
+    with pytest.raises(RequestFailed, match="an event of more than"):
         SseReader().feed(line * 3)

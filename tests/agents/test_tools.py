@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.agents.outputs import ToolFailed, plain
+from threadline.agents.tool_execution import ToolFailed, to_json_data
 from threadline.agents.tools import Tool, tool
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput
@@ -95,9 +95,9 @@ async def test_arguments_arrive_as_the_types_the_function_names() -> None:
         ({"place": {"name": "a"}, "times": 0}, "Expected `int` >= 1 - at `$.times`"),
         ({"place": {"name": 1}, "times": 1}, "Expected `str`, got `int` - at `$.place.name`"),
         ({"place": {"name": "a"}, "times": 1, "rm": "-rf"}, "unknown field `rm`"),
-        ('{"place": {"na', 'not a JSON object: \'{"place": {"na\''),
-        (None, "not a JSON object"),
-        ([1], "not a JSON object"),
+        ('{"place": {"na', 'must be a JSON object, got \'{"place": {"na\''),
+        (None, "must be a JSON object, got 'None'"),
+        ([1], "must be a JSON object"),
     ],
 )
 def test_a_bad_argument_is_told_to_the_model(sent: Any, said: str) -> None:
@@ -121,11 +121,11 @@ def test_a_function_that_cannot_be_described_is_refused_when_it_is_made_a_tool()
     def takes_any_number(*numbers: int) -> None: ...
 
     takes_odd.__annotations__ = {"odd": Odd}
-    with pytest.raises(InvalidInput, match=r"takes_odd: a parameter's type cannot be described as JSON: .*Odd"):
+    with pytest.raises(InvalidInput, match=r"takes_odd must have a JSON Schema: .*Odd"):
         tool(takes_odd)
     with pytest.raises(InvalidInput, match=r"\*numbers"):
         tool(takes_any_number)
-    with pytest.raises(InvalidInput, match="a tool's name"):
+    with pytest.raises(InvalidInput, match="tool name must match"):
         Tool.from_function(lambda: None)
     with pytest.raises(InvalidInput, match="greater than 0"):
         tool(timeout=0)(test_a_tool_is_unrepeatable_unless_it_says_otherwise)
@@ -279,8 +279,8 @@ async def test_a_hundred_megabytes_come_back_cut_and_say_so() -> None:
 
 
 def test_text_at_the_limit_is_whole() -> None:
-    assert plain("é" * 50, 100) == "é" * 50
-    assert plain("é" * 51, 100) == "é" * 50 + "\n[cut: this is the beginning of 51 characters]"
+    assert to_json_data("é" * 50, 100) == "é" * 50
+    assert to_json_data("é" * 51, 100) == "é" * 50 + "\n[cut: this is the beginning of 51 characters]"
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_text_at_the_limit_is_whole() -> None:
 )
 def test_what_is_no_json_is_named(value: Any, said: str) -> None:
     with pytest.raises(ToolFailed) as caught:
-        plain(value, 1000)
+        to_json_data(value, 1000)
     assert str(caught.value).startswith("the tool ran, but")
     assert said in str(caught.value)
 
@@ -304,11 +304,11 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(ToolFailed, match="nested too deeply"):
-        plain(loop, 1000)
+        to_json_data(loop, 1000)
 
 
 def test_values_that_know_their_json_are_taken() -> None:
-    assert plain({"place": Place("a", 2.5), "unit": Unit.FOOT, 3: (1, 2)}, 1000) == {
+    assert to_json_data({"place": Place("a", 2.5), "unit": Unit.FOOT, 3: (1, 2)}, 1000) == {
         "place": {"name": "a", "height": 2.5},
         "unit": "ft",
         "3": [1, 2],
@@ -316,9 +316,9 @@ def test_values_that_know_their_json_are_taken() -> None:
 
 
 def test_half_characters_and_nuls_are_mended_wherever_they_stand() -> None:
-    assert plain("a\ud800b\x00c", 1000) == "a\ufffdb\ufffdc"
-    assert plain({"k\udc00": ["\x00", {"x": "\ud83d"}]}, 1000) == {"k\ufffd": ["\ufffd", {"x": "\ufffd"}]}
-    assert plain("\ud83d\ude00", 1000) == "😀"
+    assert to_json_data("a\ud800b\x00c", 1000) == "a\ufffdb\ufffdc"
+    assert to_json_data({"k\udc00": ["\x00", {"x": "\ud83d"}]}, 1000) == {"k\ufffd": ["\ufffd", {"x": "\ufffd"}]}
+    assert to_json_data("\ud83d\ude00", 1000) == "😀"
 
 
 @given(
@@ -329,4 +329,4 @@ def test_half_characters_and_nuls_are_mended_wherever_they_stand() -> None:
     )
 )
 def test_whatever_comes_back_can_be_stored_and_is_bounded(value: Any) -> None:
-    assert len(jsontext.dump(plain(value, 200))) <= 600
+    assert len(jsontext.dump(to_json_data(value, 200))) <= 600

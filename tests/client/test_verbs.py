@@ -79,7 +79,7 @@ async def test_a_turn_is_stopped_and_what_was_shown_is_kept(door: Door) -> None:
 @pytest.mark.req("S1-15")
 async def test_an_agent_that_fails_is_an_error_with_its_words(door: Door) -> None:
     thread = await door.thread()
-    with pytest.raises(AgentFailed, match="The rehearsal agent failed, as you asked"):
+    with pytest.raises(AgentFailed, match="the rehearsal agent failed, as requested"):
         await thread.ask("fail")
 
 

@@ -99,9 +99,9 @@ def test_an_answer_that_fails_says_why_and_can_be_tried_again(person: Person) ->
     page = person.open()
     say(page, "fail")
     trouble = page.get_by_role("alert")
-    expect(trouble).to_contain_text("The rehearsal agent failed, as you asked.")
+    expect(trouble).to_contain_text("the rehearsal agent failed, as requested")
     page.reload()
-    expect(trouble).to_contain_text("The rehearsal agent failed, as you asked.")
+    expect(trouble).to_contain_text("the rehearsal agent failed, as requested")
     trouble.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("group", name="Versions of this answer")).to_contain_text("2/2")
 

@@ -286,7 +286,7 @@ async def test_it_regenerates_and_edits(drive: Drive) -> None:
 @pytest.mark.req("S1-19", "S1-32")
 async def test_it_is_told_of_errors_and_can_ask_again(drive: Drive) -> None:
     failed, again, refused = await drive(["send", "fail"], ["regenerate"], ["send", " "])
-    assert (failed["status"], failed["error"]) == ("error", "The rehearsal agent failed, as you asked.")
+    assert (failed["status"], failed["error"]) == ("error", "the rehearsal agent failed, as requested")
     assert texts(failed)[1] == texts(again)[1] == "I begin to answer, and then"
     assert refused["status"] == "error"
     assert json.loads(refused["error"])["code"] == "invalid_text"

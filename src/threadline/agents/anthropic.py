@@ -1,6 +1,7 @@
-"""Anthropic: one round of its messages API, streamed, through the official client.
+"""Anthropic: one streamed round of the messages API through the official client.
 
-The same bargain as with OpenAI: the client's own retries are off, and the key is always given to it explicitly.
+The client's own retries are off, because it does not know whether the user has seen output. The key is always passed
+explicitly, so that the client never sends a key from the environment to another server.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from threadline.agents.block_deltas import BlockDeltas
 from threadline.agents.models import RoundSettings, ToolSpec
+from threadline.agents.provider_streams import AnthropicStream
 from threadline.core.blocks import to_blocks
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.core.events import Event
@@ -20,17 +21,18 @@ from threadline.net.retry import Retrier
 try:
     import anthropic
 
-    from threadline.agents.sdk_faults import as_json, told_as_faults
+    from threadline.agents.sdk_errors import as_json, translate_sdk_errors
 except ModuleNotFoundError as exc:
     raise ExtraMissing("anthropic", "an Anthropic agent") from exc
 
 MAX_TOKENS = 8_192
 SILENCE_SECONDS = 120.0
+"""Reasoning models can be silent for a minute before their first token."""
 _CONNECT_SECONDS = 10.0
 
 
 class AnthropicModel:
-    """`options` go into each request as they are: `thinking`, `temperature`, `cache_control` and the like."""
+    """`options` are added to each request unchanged: `thinking`, `temperature`, `cache_control` and so on."""
 
     def __init__(
         self,
@@ -41,13 +43,13 @@ class AnthropicModel:
         max_tokens: int = MAX_TOKENS,
         silence_seconds: float = SILENCE_SECONDS,
         options: Mapping[str, Any] | None = None,
-        persistence: Retrier | None = None,
+        retrier: Retrier | None = None,
     ) -> None:
         self._model = model
         self._max_tokens = max_tokens
-        self._who = "The model server" if base_url else "Anthropic"
+        self._who = "the model server" if base_url else "Anthropic"
         self._options = dict(options or {})
-        self._persistence = persistence or Retrier()
+        self._retrier = retrier or Retrier()
         self._client = anthropic.AsyncAnthropic(
             api_key=_key(api_key, base_url),
             base_url=base_url,
@@ -58,14 +60,14 @@ class AnthropicModel:
     def round(
         self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
     ) -> AsyncGenerator[Event, None]:
-        system, spoken = to_blocks(messages)
+        system, conversation = to_blocks(messages)
         model = settings.model or self._model
         if model is None:
-            raise SettingsInvalid("an Anthropic agent needs a model")
+            raise SettingsInvalid("agent has no model: set `model` on the agent or the thread")
         request: dict[str, Any] = {
             "model": model,
             "max_tokens": self._max_tokens,
-            "messages": spoken,
+            "messages": conversation,
             "stream": True,
             "extra_body": self._options or None,
         }
@@ -75,16 +77,16 @@ class AnthropicModel:
             request["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in tools
             ]
-        return self._persistence.run(lambda: self._attempt(request))
+        return self._retrier.run(lambda: self._attempt(request))
 
     async def _attempt(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
-        deltas = BlockDeltas()
-        with told_as_faults(anthropic, self._who):
+        parser = AnthropicStream()
+        with translate_sdk_errors(anthropic, self._who):
             async with await self._client.messages.create(**request) as stream:
-                async for said in stream:
-                    for event in deltas.feed(as_json(said)):
+                async for chunk in stream:
+                    for event in parser.feed(as_json(chunk)):
                         yield event
-            for event in deltas.end():
+            for event in parser.end():
                 yield event
 
     async def close(self) -> None:
@@ -95,8 +97,8 @@ def _key(api_key: str | None, base_url: str | None) -> str:
     if api_key:
         return api_key
     if base_url:
-        # The environment's key is for Anthropic, not for a server of someone else's.
+        # Do not send ANTHROPIC_API_KEY to another server.
         return "none"
     if found := os.environ.get("ANTHROPIC_API_KEY"):
         return found
-    raise SettingsInvalid("Anthropic needs a key: set ANTHROPIC_API_KEY")
+    raise SettingsInvalid("no key for Anthropic: set ANTHROPIC_API_KEY or the agent's `api_key`")

@@ -1,6 +1,6 @@
-"""Arithmetic on a line of text: exact, bounded, and without `eval`.
+"""A calculator for one line of text: exact, bounded, without `eval`.
 
-Numbers are fractions, so 0.1 + 0.2 is 0.3. Every intermediate value is bounded, so no input takes long or much memory.
+Numbers are fractions, so 0.1 + 0.2 is 0.3. Intermediate values are bounded, so that no input needs much time or memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fractions import Fraction
 LONGEST = 200
 _BITS = 2_048
 _SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})  # noqa: RUF001 - as people type them
-# Checked before the parser sees it: what else it could read, and warn about, is then out of the question.
+# Checked before parsing: Python's parser accepts, and warns about, much more than arithmetic.
 _SIGNS = re.compile(r"[0-9eE_.+\-*/%()\s]+")
 _ROUNDED = Context(prec=12)
 
@@ -30,10 +30,10 @@ _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
 
 
 def calculate(expression: str) -> str:
-    """The value of an expression of numbers, + - * / // % ** and parentheses; ValueError says what is wrong with it."""
+    """The value of an expression of numbers, + - * / // % ** and parentheses. ValueError names the fault."""
     text = expression.translate(_SPELLINGS).strip()
     if not text or len(text) > LONGEST:
-        raise ValueError(f"an expression has 1 to {LONGEST} characters")
+        raise ValueError(f"expression must be 1–{LONGEST} characters, got {len(text)}")
     if not _SIGNS.fullmatch(text):
         raise ValueError(f"{expression!r} is not arithmetic")
     try:
@@ -48,7 +48,7 @@ def calculate(expression: str) -> str:
 def _value(node: ast.expr) -> Fraction:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            # By way of the text, because 0.1 is meant as a tenth; infinity has no such text and is a ValueError.
+            # Through its text, because 0.1 means a tenth. Infinity has no such text and raises ValueError.
             return _bounded(Fraction(str(number)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
@@ -58,12 +58,12 @@ def _value(node: ast.expr) -> Fraction:
             return _power(_value(left), _value(right))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _bounded(_BINARY[type(op)](_value(left), _value(right)))
-    raise ValueError("that is not arithmetic")
+    raise ValueError("expression is not arithmetic")
 
 
 def _power(number: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
-        raise ValueError("the exponent of ** is a whole number")
+        raise ValueError(f"exponent of ** must be a whole number, got {exponent}")
     size = max(number.numerator.bit_length(), number.denominator.bit_length())
     if size * abs(exponent) > _BITS:
         raise ValueError("the result is too large")

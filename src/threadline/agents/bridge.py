@@ -1,8 +1,8 @@
-"""The bridge: takes a dispatch payload, asks an OpenAI-compatible server, and gives back what it says.
+"""The bridge: accepts dispatch payloads and forwards them to an OpenAI-compatible server.
 
-It makes any such server an agent for whoever dispatches to agents over HTTP. The payload is normalised first, so that
-the server always gets an array of messages, whatever spelling arrived. What the caller may not decide (the server, its
-key) is fixed when the bridge is made.
+It makes any such server usable by systems that dispatch to agents over HTTP. The payload is normalised first, so that
+the server always gets an array of messages. The server and its key are fixed by the operator; a caller cannot choose
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.agents.remote import ask
+from threadline.agents.remote import post_payload
 from threadline.core import jsontext
 from threadline.core.dispatch import normalise
 from threadline.core.events import Event, FinalText, TextDelta, Usage
@@ -32,9 +32,9 @@ class Bridge:
         api_key: str | None = None,
         options: Mapping[str, Any] | None = None,
         silence_seconds: float = SILENCE_SECONDS,
-        persistence: Retrier | None = None,
+        retrier: Retrier | None = None,
     ) -> None:
-        """`upstream` is the server's base address, as OpenAI clients take it: usually it ends in `/v1`."""
+        """`upstream` is the base URL of the server, as OpenAI clients expect it; it usually ends in `/v1`."""
         parse_url(upstream)
         self._target = parse_url(f"{upstream.rstrip('/')}/chat/completions")
         self._model = model
@@ -43,23 +43,23 @@ class Bridge:
         if api_key is not None:
             self._headers["authorization"] = f"Bearer {api_key}"
         self._silence_seconds = silence_seconds
-        self._persistence = persistence or Retrier()
+        self._retrier = retrier or Retrier()
 
     def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
-        """What the server says to the payload. InvalidMessage at once if there is no message in it; AgentFailed."""
-        asked = {
+        """The server's reply as events. InvalidMessage immediately if the payload has no message; AgentFailed later."""
+        request = {
             **self._options,
             "model": self._model or _text(body.get("model")) or "default",
             "messages": normalise(body),
             "stream": True,
         }
-        request = jsontext.dump(asked, "the payload")
-        return self._persistence.run(
-            lambda: ask(self._target, request, self._headers, silence_seconds=self._silence_seconds)
+        raw = jsontext.dump(request, "payload")
+        return self._retrier.run(
+            lambda: post_payload(self._target, raw, self._headers, silence_seconds=self._silence_seconds)
         )
 
     async def reply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The same as one message."""
+        """The server's reply as one message."""
         text, usage = "", None
         async with aclosing(self.stream(body)) as events:
             async for event in events:
@@ -70,8 +70,8 @@ class Bridge:
                         text = event.text
                     case Usage():
                         usage = event
-        said: dict[str, Any] = {"role": "assistant", "content": text}
-        return said if usage is None else {**said, "usage": msgspec.to_builtins(usage)}
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        return message if usage is None else {**message, "usage": msgspec.to_builtins(usage)}
 
 
 def _text(value: Any) -> str:

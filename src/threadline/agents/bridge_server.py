@@ -1,8 +1,8 @@
-"""The bridge's own small HTTP server: one POST per connection, h11 on asyncio's own sockets.
+"""A small HTTP server for the bridge: one POST per connection, h11 on asyncio sockets.
 
-`Accept: text/event-stream` streams the answer, anything else gets it as one JSON message. What is wrong with a request
-is answered as a problem with a stable code. Without a token it serves this machine only, and only under its own names,
-so that a web page cannot reach it by way of a browser.
+With `Accept: text/event-stream` the reply is streamed, otherwise it is one JSON message. Errors are problem documents
+with a stable code. Without a token the server listens on loopback only and accepts only loopback host names, so that a
+web page cannot reach it through a browser (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from threadline.core.errors import (
     LimitExceeded,
     SettingsInvalid,
     ThreadlineError,
+    quote,
 )
 from threadline.core.events import Event
 
@@ -34,8 +35,10 @@ except ModuleNotFoundError as exc:
 
 BODY_BYTES = 1_048_576
 REQUEST_SECONDS = 30.0
+"""For receiving the whole request: a client that sends slowly must not occupy a connection for ever."""
 LINGER_SECONDS = 1.0
-_PIECE = 65_536
+"""How long the rest of a rejected request is read and dropped, so that the client can read the response."""
+_READ_SIZE = 65_536
 
 
 class Problem(Exception):
@@ -57,47 +60,45 @@ class BridgeServer:
         self._token = token
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its request to its end."""
-        wire = _Wire(reader, writer)
+        """Handles one connection. Never raises for what the client does."""
+        connection = _Connection(reader, writer)
         try:
             try:
-                request = await wire.request()
-                self._admit(request)
-                await self._answer(wire, request)
+                request = await connection.read_request()
+                self._check(request)
+                await self._reply(connection, request)
             except Problem as problem:
-                await wire.refuse(problem)
+                await connection.send_problem(problem)
             except ThreadlineError as exc:
-                await wire.refuse(_problem_of(exc))
+                await connection.send_problem(_problem_of(exc))
         except (OSError, h11.ProtocolError, TimeoutError):
-            # Whoever asked has gone, or never spoke HTTP.
+            # The client has disconnected, or does not speak HTTP: there is no one to send an error to.
             pass
         finally:
             writer.close()
 
-    def _admit(self, request: _Request) -> None:
+    def _check(self, request: _Request) -> None:
         host = request.headers.get("host", "")
         if self._token is None and not _is_own_name(host):
-            raise Problem(421, "misdirected", "this bridge answers only under this machine's own names")
+            raise Problem(421, "misdirected", f"`Host` must name this machine, got {quote(host)}: send a token")
         given = request.headers.get("authorization", "").encode()
         if self._token is not None and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
-            raise Problem(401, "unauthorized", "the bridge needs its token: Authorization: Bearer …")
+            raise Problem(401, "unauthorized", "token is missing or wrong: send `Authorization: Bearer …`")
         if request.method != "POST":
-            raise Problem(405, "method_not_allowed", "post a dispatch payload")
+            raise Problem(405, "method_not_allowed", f"method must be POST, got {quote(request.method)}")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" or "content-encoding" in request.headers:
-            raise Problem(415, "unsupported_media_type", "the payload is application/json, not compressed")
+            raise Problem(415, "unsupported_media_type", "payload must be uncompressed `application/json`")
 
-    async def _answer(self, wire: _Wire, request: _Request) -> None:
-        body = jsontext.parse(request.body, "the payload")
-        if not isinstance(body, dict):
-            raise InvalidInput("the payload is a JSON object")
+    async def _reply(self, connection: _Connection, request: _Request) -> None:
+        body = jsontext.parse_object(request.body, "payload")
         if "text/event-stream" not in request.headers.get("accept", ""):
-            await wire.reply(200, await self._bridge.reply(body))
+            await connection.send_json(200, await self._bridge.reply(body))
             return
-        async with aclosing(self._bridge.stream(body)) as said:
-            # The first event is waited for, so that a server that cannot be asked is an error and not a stream.
-            first = await anext(said, None)
-            await wire.stream(_with_first(first, said))
+        async with aclosing(self._bridge.stream(body)) as reply:
+            # Waits for the first event, so that an upstream that cannot be reached is an error response.
+            first = await anext(reply, None)
+            await connection.send_stream(_with_first(first, reply))
 
 
 async def _with_first(first: Event | None, rest: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
@@ -127,56 +128,56 @@ def _problem_of(error: ThreadlineError) -> Problem:
     return Problem(status, error.code, str(error))
 
 
-class _Wire:
-    """One connection's bytes."""
+class _Connection:
+    """Reads one request and writes one response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_PIECE)
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_READ_SIZE)
 
-    async def request(self) -> _Request:
+    async def read_request(self) -> _Request:
         async with asyncio.timeout(REQUEST_SECONDS):
             head = await self._next()
             if not isinstance(head, h11.Request):
                 raise h11.RemoteProtocolError("no request")
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
             if int(headers.get("content-length", 0)) > BODY_BYTES:
-                raise LimitExceeded("the payload's size in bytes", BODY_BYTES, int(headers["content-length"]))
+                raise LimitExceeded("payload size in bytes", BODY_BYTES, int(headers["content-length"]))
             body = b""
             while isinstance(part := await self._next(), h11.Data):
                 body += part.data
                 if len(body) > BODY_BYTES:
-                    raise LimitExceeded("the payload's size in bytes", BODY_BYTES, len(body))
+                    raise LimitExceeded("payload size in bytes", BODY_BYTES, len(body))
         return _Request(head.method.decode(), headers, body)
 
     async def _next(self) -> Any:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
             if self._protocol.they_are_waiting_for_100_continue:
                 await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-            self._protocol.receive_data(await self._reader.read(_PIECE))
+            self._protocol.receive_data(await self._reader.read(_READ_SIZE))
         return event
 
-    async def reply(self, status: int, value: dict[str, Any], kind: str = "application/json") -> None:
-        raw = jsontext.dump(value, "the answer")
+    async def send_json(self, status: int, value: dict[str, Any], kind: str = "application/json") -> None:
+        raw = jsontext.dump(value, "reply")
         headers = [("content-type", kind), ("content-length", str(len(raw))), ("connection", "close")]
         await self._send(h11.Response(status_code=status, headers=headers), h11.Data(data=raw), h11.EndOfMessage())
 
-    async def refuse(self, problem: Problem) -> None:
+    async def send_problem(self, problem: Problem) -> None:
         body = {"title": str(problem), "status": problem.status, "code": problem.code}
-        await self.reply(problem.status, body, "application/problem+json")
-        # Closing on bytes that were not read resets the connection, and the refusal is lost with it.
+        await self.send_json(problem.status, body, "application/problem+json")
+        # Closing with unread bytes resets the connection, and the client would not see the response.
         self._writer.write_eof()
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while await self._reader.read(_PIECE):
+                while await self._reader.read(_READ_SIZE):
                     pass
 
-    async def stream(self, said: AsyncGenerator[Event, None]) -> None:
+    async def send_stream(self, reply: AsyncGenerator[Event, None]) -> None:
         headers = [("content-type", "text/event-stream"), ("cache-control", "no-store"), ("connection", "close")]
         await self._send(h11.Response(status_code=200, headers=headers))
-        async with aclosing(said):
-            async for event in said:
+        async with aclosing(reply):
+            async for event in reply:
                 await self._send(h11.Data(data=b"data: " + _event_json(event) + b"\n\n"))
         await self._send(h11.Data(data=b"data: [DONE]\n\n"), h11.EndOfMessage())
 
@@ -188,26 +189,26 @@ class _Wire:
 
 def _event_json(event: Event) -> bytes:
     if isinstance(event, events.Failure):
-        return jsontext.dump({"type": "error", "errorText": event.error}, "the answer")
+        return jsontext.dump({"type": "error", "errorText": event.error}, "reply")
     return events.to_json(event)
 
 
 @asynccontextmanager
-async def serving(
+async def serve_bridge(
     bridge: Bridge, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
 ) -> AsyncIterator[str]:
-    """The bridge's address, while it is served. SettingsInvalid for an address others can reach without a token."""
+    """Serves the bridge and yields its URL. SettingsInvalid for a public address without a token."""
     if token is not None and not token.strip():
-        raise SettingsInvalid("the bridge's token is empty: give it a value, or leave it out")
+        raise SettingsInvalid("token must not be empty: set a value, or omit it")
     if token is None and not _is_loopback(host):
-        raise SettingsInvalid(f"the bridge serves {host} only with a token: without one, anyone there could use it")
+        raise SettingsInvalid(f"token is missing: other machines can reach {host}, so the bridge must have one")
     try:
         server = await asyncio.start_server(BridgeServer(bridge, token=token).serve, host, port)
     except (OSError, OverflowError) as exc:
-        # asyncio's own words repeat the address.
+        # The message of asyncio repeats the address, so only the reason is used.
         number = getattr(exc, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else str(exc)
-        raise SettingsInvalid(f"the bridge cannot listen on {host} port {port}: {reason}") from exc
+        raise SettingsInvalid(f"bridge cannot listen on {host} port {port}: {reason}") from exc
     async with server:
         bound, *_ = server.sockets
         name, number = bound.getsockname()[:2]

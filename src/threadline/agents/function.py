@@ -1,7 +1,8 @@
-"""Any Python function as an agent: it is given the prompt, and says text or events.
+"""Any Python function as an agent: it gets the prompt and returns or yields text or events.
 
-An async generator streams; an async or a plain function answers at once, the plain one in a thread of its own. A first
-parameter of type `str` gets the words of the request instead of the prompt; a second parameter gets the services.
+An async generator streams; an async or plain function returns the whole reply, the plain one runs in its own thread. A
+first parameter annotated `str` gets the text of the request instead of the prompt; a second parameter gets the
+AgentServices.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
-from threadline.agents.limits import Limits
-from threadline.agents.outputs import ToolFailed
-from threadline.agents.replies import bounded
-from threadline.agents.tool_execution import run_bounded
+from threadline.agents.limits import RunLimits
+from threadline.agents.reply_builder import limit_events
+from threadline.agents.tool_execution import ToolFailed, run_bounded
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import Event, TextDelta
 from threadline.core.parts import plain_text
@@ -24,8 +24,9 @@ from threadline.ports import Agent, AgentServices
 
 
 def as_agent(given: Any) -> Agent:
-    """The agent that was given, or one made of the function that was. InvalidInput for anything else."""
+    """An Agent unchanged, or a FunctionAgent for a function. InvalidInput for anything else."""
     if hasattr(given, "run"):
+        # The protocol is structural, so a user's class need not inherit from it; its signature is not checked.
         return cast("Agent", given)
     if callable(given):
         return FunctionAgent(given)
@@ -33,42 +34,44 @@ def as_agent(given: Any) -> Agent:
 
 
 class FunctionAgent:
-    def __init__(self, function: Callable[..., Any], *, limits: Limits | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], *, limits: RunLimits | None = None) -> None:
         if inspect.isgeneratorfunction(function):
-            raise InvalidInput(f"{_name(function)} is a plain generator; make it async to stream")
+            raise InvalidInput(f"{_name(function)} must be an async generator to stream, got a plain generator")
         self._function = function
-        self._limits = limits or Limits()
+        self._limits = limits or RunLimits()
         parameters = _positional(function)
         if not 1 <= len(parameters) <= 2:
-            raise InvalidInput(f"{_name(function)} takes the prompt, and the services if it wants it")
+            raise InvalidInput(
+                f"{_name(function)} must take the prompt and optionally the services, got {len(parameters)} parameters"
+            )
         self._wants_text = parameters[0].annotation in (str, "str")
-        self._wants_desk = len(parameters) == 2
+        self._wants_services = len(parameters) == 2
 
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        return bounded(self._say(prompt, services), prompt, self._limits)
+        return limit_events(self._events(prompt, services), prompt, self._limits)
 
-    async def _say(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        given: list[Any] = [_request(prompt) if self._wants_text else prompt]
-        if self._wants_desk:
-            given.append(services)
+    async def _events(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
+        arguments: list[Any] = [_request_text(prompt) if self._wants_text else prompt]
+        if self._wants_services:
+            arguments.append(services)
         if inspect.isasyncgenfunction(self._function):
-            async with aclosing(self._function(*given)) as said:
-                async for each in said:
-                    yield self._event(each)
+            async with aclosing(self._function(*arguments)) as items:
+                async for item in items:
+                    yield self._to_event(item)
         elif inspect.iscoroutinefunction(self._function):
-            yield self._event(await self._function(*given))
+            yield self._to_event(await self._function(*arguments))
         else:
             try:
-                yield self._event(await run_bounded(partial(self._function, *given), self._limits.seconds))
+                yield self._to_event(await run_bounded(partial(self._function, *arguments), self._limits.seconds))
             except ToolFailed as exc:
                 raise AgentFailed(str(exc)) from exc
 
-    def _event(self, said: Any) -> Event:
-        if isinstance(said, str):
-            return TextDelta(said)
-        if isinstance(said, Event):
-            return said
-        raise AgentFailed(f"{_name(self._function)} gave a {type(said).__name__}; an agent gives text or events")
+    def _to_event(self, item: Any) -> Event:
+        if isinstance(item, str):
+            return TextDelta(item)
+        if isinstance(item, Event):
+            return item
+        raise AgentFailed(f"{_name(self._function)} must return text or events, got {type(item).__name__}")
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -79,7 +82,7 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as exc:
-        raise InvalidInput(f"{_name(function)}: its signature cannot be read") from exc
+        raise InvalidInput(f"signature of {_name(function)} cannot be read: wrap it in a Python function") from exc
     return [
         parameter
         for parameter in parameters
@@ -88,6 +91,6 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def _request(prompt: Prompt) -> str:
-    said = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
-    return said[-1] if said else ""
+def _request_text(prompt: Prompt) -> str:
+    texts = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
+    return texts[-1] if texts else ""

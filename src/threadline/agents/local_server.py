@@ -1,7 +1,7 @@
-"""The process that a local model lives in: llama.cpp's own server, for the one who started it.
+"""The process of a local model: llama.cpp's own HTTP server, for the process that started it.
 
-Run as a program, with the model's file and the context's size as arguments and the key on standard input. It prints its
-address when the model is loaded and ends when its standard input does, so it cannot outlive whoever started it.
+A program: the arguments are the model's file and the context size, the key is read from standard input. It prints its
+address once the model is loaded and exits when its standard input closes, so it cannot outlive its parent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()
     sys.stdin.read()
-    # Its threads may be in the middle of a word that nobody waits for any more.
+    # A normal exit would wait for threads that may still be generating text.
     os._exit(0)
 
 

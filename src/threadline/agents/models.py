@@ -1,7 +1,7 @@
-"""The seam between the loop and a provider: one round in, events out.
+"""The interface between the tool loop and a provider: one prompt in, the events of one round out.
 
-A `Model` knows one provider's API and nothing else: no tools are run here, no rounds counted, nothing stored. The loop
-hands it the whole prompt each round, in the house's own parts, and the adapter spells it out.
+A `Model` knows one provider's API and nothing else: it runs no tools, counts no rounds and stores nothing. It gets the
+whole prompt every round, as Threadline's message parts, and translates it for the provider.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from threadline.core.prompts import PromptMessage
 
 
 class ToolSpec(NamedTuple):
-    """What a model is told about a tool. `schema` is the JSON Schema of an object."""
+    """The description of a tool that a model gets. `schema` is the JSON Schema of an object."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class ToolSpec(NamedTuple):
 
 
 class RoundSettings(msgspec.Struct, frozen=True):
-    """What may differ from round to round; what stays is the model's own."""
+    """What may differ between rounds; everything else is configured on the Model."""
 
     model: str | None = None
     turn_id: str | None = None
@@ -34,13 +34,13 @@ class Model(Protocol):
     def round(
         self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
     ) -> AsyncGenerator[Event, None]:
-        """What the provider says next: text, reasoning, complete tool calls, usage, and a Finish at the end.
+        """The provider's next output: text, reasoning, complete tool calls, usage, and a Finish at the end.
 
-        If the last message is the assistant's, the round goes on with it: its tool calls all have results. AgentFailed
-        where the provider fails, and where it breaks off without saying that it finished. Closing the iterator closes
-        the connection."""
+        If the last message is the assistant's, the round continues it; all its tool calls have results. AgentFailed
+        if the provider fails or ends its stream without a finish reason. Closing the iterator closes the
+        connection."""
         ...
 
     async def close(self) -> None:
-        """Gives connections back. Safe to call twice."""
+        """Closes connections. Safe to call twice."""
         ...

@@ -1,7 +1,7 @@
-"""OpenAI, and every server that speaks its chat completions: one round, streamed, through the official client.
+"""OpenAI and compatible servers: one streamed round of chat completions through the official client.
 
-The client's own retries are off, because it cannot know whether anything was shown yet. The key is always given to it
-explicitly: it must never find one in the environment and send it to somebody else's server.
+The client's own retries are off, because it does not know whether the user has seen output. The key is always passed
+explicitly, so that the client never sends a key from the environment to another server.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from threadline.agents.chat_deltas import ChatDeltas
 from threadline.agents.models import RoundSettings, ToolSpec
+from threadline.agents.provider_streams import OpenAIStream
 from threadline.core.chat_messages import to_chat
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.core.events import Event
@@ -21,16 +21,18 @@ from threadline.net.retry import Retrier
 try:
     import openai
 
-    from threadline.agents.sdk_faults import as_json, told_as_faults
+    from threadline.agents.sdk_errors import as_json, translate_sdk_errors
 except ModuleNotFoundError as exc:
     raise ExtraMissing("openai", "an OpenAI-compatible agent") from exc
 
 SILENCE_SECONDS = 120.0
+"""Reasoning models can be silent for a minute before their first token."""
 _CONNECT_SECONDS = 10.0
 
 
 class OpenAIModel:
-    """`base_url` is any OpenAI-compatible server's. `options` go into each request as they are (temperature, …)."""
+    """`base_url` is the address of any OpenAI-compatible server. `options` are added to each request unchanged
+    (`temperature`, …). `alternating` merges messages so that roles alternate, which some chat templates require."""
 
     def __init__(
         self,
@@ -42,14 +44,14 @@ class OpenAIModel:
         options: Mapping[str, Any] | None = None,
         with_usage: bool = True,
         alternating: bool = False,
-        persistence: Retrier | None = None,
+        retrier: Retrier | None = None,
     ) -> None:
         self._model = model
-        self._who = "The model server" if base_url else "OpenAI"
+        self._who = "the model server" if base_url else "OpenAI"
         self._options = dict(options or {})
         self._with_usage = with_usage
         self._alternating = alternating
-        self._persistence = persistence or Retrier()
+        self._retrier = retrier or Retrier()
         self._client = openai.AsyncOpenAI(
             api_key=_key(api_key, base_url),
             base_url=base_url,
@@ -70,16 +72,16 @@ class OpenAIModel:
             request["tools"] = [_function(tool) for tool in tools]
         if self._with_usage:
             request["stream_options"] = {"include_usage": True}
-        return self._persistence.run(lambda: self._attempt(request))
+        return self._retrier.run(lambda: self._attempt(request))
 
     async def _attempt(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
-        deltas = ChatDeltas()
-        with told_as_faults(openai, self._who):
+        parser = OpenAIStream()
+        with translate_sdk_errors(openai, self._who):
             async with await self._client.chat.completions.create(**request) as stream:
                 async for chunk in stream:
-                    for event in deltas.feed(as_json(chunk)):
+                    for event in parser.feed(as_json(chunk)):
                         yield event
-            for event in deltas.end():
+            for event in parser.end():
                 yield event
 
     async def close(self) -> None:
@@ -97,8 +99,8 @@ def _key(api_key: str | None, base_url: str | None) -> str:
     if api_key:
         return api_key
     if base_url:
-        # Local servers want none, and the environment's is not for them.
+        # Do not send OPENAI_API_KEY to a local server.
         return "none"
     if found := os.environ.get("OPENAI_API_KEY"):
         return found
-    raise SettingsInvalid("OpenAI needs a key: set OPENAI_API_KEY, or base_url for a server of your own")
+    raise SettingsInvalid("no key for OpenAI: set OPENAI_API_KEY, or `base_url` to use another server")

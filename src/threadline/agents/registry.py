@@ -1,8 +1,8 @@
-"""From an agent's row to an agent: the provider's name chooses the adapter, the settings are checked against its own.
+"""Builds an agent from its configuration row. The provider's name selects the adapter, which validates the settings.
 
-Adapters are imported when they are chosen, so nobody pays for a client that is not used, and a missing extra is named.
-An agent that a tenant set up is not trusted with the house: it may not name the operator's variables, nor a server on
-the operator's network, nor code.
+Adapters are imported when they are selected, so that unused clients cost no start-up time and a missing extra is
+reported by name. Agents that a tenant configured are not trusted: they may not use the operator's environment
+variables, servers on the operator's network, or Python code.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from threadline.agents.limits import Limits
+from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.config_errors import explained
-from threadline.core.errors import SettingsInvalid
+from threadline.core.errors import SettingsInvalid, quote
 from threadline.ports import Agent
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class _RehearsalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class _ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`api_key_env` names the variable that holds the key; `options` go into each request as they are."""
+    """`api_key_env` names the environment variable with the key; `options` are added to each request unchanged."""
 
     api_key: str | None = None
     api_key_env: str | None = None
@@ -41,7 +41,7 @@ class _ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silence_seconds: float = 120.0
     attempts: int = 4
     options: dict[str, Any] = {}
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
 
 
 class _OpenAISettings(_ModelSettings, frozen=True, forbid_unknown_fields=True):
@@ -59,14 +59,14 @@ class _RemoteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_env: str | None = None
     silence_seconds: float = 120.0
     attempts: int = 4
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
 
 
 class _LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model_path: str | None = None
     context_tokens: int = 2_048
     options: dict[str, Any] = {}
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
 
 
 class _FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,12 +74,12 @@ class _FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 def build_agent(row: AgentRow, *, tools: Sequence[Tool] = (), trusted: bool = True) -> Agent:
-    """SettingsInvalid names what is wrong with the row; ExtraMissing what is not installed. `tools` are for the
-    providers that have none of their own. `trusted` is for agents the operator set up: False for a tenant's."""
+    """SettingsInvalid if the row is not valid, ExtraMissing if the provider's package is not installed. `tools` are
+    for providers that run no tools themselves. `trusted` is False for agents that a tenant configured."""
     make = _PROVIDERS.get(row.provider)
     if make is None:
         known = ", ".join(sorted(_PROVIDERS))
-        raise SettingsInvalid(f"agent {row.id!r}: there is no provider {row.provider!r}; the providers are: {known}")
+        raise SettingsInvalid(f"agent {row.id!r}: `provider` must be one of {known}, got {quote(row.provider)}")
     return make(row, tuple(tools), trusted)
 
 
@@ -116,7 +116,7 @@ def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
         silence_seconds=chosen.silence_seconds,
         public_only=not trusted,
         limits=chosen.limits,
-        persistence=_persistence(chosen.attempts),
+        retrier=_retrier(chosen.attempts),
     )
 
 
@@ -137,7 +137,7 @@ def _function(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     try:
         return as_agent(getattr(importlib.import_module(module), name))
     except (ImportError, AttributeError, ValueError) as exc:
-        raise SettingsInvalid(f"agent {row.id!r}: function is 'module:name' of something that is there: {exc}") from exc
+        raise SettingsInvalid(f"agent {row.id!r}: `function` must be an importable 'module:name': {exc}") from exc
 
 
 _PROVIDERS: dict[str, Callable[[AgentRow, tuple[Tool, ...], bool], Agent]] = {
@@ -164,18 +164,17 @@ def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict
         _require_trust(row, trusted, "base_url")
     key = _secret(row, chosen.api_key, chosen.api_key_env, trusted)
     if key is None and not trusted:
-        how = "among its settings, in the terminal with --set api_key=KEY"
-        raise SettingsInvalid(f"agent {row.id!r}: it needs an api_key of its own, {how}")
+        raise SettingsInvalid(f"agent {row.id!r}: `api_key` is missing: add it with --set api_key=KEY")
     return {
         "api_key": key,
         "base_url": chosen.base_url,
         "silence_seconds": chosen.silence_seconds,
         "options": chosen.options,
-        "persistence": _persistence(chosen.attempts),
+        "retrier": _retrier(chosen.attempts),
     }
 
 
-def _persistence(attempts: int) -> Retrier:
+def _retrier(attempts: int) -> Retrier:
     from threadline.net.retry import Retrier, RetryPolicy  # noqa: PLC0415 - chosen at run time
 
     return Retrier(RetryPolicy(attempts=attempts))
@@ -184,13 +183,13 @@ def _persistence(attempts: int) -> Retrier:
 def _secret(row: AgentRow, value: str | None, variable: str | None, trusted: bool) -> str | None:
     if variable is None:
         return value
-    _require_trust(row, trusted, "a variable of the environment")
+    _require_trust(row, trusted, "an environment variable")
     found = os.environ.get(variable)
     if not found:
-        raise SettingsInvalid(f"agent {row.id!r}: the variable {variable} is not set")
+        raise SettingsInvalid(f"agent {row.id!r}: environment variable {variable} is not set")
     return found
 
 
 def _require_trust(row: AgentRow, trusted: bool, what: str) -> None:
     if not trusted:
-        raise SettingsInvalid(f"agent {row.id!r}: {what} can be set by the operator only, in threadline.toml")
+        raise SettingsInvalid(f"agent {row.id!r}: {what} is reserved for the operator: configure it in threadline.toml")

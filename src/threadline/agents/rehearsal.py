@@ -1,8 +1,8 @@
-"""The rehearsal agent: the default, for the first minute, for tests and for rehearsing faults.
+"""The rehearsal agent: the default agent, for a first try, for tests and for trying out failures.
 
-It needs no key and no network, answers the same prompt with the same events, streams word by word, and shows what it
-was given, so that anyone can see continuity work. Its tools are pure and harmless; one of them asks for approval. It
-runs on the same loop as every other agent: only the model is replaced by `rehearsal_script`.
+It needs no key and no network, gives the same prompt the same reply, streams word by word, and reports what it was
+given, so that a user can see that context is kept. Its tools have no side effects; one of them asks for approval. It
+uses the same loop as every other agent: only the model is replaced by `rehearsal_script`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _look_back(said: Sequence[str]) -> Tool:
 
 
 class RehearsalAgent:
-    """`pace` is a pause in seconds after each word, for those who like to watch."""
+    """`pace` is a delay in seconds after each word, to make streaming visible."""
 
     def __init__(self, *, pace: float = 0.0, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._pace = pace
@@ -82,7 +82,7 @@ class RehearsalAgent:
         return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).run(prompt, services)
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to close."""
 
 
 class _RehearsalModel:
@@ -94,8 +94,8 @@ class _RehearsalModel:
     async def round(
         self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
     ) -> AsyncGenerator[Event, None]:
-        answered = _answered_calls(messages)
-        answer = script.Answer(script.conclude(answered)) if answered else script.answer(self._given)
+        calls = _finished_calls(messages)
+        answer = script.Answer(script.describe_results(calls)) if calls else script.choose_answer(self._given)
         words = _WORD.findall(answer.text)
         pause = self._pace + answer.seconds / max(len(words), 1)
         if answer.thought:
@@ -106,7 +106,7 @@ class _RehearsalModel:
             if pause:
                 await self._sleep(pause)
         if answer.fails:
-            raise AgentFailed("The rehearsal agent failed, as you asked.")
+            raise AgentFailed("the rehearsal agent failed, as requested")
         for number, (name, given) in enumerate(answer.calls):
             call_id = _call_id(messages, settings, number)
             yield ToolInputStart(call_id, name)
@@ -116,30 +116,30 @@ class _RehearsalModel:
         yield Finish("tool-calls" if answer.calls else "stop")
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to close."""
 
 
 def _given(prompt: Prompt) -> Given:
-    said = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
+    user_texts = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
     system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
     pinned = [text.removeprefix(SNAPSHOT_HEAD) for text in system if text.startswith(SNAPSHOT_HEAD)]
     return Given(
-        request=said[-1] if said else "",
-        said=tuple(said[:-1]),
+        request=user_texts[-1] if user_texts else "",
+        said=tuple(user_texts[:-1]),
         snapshot=pinned[0] if pinned else None,
         left_out=prompt.messages_left_out,
     )
 
 
-def _answered_calls(messages: Sequence[PromptMessage]) -> tuple[ToolPart, ...]:
+def _finished_calls(messages: Sequence[PromptMessage]) -> tuple[ToolPart, ...]:
     if not messages or messages[-1].role != "assistant":
         return ()
-    said = rounds(messages[-1].parts)
-    return said[-1].calls if said else ()
+    finished = rounds(messages[-1].parts)
+    return finished[-1].calls if finished else ()
 
 
 def _call_id(messages: Sequence[PromptMessage], settings: RoundSettings, number: int) -> str:
-    """The same for the same prompt, and for no other: a turn run again finds what its tools did the first time."""
+    """A hash of the prompt, so that a turn that is run again finds the results of its tools in the journal."""
     seen = msgspec.json.encode((settings.turn_id, messages, number))
     return f"call_{hashlib.sha256(seen).hexdigest()[:16]}"
 

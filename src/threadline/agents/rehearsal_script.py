@@ -1,7 +1,7 @@
-"""What the rehearsal agent says: pure rules from what it was given to what it answers.
+"""The replies of the rehearsal agent: pure rules from its prompt to its answer.
 
-A request is matched against a short list of patterns; whatever matches none is answered by showing what was given:
-how many turns, the pinned context, the first and the last thing said. Everything is plain sentences.
+A request is matched against a short list of patterns. A request that matches none is answered with a summary of the
+prompt: how many turns it has, the pinned context, and the first and last thing the user said.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ I show what I was given, so you can see what an agent here would see. Try one of
 - what did I say first? or: what did I say last?
 - what do you know about me? (the context you pinned)
 - think about rain (an answer with reasoning)
-- long, or long 2000 (a long answer, so many words)
-- slow, or slow 10 (an answer that takes so many seconds; try to stop it, or leave and come back)
-- fail, or fail at once (an answer that breaks off, or never begins)
+- long, or long 2000 (a long answer of that many words)
+- slow, or slow 10 (an answer that takes that many seconds; stop it, or close the window and return)
+- fail, or fail at once (an answer that fails in the middle, or at the start)
 
-Anything else, and I tell you what I was given."""
+For anything else I tell you what I was given."""
 
 LONGEST_WORDS = 20_000
 LONGEST_SECONDS = 300
@@ -37,7 +37,7 @@ _QUOTE = 160
 
 
 class Given(NamedTuple):
-    """What the agent was shown. `said` is what the user said before the request, oldest first."""
+    """The agent's prompt. `said` contains what the user said before the request, oldest first."""
 
     request: str
     said: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Given(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to do about a request: words, spread over so many seconds, then calls; or a fault instead of an end."""
+    """The answer to a request: text, spread over `seconds`, then tool calls. With `fails`, an error at the end."""
 
     text: str = ""
     thought: str = ""
@@ -55,25 +55,25 @@ class Answer(NamedTuple):
     fails: bool = False
 
 
-def answer(given: Given) -> Answer:
+def choose_answer(given: Given) -> Answer:
     request = " ".join(given.request.split())
     for pattern, rule in _RULES:
         if found := pattern.fullmatch(request):
             return rule(found, given)
-    return Answer(_what_was_given(given))
+    return Answer(_describe_prompt(given))
 
 
-def conclude(calls: Sequence[ToolPart]) -> str:
-    """What to say once the tools have answered."""
-    return " ".join(_conclusion(call) for call in calls)
+def describe_results(calls: Sequence[ToolPart]) -> str:
+    """A sentence per finished tool call."""
+    return " ".join(_describe_result(call) for call in calls)
 
 
-def _conclusion(call: ToolPart) -> str:
+def _describe_result(call: ToolPart) -> str:
     outcome = outcome_text(call)
     value = call.input_value()
     given = value if isinstance(value, dict) else {}
     if call.state == "output-denied":
-        return f"You did not allow me to use {call.name}, so I left it."
+        return f"You did not allow me to use {call.name}, so I did not use it."
     if call.state != "output-available":
         return f"The tool {call.name} gave no result: {outcome}."
     match call.name:
@@ -91,7 +91,7 @@ def _conclusion(call: ToolPart) -> str:
     return f"The tool {call.name} answered: {outcome}."
 
 
-def _what_was_given(given: Given) -> str:
+def _describe_prompt(given: Given) -> str:
     sentences = [f"You said: {_quote(given.request)}."]
     match len(given.said):
         case 0:

@@ -1,32 +1,53 @@
-"""An agent behind HTTP: it is sent the dispatch payload and answers with JSON or with server-sent events.
+"""An agent behind HTTP: it receives the dispatch payload and replies with JSON or with server-sent events.
 
-It keeps its own tools; what it says of them is shown. The turn's id goes along as the idempotency key, so an agent that
-is asked twice about one turn can know it.
+A JSON reply is a text, or an object with the text under one of the usual names. A stream contains Threadline's events,
+the AI SDK's chunks, OpenAI's chunks, or objects with a piece of text. Anything else (progress, heartbeats, unknown
+kinds) is ignored. The agent runs its own tools. The turn's id is sent as the idempotency key, so that the agent can
+recognise a repeated request.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import Any
 
-from threadline.agents.limits import Limits
-from threadline.agents.remote_replies import error_words, read_event, read_json
-from threadline.agents.replies import bounded
+import msgspec
+
+from threadline.agents.limits import RunLimits
+from threadline.agents.reply_builder import limit_events
+from threadline.core import events as core_events
 from threadline.core import jsontext
 from threadline.core.dispatch import payload
-from threadline.core.events import Event
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    FinalText,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
 from threadline.core.prompts import Prompt
 from threadline.net.addresses import Target, parse_url
-from threadline.net.http_client import HttpReply, post
-from threadline.net.retry import Fault, Retrier, status_fault
-from threadline.net.sse import SseReader
+from threadline.net.http_client import HttpReply, send_request
+from threadline.net.retry import RequestFailed, Retrier, error_for_status, shorten
+from threadline.net.sse import SseEvent, SseReader
 from threadline.ports import AgentServices
 
 LONGEST_JSON = 4_194_304
+_TEXT_KEYS = ("content", "text", "reply", "response", "output", "message", "answer")
+_DELTA_KEYS = ("delta", "text", "content", "token")
+_FINISH_REASONS: dict[str, FinishReason] = {
+    "length": "length",
+    "content_filter": "content-filter",
+    "content-filter": "content-filter",
+}
 
 
 class RemoteAgent:
-    """`public_only` refuses addresses inside the operator's network: for agents that tenants set up."""
+    """With `public_only`, internal addresses are refused: for agents that tenants configure."""
 
     def __init__(
         self,
@@ -36,8 +57,8 @@ class RemoteAgent:
         headers: Mapping[str, str] | None = None,
         silence_seconds: float = 120.0,
         public_only: bool = False,
-        limits: Limits | None = None,
-        persistence: Retrier | None = None,
+        limits: RunLimits | None = None,
+        retrier: Retrier | None = None,
     ) -> None:
         self._target = parse_url(url)
         self._headers = {"accept": "text/event-stream, application/json", **(headers or {})}
@@ -46,64 +67,179 @@ class RemoteAgent:
         self._silence_seconds = silence_seconds
         self._public_only = public_only
         self._limits = limits
-        self._persistence = persistence or Retrier()
+        self._retrier = retrier or Retrier()
 
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        body = jsontext.dump(payload(prompt), "the dispatch payload")
+        body = jsontext.dump(payload(prompt), "dispatch payload")
         headers = dict(self._headers)
         if prompt.turn_id is not None:
             headers["idempotency-key"] = prompt.turn_id
-        return bounded(self._persistence.run(lambda: self._attempt(body, headers)), prompt, self._limits)
+        return limit_events(self._retrier.run(lambda: self._attempt(body, headers)), prompt, self._limits)
 
     async def close(self) -> None:
-        """Each answer has a connection of its own."""
+        """Nothing to close: each reply has its own connection."""
 
     def _attempt(self, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[Event, None]:
-        return ask(self._target, body, headers, silence_seconds=self._silence_seconds, public_only=self._public_only)
+        return post_payload(
+            self._target, body, headers, silence_seconds=self._silence_seconds, public_only=self._public_only
+        )
 
 
-async def ask(
+async def post_payload(
     target: Target, body: bytes, headers: Mapping[str, str], *, silence_seconds: float, public_only: bool = False
 ) -> AsyncGenerator[Event, None]:
-    """One attempt: the body is posted and the answer read, as JSON or as a stream. Fault where that fails."""
-    async with post(target, body, headers, silence_seconds=silence_seconds, public_only=public_only) as answer:
-        if not 200 <= answer.status < 300:
-            raise await _refusal(answer)
-        if "text/event-stream" not in answer.headers.get("content-type", ""):
-            for event in read_json(await _whole(answer, LONGEST_JSON)):
+    """One attempt: posts the body and reads the reply, as JSON or as a stream. RequestFailed if that fails."""
+    async with send_request(target, body, headers, silence_seconds=silence_seconds, public_only=public_only) as reply:
+        if not 200 <= reply.status < 300:
+            raise await _read_failure(reply)
+        if "text/event-stream" not in reply.headers.get("content-type", ""):
+            for event in parse_reply(await _read_body(reply, LONGEST_JSON)):
                 yield event
             return
-        said = False
-        async with aclosing(_stream(answer)) as events:
+        is_empty = True
+        async with aclosing(_read_stream(reply)) as events:
             async for event in events:
-                said = True
+                is_empty = False
                 yield event
-        if not said:
-            raise Fault("The agent said nothing that could be understood.")
+        if is_empty:
+            raise RequestFailed("the agent's stream contains no event that Threadline knows")
 
 
-async def _stream(answer: HttpReply) -> AsyncGenerator[Event, None]:
+async def _read_stream(reply: HttpReply) -> AsyncGenerator[Event, None]:
     reader = SseReader()
-    async for piece in answer.body:
-        for sent in reader.feed(piece):
-            events = read_event(sent)
+    async for chunk in reply.body:
+        for sse_event in reader.feed(chunk):
+            events = parse_event(sse_event)
             if events is None:
                 return
             for event in events:
                 yield event
 
 
-async def _whole(answer: HttpReply, limit: int) -> bytes:
+async def _read_body(reply: HttpReply, limit: int) -> bytes:
     raw = b""
-    async for piece in answer.body:
-        raw += piece
+    async for chunk in reply.body:
+        raw += chunk
         if len(raw) > limit:
-            raise Fault(f"The agent's answer is longer than {limit:,} bytes.")
+            raise RequestFailed(f"the agent's reply is longer than {limit:,} bytes")
     return raw
 
 
-async def _refusal(answer: HttpReply) -> Fault:
-    if 300 <= answer.status < 400:
-        return Fault(f"The agent answered with a redirect (HTTP {answer.status}), which is not followed.")
-    words = error_words(await _whole(answer, LONGEST_JSON))
-    return status_fault("The agent", answer.status, words, answer.headers)
+async def _read_failure(reply: HttpReply) -> RequestFailed:
+    if 300 <= reply.status < 400:
+        return RequestFailed(f"the agent replied with a redirect (HTTP {reply.status}), which is not followed")
+    reason = parse_error(await _read_body(reply, LONGEST_JSON))
+    return error_for_status("the agent", reply.status, reason, reply.headers)
+
+
+def parse_reply(raw: bytes) -> list[Event]:
+    """The events of a whole JSON reply. RequestFailed if it contains an error or no text."""
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise RequestFailed("the agent's reply is not JSON") from exc
+    if isinstance(body, dict) and body.get("error"):
+        raise _agent_error(body["error"])
+    text = _find_text(body)
+    if text is None:
+        raise RequestFailed("the agent's reply contains no text")
+    usage = _parse_usage(body.get("usage")) if isinstance(body, dict) else None
+    return [TextDelta(text), *([usage] if usage else []), Finish()]
+
+
+def _find_text(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case {"choices": [{"message": inner}, *_]}:
+            return _find_text(inner)
+        case {"messages": [*_, {"role": "assistant", "content": inner}]}:
+            return _find_text(inner)
+        case dict():
+            found = (_find_text(value[key]) for key in _TEXT_KEYS if key in value)
+            return next((text for text in found if text is not None), None)
+        case [{"type": "text"}, *_]:
+            return "".join(
+                item["text"] for item in value if isinstance(item, dict) and isinstance(item.get("text"), str)
+            )
+    return None
+
+
+def parse_event(event: SseEvent) -> list[Event] | None:
+    """The events in one server-sent event: [] if it is not understood, None for the end of the stream."""
+    if event.data.strip() == "[DONE]":
+        return None
+    try:
+        body = msgspec.json.decode(event.data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return []
+    if not isinstance(body, dict):
+        return []
+    kind = body.get("type", event.name)
+    if body.get("error") or kind == "error":
+        raise _agent_error(body.get("error") or body.get("errorText") or body.get("message"))
+    if isinstance(body.get("choices"), list):
+        return _parse_openai_chunk(body)
+    return _parse_typed(str(kind), body, event.data.encode("utf-8", "replace"))
+
+
+def _parse_typed(kind: str, body: dict[str, Any], raw: bytes) -> list[Event]:
+    text = next((body[key] for key in _DELTA_KEYS if isinstance(body.get(key), str)), None)
+    match kind:
+        case "text-delta" | "message" | "delta" | "token" if text is not None:
+            return [TextDelta(text)]
+        case "reasoning-delta" if text is not None:
+            return [ReasoningDelta(text)]
+        case "final-text" | "final" if text is not None:
+            return [FinalText(text)]
+        case "usage":
+            usage = _parse_usage(body)
+            return [usage] if usage else []
+    try:
+        event = core_events.from_json(raw)
+    except msgspec.DecodeError:
+        return []
+    # There is no way to send the decision back to the agent, so its request for approval is dropped.
+    return [] if isinstance(event, ApprovalRequest) else [event]
+
+
+def _parse_openai_chunk(body: dict[str, Any]) -> list[Event]:
+    events: list[Event] = []
+    usage = _parse_usage(body.get("usage"))
+    for choice in body["choices"]:
+        match choice:
+            case {"delta": {"content": str(text)}} if text:
+                events.append(TextDelta(text))
+            case {"delta": {"reasoning_content": str(text)}} if text:
+                events.append(ReasoningDelta(text))
+        if isinstance(choice, dict) and choice.get("finish_reason"):
+            events.append(Finish(_FINISH_REASONS.get(str(choice["finish_reason"]), "stop")))
+    return [*events, usage] if usage else events
+
+
+def _parse_usage(value: Any) -> Usage | None:
+    match value:
+        case {"input_tokens": int(asked), "output_tokens": int(answered)}:
+            return Usage(max(asked, 0), max(answered, 0))
+        case {"prompt_tokens": int(asked), "completion_tokens": int(answered)}:
+            return Usage(max(asked, 0), max(answered, 0))
+    return None
+
+
+def parse_error(raw: bytes) -> str:
+    """The reason in the body of a failed request, under any of the usual names; "" if there is none."""
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    match body:
+        case {"error": {"message": str(reason)}} | {"error": str(reason)} | {"detail": str(reason)}:
+            return reason
+        case {"message": str(reason)} | {"title": str(reason)}:
+            return reason
+    return ""
+
+
+def _agent_error(error: Any) -> RequestFailed:
+    reason = parse_error(msgspec.json.encode({"error": error}))
+    return RequestFailed(f"the agent failed: {shorten(reason)}" if reason.strip() else "the agent failed")

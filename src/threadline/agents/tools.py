@@ -1,9 +1,9 @@
 """Tools: typed Python functions that a model may call.
 
-The function's type hints become the JSON Schema that the model sees, and the same hints check what it sends, so a tool
-body never meets a wrong type. Its docstring describes it; a description of one parameter comes from `Annotated[int,
-"how many"]` or from an `Args:` section. A tool is unrepeatable unless it says otherwise: after a crash it is not run
-a second time. Nothing a tool does escapes as an exception: `run` gives plain JSON or raises `ToolFailed`.
+The type hints become the JSON Schema that the model gets, and the same hints validate its arguments. The docstring is
+the description; a parameter is described by `Annotated[int, "how many"]` or by an `Args:` section. A tool is not
+repeatable unless declared so: after a crash it is not run a second time. `run` returns plain JSON or raises ToolFailed,
+whatever the function does.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from typing import Annotated, Any, get_args, get_origin, overload
 import msgspec
 
 from threadline.agents.models import ToolSpec
-from threadline.agents.outputs import ToolFailed, plain
-from threadline.agents.tool_execution import run_bounded
-from threadline.core.errors import InvalidInput
+from threadline.agents.tool_execution import ToolFailed, run_bounded, to_json_data
+from threadline.core.errors import InvalidInput, quote
 
 TIMEOUT_SECONDS = 60.0
 OUTPUT_BYTES = 50_000
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _PARAMETER_LINE = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """One tool. `schema` describes an object with a property per parameter; `arguments` checks such an object."""
+    """A tool. `schema` describes an object with one property per parameter; `arguments` validates such an object."""
 
     name: str
     description: str
@@ -54,12 +53,14 @@ class Tool(msgspec.Struct, frozen=True):
         timeout: float = TIMEOUT_SECONDS,
         output_bytes: int = OUTPUT_BYTES,
     ) -> Tool:
-        """InvalidInput if the name does not suit the providers or a parameter cannot be described as JSON."""
+        """InvalidInput if providers would reject the name, or if a parameter's type has no JSON Schema."""
         name = name or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"a tool's name is 1 to 64 of A-Z, a-z, 0-9, '_' and '-', not {name!r}")
-        if timeout <= 0 or output_bytes <= 0:
-            raise InvalidInput(f"tool {name}: timeout and output_bytes are greater than 0")
+            raise InvalidInput(f"tool name must match {_NAME.pattern}, got {quote(name)}")
+        if timeout <= 0:
+            raise InvalidInput(f"`timeout` of tool {name} must be greater than 0, got {timeout}")
+        if output_bytes <= 0:
+            raise InvalidInput(f"`output_bytes` of tool {name} must be greater than 0, got {output_bytes}")
         about, described = _read_docstring(inspect.getdoc(function) or "")
         arguments = _arguments(name, function, described)
         return cls(
@@ -79,22 +80,22 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolSpec(self.name, self.description, self.schema)
 
     def check(self, given: Any) -> dict[str, Any]:
-        """The function's keyword arguments from what the model sent; ToolFailed says what is wrong with it."""
+        """The keyword arguments for the function. ToolFailed, with the reason, if the model's input is not valid."""
         if not isinstance(given, dict):
-            raise ToolFailed(f"the arguments of {self.name} are not a JSON object: {str(given)[:200]!r}")
+            raise ToolFailed(f"arguments of {self.name} must be a JSON object, got {quote(given)}")
         try:
             checked = msgspec.convert(given, self.arguments)
         except msgspec.ValidationError as exc:
-            raise ToolFailed(f"bad arguments for {self.name}: {exc}") from exc
+            raise ToolFailed(f"arguments of {self.name} are not valid: {exc}") from exc
         except RecursionError:
-            raise ToolFailed(f"bad arguments for {self.name}: nested too deeply") from None
+            raise ToolFailed(f"arguments of {self.name} are nested too deeply") from None
         return {field: getattr(checked, field) for field in self.arguments.__struct_fields__}
 
     async def run(self, keywords: dict[str, Any], *, at_most: float | None = None) -> Any:
-        """Calls the function and makes plain JSON of what it returns, within the tool's limits."""
+        """Calls the function within the tool's limits and converts its result to plain JSON."""
         seconds = self.timeout if at_most is None else min(self.timeout, at_most)
         value = await run_bounded(partial(self.function, **keywords), seconds)
-        return plain(value, self.output_bytes)
+        return to_json_data(value, self.output_bytes)
 
 
 @overload
@@ -110,7 +111,7 @@ def tool(
     output_bytes: int = OUTPUT_BYTES,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """`@tool` or `@tool(repeatable=True, …)` above a function makes it a Tool."""
+    """Decorator: `@tool` or `@tool(repeatable=True, …)` makes a function a Tool."""
     if function is not None:
         return Tool.from_function(function)
     return lambda decorated: Tool.from_function(decorated, **options)
@@ -120,11 +121,11 @@ def _arguments(name: str, function: Callable[..., Any], described: dict[str, str
     try:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
     except (TypeError, ValueError, NameError) as exc:
-        raise InvalidInput(f"tool {name}: its signature cannot be read: {exc}") from exc
+        raise InvalidInput(f"signature of tool {name} cannot be read: {exc}") from exc
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind not in _BY_NAME:
-            raise InvalidInput(f"tool {name}: {parameter} cannot be given by name; tools take named parameters only")
+            raise InvalidInput(f"parameters of tool {name} must have names, got {quote(parameter)}")
         hint = _hint(parameter, described.get(parameter.name))
         if parameter.default is inspect.Parameter.empty:
             fields.append((parameter.name, hint))
@@ -157,14 +158,14 @@ def _schema(name: str, arguments: type[msgspec.Struct]) -> dict[str, Any]:
         (top,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
     except TypeError as exc:
         reason = str(exc).strip().splitlines()[-1]
-        raise InvalidInput(f"tool {name}: a parameter's type cannot be described as JSON: {reason}") from exc
+        raise InvalidInput(f"parameter types of tool {name} must have a JSON Schema: {reason}") from exc
     schema = dict(components.pop(top["$ref"].removeprefix("#/$defs/")))
     del schema["title"]
     return {**schema, "$defs": components} if components else schema
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and what an `Args:` section says of each parameter."""
+    """The description, and the descriptions of parameters from an `Args:` section."""
     about, _, rest = text.partition("\nArgs:\n")
     described: dict[str, str] = {}
     for line in rest.splitlines():

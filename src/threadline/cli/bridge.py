@@ -8,7 +8,7 @@ import os
 import signal
 
 from threadline.agents.bridge import Bridge
-from threadline.agents.bridge_server import serving
+from threadline.agents.bridge_server import serve_bridge
 
 
 async def bridge(args: argparse.Namespace) -> None:
@@ -16,7 +16,7 @@ async def bridge(args: argparse.Namespace) -> None:
     key = os.environ.get("THREADLINE_BRIDGE_UPSTREAM_KEY")
     token = os.environ.get("THREADLINE_BRIDGE_TOKEN")
     made = Bridge(args.upstream, model=args.model, api_key=key)
-    async with serving(made, host=args.host, port=args.port, token=token) as address:
+    async with serve_bridge(made, host=args.host, port=args.port, token=token) as address:
         print(f"Serving {args.upstream} at {address} (Ctrl-C ends it)", flush=True)
         ended = asyncio.Event()
         for name in (signal.SIGINT, signal.SIGTERM):

@@ -1,8 +1,8 @@
-"""Where a request may go: the host is resolved here, once, and the connection is made to what was found.
+"""Which addresses a request may go to. A host is resolved once, and the connection uses the resolved address.
 
-With `public_only`, an address inside the house (loopback, private, link-local, a metadata service) is refused however
-it is spelled, and so is a port that belongs to another protocol. Because the check and the connection use the same
-answer, a name that changes its mind in between changes nothing.
+With `public_only`, internal addresses (loopback, private, link-local, metadata services) are refused however they are
+spelled, and so are ports of other protocols. Check and connection use the same result, so a DNS name that changes
+between them (DNS rebinding) has no effect.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import socket
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from threadline.core.errors import SettingsInvalid
-from threadline.net.retry import Fault
+from threadline.core.errors import SettingsInvalid, quote
+from threadline.net.retry import RequestFailed
 
 _WEB_PORTS = frozenset((80, 443))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -33,31 +33,32 @@ class Target(NamedTuple):
 
 
 def parse_url(url: str) -> Target:
-    """SettingsInvalid for anything but a plain http or https address."""
+    """SettingsInvalid for anything but a plain http or https URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as exc:
-        raise SettingsInvalid(f"{url!r} is no address: {exc}") from exc
+        raise SettingsInvalid(f"{quote(url)} is not a URL: {exc}") from exc
     if parts.scheme not in ("http", "https") or not host or not url.isascii() or any(c <= " " for c in url):
-        raise SettingsInvalid(f"{url!r} is no address: give http://… or https://…")
+        raise SettingsInvalid(f"URL must start with http:// or https:// and be plain ASCII, got {quote(url)}")
     if "@" in parts.netloc:
-        raise SettingsInvalid("an address holds no user or password: give the token as a setting of its own")
+        # The URL is not quoted: it contains a password.
+        raise SettingsInvalid("URL must not contain a user or password: use the setting for the token")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), path)
 
 
 async def resolve(target: Target, *, public_only: bool) -> list[str]:
-    """The addresses to try, in order. Fault if there is none, or if one of them may not be reached."""
+    """The IP addresses to try, in order. RequestFailed if there is none, or if `public_only` forbids one of them."""
     if public_only and target.port not in _WEB_PORTS and target.port < 1024:
-        raise Fault(f"The agent's port {target.port} may not be used.")
+        raise RequestFailed(f"the agent's port must be 80, 443 or at least 1024, got {target.port}")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as exc:
-        raise Fault("The agent's address cannot be found.", passing=True) from exc
+        raise RequestFailed("the agent's host name cannot be resolved", transient=True) from exc
     addresses = [str(entry[4][0]) for entry in found]
     if public_only and not all(is_public(address) for address in addresses):
-        raise Fault("The agent's address is not a public one.")
+        raise RequestFailed("the agent's address must be public, got an internal one")
     return list(dict.fromkeys(addresses))
 
 

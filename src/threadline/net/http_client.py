@@ -1,7 +1,7 @@
-"""One request over HTTP/1.1, its answer streamed: h11 on asyncio's own sockets, nothing else.
+"""One HTTP/1.1 request with a streamed response: h11 on asyncio sockets.
 
-No redirect is followed, no compression asked for, no proxy used, and every wait has an end. What goes wrong is a Fault
-that says whether trying again may help.
+No redirects, no compression, no proxies, and a timeout on every wait. Failures are RequestFailed, which says whether a
+retry may help.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from typing import Any, NamedTuple
 
 from threadline.core.errors import ExtraMissing
 from threadline.net.addresses import Target, resolve
-from threadline.net.retry import Fault
+from threadline.net.retry import RequestFailed
 
 try:
     import h11
 except ModuleNotFoundError as exc:
-    raise ExtraMissing("remote", "an agent behind HTTP") from exc
+    raise ExtraMissing("remote", "a remote agent") from exc
 
 CONNECT_SECONDS = 10.0
-_PIECE = 65_536
-_BROKEN_OFF = "The agent broke off in the middle of its answer."
+"""Per address. Shorter than the read timeout: a server that is up accepts a connection within a second or two."""
+CLOSE_SECONDS = 1.0
+"""A TLS peer may never answer the closing handshake; nothing more is read, so it is not worth waiting for."""
+_READ_SIZE = 65_536
+_BROKEN_OFF = "the agent closed the connection too early"
 
 
-class Unreached(Fault):
-    """Nothing was sent."""
+class NotSent(RequestFailed):
+    """The connection could not be made, so nothing was sent: repeating the request cannot do anything twice."""
 
 
 class HttpReply(NamedTuple):
@@ -39,7 +42,7 @@ class HttpReply(NamedTuple):
 
 
 @asynccontextmanager
-async def post(
+async def send_request(
     target: Target,
     body: bytes,
     headers: Mapping[str, str],
@@ -48,46 +51,46 @@ async def post(
     public_only: bool,
     method: str = "POST",
 ) -> AsyncIterator[HttpReply]:
-    """The answer's head; reading `body` reads the rest. Leaving closes the connection. Unreached if nothing was sent;
-    after another Fault nobody knows."""
+    """Status and headers of the response; iterate over `body` for the rest. Leaving closes the connection. NotSent if
+    nothing was sent; after any other RequestFailed the server may have received the request."""
     reader, writer = await _connect(target, public_only=public_only)
     exchange = _Exchange(reader, writer, silence_seconds)
     try:
-        yield await exchange.ask(method, target, body, headers)
+        yield await exchange.send(method, target, body, headers)
     finally:
         writer.close()
         with suppress(OSError, ssl.SSLError, TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await writer.wait_closed()
 
 
 async def _connect(target: Target, *, public_only: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     secure: dict[str, Any] = {}
     if target.scheme == "https":
-        secure = {"ssl": _trusting_the_system(), "server_hostname": target.host}
+        secure = {"ssl": _system_tls_context(), "server_hostname": target.host}
     failure: OSError | TimeoutError | None = None
     for address in await _addresses(target, public_only=public_only):
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await asyncio.open_connection(address, target.port, **secure)
         except ssl.SSLError as exc:
-            raise Unreached("The agent's certificate could not be verified.") from exc
+            raise NotSent("the agent's TLS certificate could not be verified") from exc
         except (OSError, TimeoutError) as exc:
             failure = exc
-    raise Unreached("The agent could not be reached.", passing=True) from failure
+    raise NotSent("the agent could not be reached", transient=True) from failure
 
 
 @functools.cache
-def _trusting_the_system() -> ssl.SSLContext:
-    """Made once: to read the system's certificates takes longer than most answers."""
+def _system_tls_context() -> ssl.SSLContext:
+    """Cached: reading the system's certificates takes longer than most requests."""
     return ssl.create_default_context()
 
 
 async def _addresses(target: Target, *, public_only: bool) -> list[str]:
     try:
         return await resolve(target, public_only=public_only)
-    except Fault as fault:
-        raise Unreached(str(fault), passing=fault.passing) from fault
+    except RequestFailed as error:
+        raise NotSent(str(error), transient=error.transient) from error
 
 
 class _Exchange:
@@ -95,10 +98,10 @@ class _Exchange:
         self._reader = reader
         self._writer = writer
         self._silence = silence_seconds
-        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_PIECE)
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_READ_SIZE)
 
-    async def ask(self, method: str, target: Target, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        sent = {
+    async def send(self, method: str, target: Target, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        all_headers = {
             "host": target.authority,
             "content-type": "application/json",
             "content-length": str(len(body)),
@@ -106,8 +109,8 @@ class _Exchange:
             "connection": "close",
             **headers,
         }
-        request = h11.Request(method=method, target=target.path, headers=list(sent.items()))
-        # An agent that answers before it has read everything has hung up on the rest; its answer still counts.
+        request = h11.Request(method=method, target=target.path, headers=list(all_headers.items()))
+        # A server may reply and close before it has read the whole body; its reply still counts.
         with suppress(ConnectionError, TimeoutError):
             for part in (request, h11.Data(data=body), h11.EndOfMessage()):
                 self._writer.write(self._protocol.send(part) or b"")
@@ -117,11 +120,11 @@ class _Exchange:
         while isinstance(head, h11.InformationalResponse):
             head = await self._next_event()
         if not isinstance(head, h11.Response):
-            raise Fault("The agent closed the connection without an answer.", passing=True)
-        said = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        if said.get("content-encoding", "identity") != "identity":
-            raise Fault("The agent compressed its answer, which it was not asked to.")
-        return HttpReply(head.status_code, said, self._body())
+            raise RequestFailed("the agent closed the connection without a reply", transient=True)
+        received = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        if received.get("content-encoding", "identity") != "identity":
+            raise RequestFailed("the agent compressed its reply, which is not supported")
+        return HttpReply(head.status_code, received, self._body())
 
     async def _body(self) -> AsyncGenerator[bytes, None]:
         while True:
@@ -132,17 +135,18 @@ class _Exchange:
                 case h11.EndOfMessage():
                     return
                 case _:
-                    raise Fault(_BROKEN_OFF, passing=True)
+                    raise RequestFailed(_BROKEN_OFF, transient=True)
 
     async def _next_event(self) -> Any:
         try:
             while (event := self._protocol.next_event()) is h11.NEED_DATA:
+                # The timeout is for silence, not for the whole reply: a model may stream for minutes.
                 async with asyncio.timeout(self._silence):
-                    self._protocol.receive_data(await self._reader.read(_PIECE))
+                    self._protocol.receive_data(await self._reader.read(_READ_SIZE))
         except TimeoutError as exc:
-            raise Fault("The agent did not answer in time.", passing=True) from exc
+            raise RequestFailed("the agent did not reply in time", transient=True) from exc
         except h11.RemoteProtocolError as exc:
-            raise Fault(_BROKEN_OFF, passing=True) from exc
+            raise RequestFailed(_BROKEN_OFF, transient=True) from exc
         except OSError as exc:
-            raise Fault(_BROKEN_OFF, passing=True) from exc
+            raise RequestFailed(_BROKEN_OFF, transient=True) from exc
         return event

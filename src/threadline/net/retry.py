@@ -1,7 +1,8 @@
-"""Faults of providers: what they mean, in words for the user, and whether trying again may help.
+"""Failed requests to providers: what they mean in words for the user, and when to retry.
 
-A round is tried again only before its first event: what a user has seen begin is never begun anew. Waits double, are
-spread by chance, and are never shorter than the provider asked for; one that asks for too long is not waited for.
+A round is retried only before its first event, because text that a user has seen must not be replaced by another
+attempt. Delays double, are randomised, and are never shorter than the provider asked for. If the provider asks for
+more than `longest_delay`, the request fails instead.
 """
 
 from __future__ import annotations
@@ -20,96 +21,105 @@ from threadline.core.errors import AgentFailed
 from threadline.core.events import Event, Status
 from threadline.core.sanitize import sanitize_text
 
-_WORDS = 300
+_REASON_LENGTH = 300
 
 
-class Fault(Exception):
-    """A round went wrong. `passing` says that the next attempt may go well, `retry_after` when the provider said so."""
+class RequestFailed(Exception):
+    """A request failed. `transient` means that another attempt may succeed; `retry_after` is the delay in seconds that
+    the provider asked for."""
 
-    def __init__(self, text: str, *, passing: bool = False, retry_after: float | None = None) -> None:
+    def __init__(self, text: str, *, transient: bool = False, retry_after: float | None = None) -> None:
         super().__init__(text)
-        self.passing = passing
+        self.transient = transient
         self.retry_after = retry_after
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    attempts: int = 4
-    first_wait: float = 1.0
-    longest_wait: float = 30.0
+    """Exponential backoff: at most `attempts` attempts, delays in seconds."""
 
-    def wait(self, failed: int, fault: Fault, chance: float) -> float | None:
-        """Seconds before the next attempt after so many failed ones; None to give up."""
-        asked = fault.retry_after or 0.0
-        if not fault.passing or failed >= self.attempts or asked > self.longest_wait:
+    attempts: int = 4
+    first_delay: float = 1.0
+    longest_delay: float = 30.0
+
+    def delay(self, failures: int, error: RequestFailed, jitter: float) -> float | None:
+        """Seconds before the next attempt; None if there is none. `jitter` is a random number from 0 to 1."""
+        requested = error.retry_after or 0.0
+        if not error.transient or failures >= self.attempts or requested > self.longest_delay:
             return None
-        backoff = min(self.first_wait * 2.0 ** (failed - 1), self.longest_wait) * (0.5 + chance / 2)
-        return max(backoff, asked)
+        # Half of the backoff is random, so that clients which failed together do not retry together.
+        backoff = min(self.first_delay * 2.0 ** (failures - 1), self.longest_delay) * (0.5 + jitter / 2)
+        return max(backoff, requested)
 
 
 class Retrier:
-    """Tries a round until it begins, or patience ends. `sleep` and `chance` are replaced in tests."""
+    """Repeats an attempt until it yields its first event or the policy ends it. Tests replace `sleep` and `jitter`."""
 
     def __init__(
         self,
-        patience: RetryPolicy | None = None,
+        policy: RetryPolicy | None = None,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._patience = patience or RetryPolicy()
+        self._policy = policy or RetryPolicy()
         self._sleep = sleep
-        self._chance = chance
+        self._jitter = jitter
 
     async def run(self, attempt: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        """The events of the first attempt that begins; AgentFailed where none does, or where that one breaks off."""
-        failed = 0
+        """The events of the first attempt that yields one, with a Status before each retry. AgentFailed if no attempt
+        succeeds, or if one fails after its first event."""
+        failures = 0
         while True:
-            begun = False
+            has_started = False
             try:
                 async with aclosing(attempt()) as events:
                     async for event in events:
-                        begun = True
+                        has_started = True
                         yield event
                 return
-            except Fault as fault:
-                failed += 1
-                wait = None if begun else self._patience.wait(failed, fault, self._chance())
-                if wait is None:
-                    _give_up(fault)
-                reason = str(fault).rstrip(".")
-            yield Status(f"{reason}. Trying again in {wait:.0f} s.")
-            await self._sleep(wait)
+            except RequestFailed as error:
+                failures += 1
+                delay = None if has_started else self._policy.delay(failures, error, self._jitter())
+                if delay is None:
+                    _raise_final(error)
+                reason = str(error)
+            yield Status(f"{reason}; retrying in {delay:.0f} s")
+            await self._sleep(delay)
 
 
-def _give_up(fault: Fault) -> NoReturn:
-    if fault.retry_after is None:
-        raise AgentFailed(str(fault)) from fault
-    raise AgentFailed(f"{str(fault).rstrip('.')}. Try again in {fault.retry_after:.0f} s.") from fault
+def _raise_final(error: RequestFailed) -> NoReturn:
+    hint = "" if error.retry_after is None else f"; try again in {error.retry_after:.0f} s"
+    raise AgentFailed(f"{error}{hint}") from error
 
 
-def status_fault(who: str, status: int, words: str = "", headers: Mapping[str, str] | None = None) -> Fault:
-    """What an HTTP status other than success means. `words` are the provider's own, shown where they can help."""
-    retry_after = seconds_asked(headers or {})
-    said = f": {short(words)}" if words.strip() else "."
+def error_for_status(
+    who: str, status: int, reason: str = "", headers: Mapping[str, str] | None = None
+) -> RequestFailed:
+    """The error for an HTTP status other than success. `reason` is the provider's own text."""
+    retry_after = parse_retry_after(headers or {})
+    quoted = f": {shorten(reason)}" if reason.strip() else ""
     match status:
         case 401 | 403:
-            # Their words are left out: some providers repeat the key in them.
-            return Fault(f"{who} refused the key (HTTP {status}). Check the agent's key and its rights.")
+            # The reason is left out: some providers repeat the key in it.
+            return RequestFailed(f"{who} rejected the key (HTTP {status}): check the agent's key and its permissions")
         case 404:
-            return Fault(f"{who} does not know this model or address (HTTP 404){said}")
+            return RequestFailed(f"{who} does not have this model or address (HTTP 404){quoted}")
         case 413:
-            return Fault(f"{who} finds the prompt too large (HTTP 413){said}")
+            return RequestFailed(f"{who} rejected the prompt as too large (HTTP 413){quoted}")
         case 429:
-            return Fault(f"{who} is limiting requests (HTTP 429){said}", passing=True, retry_after=retry_after)
+            text = f"{who} is limiting requests (HTTP 429){quoted}"
+            return RequestFailed(text, transient=True, retry_after=retry_after)
         case 408 | 409 | 425:
-            return Fault(f"{who} could not answer now (HTTP {status}){said}", passing=True, retry_after=retry_after)
+            text = f"{who} is temporarily unavailable (HTTP {status}){quoted}"
+            return RequestFailed(text, transient=True, retry_after=retry_after)
         case _ if status >= 500:
-            return Fault(f"{who} has a problem of its own (HTTP {status}){said}", passing=True, retry_after=retry_after)
-    return Fault(f"{who} refused the request (HTTP {status}){said}")
+            text = f"{who} had an internal error (HTTP {status}){quoted}"
+            return RequestFailed(text, transient=True, retry_after=retry_after)
+    return RequestFailed(f"{who} rejected the request (HTTP {status}){quoted}")
 
 
-def seconds_asked(headers: Mapping[str, str]) -> float | None:
-    """How long a provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """The delay a response asks for: `retry-after-ms`, or `retry-after` in seconds or as a date."""
     try:
         if "retry-after-ms" in headers:
             return max(float(headers["retry-after-ms"]) / 1000, 0.0)
@@ -125,7 +135,7 @@ def seconds_asked(headers: Mapping[str, str]) -> float | None:
     return max((at - datetime.now(UTC)).total_seconds(), 0.0)
 
 
-def short(words: str) -> str:
-    """A provider's words on one line of a bounded length."""
-    line = " ".join(sanitize_text(words).split())
-    return line if len(line) <= _WORDS else line[: _WORDS - 1] + "…"
+def shorten(text: str) -> str:
+    """A provider's text on one line of at most 300 characters, without a full stop at the end."""
+    line = " ".join(sanitize_text(text).split()).rstrip(".")
+    return line if len(line) <= _REASON_LENGTH else line[: _REASON_LENGTH - 1] + "…"

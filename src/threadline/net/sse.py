@@ -1,6 +1,6 @@
-"""Server-sent events, read as they arrive: bytes in, events out.
+"""Parser for server-sent events: bytes in, events out. Pure, with bounded memory.
 
-Pure, and bounded in what it holds. Ids and retry times are read over: nobody here reconnects.
+Event ids and retry times are ignored, because this client does not reconnect.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
-from threadline.net.retry import Fault
+from threadline.net.retry import RequestFailed
 
 LONGEST_EVENT = 1_048_576
 
@@ -19,7 +19,7 @@ class SseEvent(NamedTuple):
 
 
 class SseReader:
-    """Lines may end in LF, CRLF or CR, and pieces may end anywhere, in the middle of a character as well."""
+    """Accepts lines that end in LF, CRLF or CR, and chunks that end anywhere, also inside a character."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -28,15 +28,15 @@ class SseReader:
         self._data: list[str] = []
         self._size = 0
 
-    def feed(self, piece: bytes) -> list[SseEvent]:
-        """The events that this piece completes. Fault if one grows past the limit."""
-        text = self._rest + self._decoder.decode(piece)
-        # A CR at the very end may be half of a CRLF.
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """The events that this chunk completes. RequestFailed if one exceeds the limit."""
+        text = self._rest + self._decoder.decode(chunk)
+        # A CR at the very end may be the first half of a CRLF.
         held = "\r" if text.endswith("\r") else ""
         lines = text[: len(text) - len(held)].replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._rest = lines.pop() + held
         if len(self._rest) > LONGEST_EVENT:
-            raise Fault("The agent sent a line that is too long.")
+            raise RequestFailed(f"the agent sent a line of more than {LONGEST_EVENT:,} characters")
         events: list[SseEvent] = []
         for line in lines:
             if line:
@@ -54,7 +54,7 @@ class SseReader:
         if field == "data":
             self._size += len(value)
             if self._size > LONGEST_EVENT:
-                raise Fault("The agent sent an event that is too long.")
+                raise RequestFailed(f"the agent sent an event of more than {LONGEST_EVENT:,} characters")
             self._data.append(value)
         elif field == "event":
             self._name = value

@@ -1,17 +1,15 @@
-"""Doubles for whoever tests an agent, a tool or a hook.
-
-A model that follows a script, a journal and a services that are all memory, and prompts from a few texts.
+"""Test doubles for agents, tools and hooks: a scripted model, services that keep everything in memory, and prompts
+from a few texts.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from threadline.agents.approval import CurrentThread
 from threadline.agents.models import RoundSettings, ToolSpec
 from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
@@ -19,15 +17,15 @@ from threadline.core.events import Event, ToolCall
 from threadline.core.parts import TextPart
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.turns import ToolRun
-from threadline.ports import AgentServices, Approver, ToolJournal
+from threadline.ports import AgentServices, Approver, ToolJournal, Verdict
 
 Step: TypeAlias = Event | Exception | Callable[[], Any]
 
 
 class ScriptedModel:
-    """Plays one list of steps per round: an event is emitted, an exception raised, a function called (and awaited).
+    """Plays one list of steps per round: an event is emitted, an exception raised, a function called and awaited.
 
-    `seen` is what each round was shown."""
+    `seen` contains the prompt of each round."""
 
     def __init__(self, *rounds: Sequence[Step]) -> None:
         self._rounds = list(rounds)
@@ -41,7 +39,7 @@ class ScriptedModel:
         self.seen.append(tuple(messages))
         self.tools = tuple(tools)
         if len(self.seen) > len(self._rounds):
-            raise AgentFailed("the script has no more rounds")
+            raise AgentFailed(f"script has only {len(self._rounds)} rounds: add one")
         for step in self._rounds[len(self.seen) - 1]:
             if isinstance(step, Exception):
                 raise step
@@ -55,7 +53,7 @@ class ScriptedModel:
 
 
 class MemoryJournal:
-    """A journal that remembers as a stored one would. `log` says what was asked of it, in order."""
+    """A journal in memory that behaves like a stored one. `log` contains the calls made to it, in order."""
 
     def __init__(self, turn_id: str = "turn") -> None:
         self.turn_id = turn_id
@@ -77,15 +75,25 @@ class MemoryJournal:
         self.runs[call_id] = msgspec.structs.replace(self.runs[call_id], output_json=written, finished_at=now)
 
 
+class FixedApprover:
+    """Gives every call the same verdict."""
+
+    def __init__(self, answer: Literal["allow", "deny", "defer"], reason: str | None = None) -> None:
+        self._verdict = Verdict(answer, reason)
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        return self._verdict
+
+
 def memory_services(journal: ToolJournal | None = None, approver: Approver | None = None) -> AgentServices:
-    """A services that needs no store; without an approver everything is allowed."""
-    return AgentServices(journal or MemoryJournal(), approver or CurrentThread("allow"))
+    """Services that need no store. Without an approver, every call is allowed."""
+    return AgentServices(journal or MemoryJournal(), approver or FixedApprover("allow"))
 
 
 def prompt_of(*texts: str, system: str | None = None, **fields: Any) -> Prompt:
-    """A prompt from texts that were said in turn, the user's first and last."""
-    said = [
+    """A prompt from texts of user and assistant in turn, starting with the user."""
+    messages = [
         PromptMessage("assistant" if number % 2 else "user", (TextPart(text),)) for number, text in enumerate(texts)
     ]
     first = [] if system is None else [PromptMessage("system", (TextPart(system),))]
-    return Prompt(messages=(*first, *said), **fields)
+    return Prompt(messages=(*first, *messages), **fields)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.agents.block_deltas import BlockDeltas
-from threadline.agents.chat_deltas import ChatDeltas
+from threadline.agents.provider_streams import AnthropicStream, OpenAIStream
 from threadline.core import events
-from threadline.net.retry import Fault
+from threadline.net.retry import RequestFailed
 
 GOLDEN = Path(__file__).parent / "golden"
 STREAMS = sorted(path for path in GOLDEN.glob("*.jsonl") if not path.name.endswith(".events.jsonl"))
@@ -29,7 +28,7 @@ JSON = st.recursive(
 
 
 def codec(name: str) -> Any:
-    return ChatDeltas() if name.startswith("openai") else BlockDeltas()
+    return OpenAIStream() if name.startswith("openai") else AnthropicStream()
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
@@ -49,7 +48,7 @@ def test_a_stream_that_ends_early_never_passes_for_a_whole_one(path: Path) -> No
         deltas = codec(path.name)
         for line in lines[:size]:
             list(deltas.feed(json.loads(line)))
-        with pytest.raises(Fault, match="broke off"):
+        with pytest.raises(RequestFailed, match="stopped in the middle"):
             list(deltas.end())
 
 
@@ -62,5 +61,5 @@ def test_whatever_is_sent_gives_events_or_a_fault(name: str, chunks: list[Any]) 
             for event in deltas.feed(chunk):
                 assert events.from_json(events.to_json(event)) == event
         list(deltas.end())
-    except Fault:
+    except RequestFailed:
         pass

@@ -8,8 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.agents.agent_calls import DONE, call, events_of
-from threadline.agents.approval import CurrentThread
-from threadline.agents.calls import Cancel, Hooks, Ran
+from threadline.agents.call_runner import Cancel, Hooks, ToolOutcome
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
 from threadline.core.errors import StoreUnavailable
@@ -28,7 +27,7 @@ from threadline.core.parts import TextPart, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.turns import ToolRun
 from threadline.ports import Verdict
-from threadline.testing.agents import MemoryJournal, ScriptedModel, memory_services, prompt_of
+from threadline.testing.agents import FixedApprover, MemoryJournal, ScriptedModel, memory_services, prompt_of
 
 
 async def refuse(call: ToolCall) -> Cancel | None:
@@ -56,11 +55,11 @@ async def explode() -> None:
 @pytest.mark.parametrize(
     ("way", "expected", "ran"),
     [
-        ("hook error", ToolError("c1", "a hook stopped book: PermissionError: not on Sundays"), False),
+        ("hook error", ToolError("c1", "a hook failed before book: PermissionError: not on Sundays"), False),
         ("hook cancel", ToolResult("c1", {"dry run": True}), False),
         (
             "approval error",
-            ToolError("c1", "approval for book could not be asked: ConnectionError: nobody there"),
+            ToolError("c1", "approval for book could not be requested: ConnectionError: nobody there"),
             False,
         ),
         ("denied", ToolDenied("c1", "too dear"), False),
@@ -74,7 +73,7 @@ async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
     hooks = Hooks(before=(pass_on, {"hook error": refuse, "hook cancel": cancel}.get(way, pass_on)))
     function = explode if way == "execution error" else book.function
     seat = Tool.from_function(function, name="book", needs_approval=way in ("approval error", "denied"))
-    approver = Broken() if way == "approval error" else CurrentThread("deny", "too dear")
+    approver = Broken() if way == "approval error" else FixedApprover("deny", "too dear")
     journal = MemoryJournal()
     model = ScriptedModel([call("c1")], DONE)
     events = await events_of(LoopAgent(model, [seat], hooks), services=memory_services(journal, approver))
@@ -88,9 +87,12 @@ async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (ToolCall("c1", "fly", {}), "there is no tool 'fly'; the tools are: book"),
-        (ToolCall("c1", "book", {"seat": 1}), "bad arguments for book: Expected `str`, got `int` - at `$.seat`"),
-        (ToolCall("c1", "book", '{"seat": "1'), 'the arguments of book are not a JSON object: \'{"seat": "1\''),
+        (ToolCall("c1", "fly", {}), "unknown tool 'fly'; available: book"),
+        (
+            ToolCall("c1", "book", {"seat": 1}),
+            "arguments of book are not valid: Expected `str`, got `int` - at `$.seat`",
+        ),
+        (ToolCall("c1", "book", '{"seat": "1'), 'arguments of book must be a JSON object, got \'{"seat": "1\''),
     ],
 )
 async def test_a_call_that_cannot_be_run_is_told_to_the_model(sent: ToolCall, said: str, book: Tool) -> None:
@@ -102,13 +104,13 @@ async def test_a_call_that_cannot_be_run_is_told_to_the_model(sent: ToolCall, sa
 
 
 async def test_a_hook_after_a_tool_sees_what_came_of_it_and_may_change_it(book: Tool) -> None:
-    seen: list[Ran] = []
+    seen: list[ToolOutcome] = []
 
-    async def watch(call: ToolCall, ran: Ran) -> Ran | None:
+    async def watch(call: ToolCall, ran: ToolOutcome) -> ToolOutcome | None:
         seen.append(ran)
         return None
 
-    async def blur(call: ToolCall, ran: Ran) -> Ran | None:
+    async def blur(call: ToolCall, ran: ToolOutcome) -> ToolOutcome | None:
         return ToolResult(call.call_id, "something")
 
     journal = MemoryJournal()
@@ -121,7 +123,7 @@ async def test_a_hook_after_a_tool_sees_what_came_of_it_and_may_change_it(book: 
 
 
 async def test_a_hook_that_fails_after_a_tool_makes_an_error_that_says_the_tool_ran(book: Tool) -> None:
-    async def fail(call: ToolCall, ran: Ran) -> Ran | None:
+    async def fail(call: ToolCall, ran: ToolOutcome) -> ToolOutcome | None:
         raise OSError("log full")
 
     events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book], Hooks(after=(fail,))))
@@ -159,8 +161,8 @@ async def test_an_unrepeatable_tool_that_was_cut_off_is_not_run_again(book: Tool
     events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), services=memory_services(journal))
     assert events[2] == ToolError(
         "c1",
-        "book was started earlier in this turn and cut off; whether it took effect is not known. "
-        "It cannot be repeated safely, so it was not run again.",
+        "book was started earlier in this turn and interrupted; it is not known whether it took effect. "
+        "It is not safe to repeat, so it was not run again.",
     )
     assert booked == []
 
