@@ -49,9 +49,8 @@ class ThreadHandle(GatewayThread):
     async def append(
         self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
     ) -> Appended:
-        appended, self.info = await self._threads.append_to(
-            self.info, new_messages(messages), key=key, expected_count=expected_count
-        )
+        appended = await self._threads.append(self.id, new_messages(messages), key=key, expected_count=expected_count)
+        self.info = appended.thread.apply_to(self.info)
         return appended
 
     def ask(

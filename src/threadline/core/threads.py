@@ -145,14 +145,31 @@ class SavedPoint(msgspec.Struct, frozen=True):
     created_at: dt.datetime
 
 
+class ThreadState(msgspec.Struct, frozen=True):
+    """The fields of a thread that an append changes, as they are after the call."""
+
+    timeline_id: str
+    message_count: int
+    token_count: int
+    title: str | None
+    updated_at: dt.datetime
+
+    def apply_to(self, thread: Thread) -> Thread:
+        return msgspec.structs.replace(thread, **msgspec.structs.asdict(self))
+
+
 class Appended(msgspec.Struct, frozen=True):
-    """What an append did. `replayed` means that it had been done before, and that nothing was written now."""
+    """What an append did. `replayed` means that it had been done before, and that nothing was written now.
+
+    `message_count` counts up to the last of these messages. `thread` is the thread's state after the call, which for a
+    replayed append includes what was appended since."""
 
     thread_id: str
     timeline_id: str
     first_seq: int
     message_ids: tuple[str, ...]
     message_count: int
+    thread: ThreadState
     replayed: bool = False
 
 

@@ -72,7 +72,8 @@ class MessageOperations(Protocol):
         title: CleanText | None = None,
     ) -> Appended:
         """Writes the messages at the head, all or none, and touches the thread. A thread without a title takes `title`,
-        which a person may change later. A message with a `created_us` of its own keeps it.
+        which a person may change later. A message with a `created_us` of its own keeps it. `Appended.thread` has what
+        an append changes about its thread, so that a caller need not read it again.
 
         The same call again is safe: with the same key, or with message ids that already stand in this history in this
         order with this role and content, nothing is written and the answer is the first one's, `replayed`.

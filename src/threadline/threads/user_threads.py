@@ -142,36 +142,13 @@ class Threads:
         expected_count: int | None = None,
     ) -> Appended:
         """All of them or none, once. `Transaction.append` says when a repeat is safe."""
-        return await self._append(thread_id, self._seal(messages), key, expected_count)
-
-    async def append_to(
-        self, thread: Thread, messages: Sequence[NewMessage], *, key: str | None, expected_count: int | None
-    ) -> tuple[Appended, Thread]:
-        """Appends, and gives the thread as the append left it without reading it again. What another caller changed
-        since `thread` was read is not in it."""
-        sealed = self._seal(messages)
-        appended = await self._append(thread.id, sealed, key, expected_count)
-        if appended.replayed:
-            # The stored answer is as old as the first call; the thread may have moved on.
-            return appended, await self.read(thread.id)
-        after = msgspec.structs.replace(
-            thread,
-            timeline_id=appended.timeline_id,
-            message_count=appended.message_count,
-            title=thread.title or first_title(sealed),
-            updated_at=self._clock.now(),
-        )
-        return appended, after
-
-    async def _append(
-        self, thread_id: str, sealed: Sequence[Sealed], key: str | None, expected_count: int | None
-    ) -> Appended:
         self.scope.require("member")
         check_id("thread", thread_id)
         if key is not None:
             check_id("key", key)
         if expected_count is not None:
             check_int("expected_count", expected_count, 0)
+        sealed = self._seal(messages)
         return await self._tx.append(
             thread_id, sealed, key=key, expected_count=expected_count, title=first_title(sealed)
         )

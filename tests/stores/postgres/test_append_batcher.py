@@ -1,117 +1,151 @@
-"""Appends in company: few transactions for many, one answer for each, and nobody held up by a thread that is locked."""
+"""Batched appends: few transactions, one result for each append, and no delay by a thread that is locked."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
 
 from threadline.core.errors import HeadMoved, KeyReused, NotFound, OutcomeUnknown, StoreFailed
 from threadline.core.threads import NewThread, Scope
-from threadline.stores.postgres.append_batcher import AT_ONCE, MOST, AppendArgs, AppendBatcher
+from threadline.stores.postgres.append_batcher import (
+    MAX_BATCH,
+    MAX_IN_FLIGHT,
+    AppendArgs,
+    AppendBatcher,
+    AppendResult,
+    ScopedAppend,
+)
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 
 
-def given(thread_id: str, *, tenant_id: str = "a") -> AppendArgs:
-    return AppendArgs(
-        tenant_id, "alice", "threadline_app", 1, thread_id, ["m"], "u", [b"[]"], None, None, None, None, None, 9, None,
-        0, None,
-    )  # fmt: skip
+def append_to(thread_id: str, *, tenant_id: str = "a") -> ScopedAppend:
+    args = AppendArgs(
+        thread_id=thread_id,
+        ids=["m"],
+        roles="u",
+        parts=[b"[]"],
+        metadata=None,
+        created_us=None,
+        key=None,
+        fingerprint=None,
+        expected_count=None,
+        max_count=9,
+        turn_id=None,
+        tokens=0,
+        title=None,
+    )
+    return ScopedAppend(tenant_id, "alice", "threadline_app", 1, args)
 
 
-class Server:
-    """Answers each append with its thread's name, and keeps what came together."""
+class Row(NamedTuple):
+    """A result row whose timeline has the name of the thread."""
+
+    timeline_id: str
+    first_seq: int = 0
+    token_count: int = 0
+    title: str | None = None
+
+    def __getitem__(self, name: Any) -> Any:
+        return getattr(self, name)
+
+
+class FakeServer:
+    """Answers each append with a row named after its thread, and records which came alone and which in a batch."""
 
     def __init__(self) -> None:
         self.alone: list[str] = []
-        self.together: list[list[str]] = []
-        self.trouble: Exception | None = None
-        self.go_on = asyncio.Event()
+        self.batches: list[list[str]] = []
+        self.batch_error: Exception | None = None
+        self.may_answer = asyncio.Event()
 
     async def append(self, statement: str, values: tuple[Any, ...], reads: bool) -> Any:
-        self.alone.append(values[4])
-        await self.go_on.wait()
-        return [(values[4],)]
+        self.alone.append(values[4].thread_id)
+        await self.may_answer.wait()
+        return [Row(values[4].thread_id)]
 
-    async def append_together(self, statement: str, values: tuple[Any, ...], reads: bool) -> Any:
-        self.together.append(values[4])
-        if self.trouble is not None:
-            raise self.trouble
-        return [(values[4],)]
+    async def append_batch(self, statement: str, values: tuple[Any, ...], reads: bool) -> Any:
+        self.batches.append([args.thread_id for args in values[4]])
+        if self.batch_error is not None:
+            raise self.batch_error
+        return [Row(args.thread_id) for args in values[4]]
 
     def batcher(self) -> AppendBatcher:
-        return AppendBatcher(self.append, self.append_together)
+        return AppendBatcher(self.append, self.append_batch)
 
 
-async def start(batcher: AppendBatcher, *appends: AppendArgs) -> list[asyncio.Task[str | None]]:
-    tasks = [asyncio.create_task(batcher.append(one)) for one in appends]
+async def start(batcher: AppendBatcher, *appends: ScopedAppend) -> list[asyncio.Task[AppendResult | None]]:
+    tasks = [asyncio.create_task(batcher.append(append)) for append in appends]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_whoever_finds_nobody_goes_alone_and_the_rest_together() -> None:
-    server = Server()
-    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(9, -1, -1)))
-    server.go_on.set()
-    assert await asyncio.gather(*tasks) == [f"t{n}" for n in range(9, -1, -1)]
-    assert server.alone == ["t9", "t8"][:AT_ONCE]
-    assert server.together == [[f"t{n}" for n in range(8)]]
+async def answers(tasks: list[asyncio.Task[AppendResult | None]]) -> list[str | None]:
+    return [result and result.timeline_id for result in await asyncio.gather(*tasks)]
 
 
-async def test_no_transaction_is_for_two_tenants_nor_for_very_many() -> None:
-    server = Server()
-    appends = [given(f"t{n:03}", tenant_id="ab"[n % 2]) for n in range(AT_ONCE + 3 * MOST)]
+async def test_the_first_appends_are_sent_immediately_and_the_rest_in_a_batch() -> None:
+    server = FakeServer()
+    tasks = await start(server.batcher(), *(append_to(f"t{n}") for n in range(9, -1, -1)))
+    server.may_answer.set()
+    assert await answers(tasks) == [f"t{n}" for n in range(9, -1, -1)]
+    assert server.alone == ["t9", "t8"][:MAX_IN_FLIGHT]
+    assert server.batches == [[f"t{n}" for n in range(8)]]
+
+
+async def test_a_batch_has_one_tenant_and_a_limited_size() -> None:
+    server = FakeServer()
+    appends = [append_to(f"t{n:03}", tenant_id="ab"[n % 2]) for n in range(MAX_IN_FLIGHT + 3 * MAX_BATCH)]
     tasks = await start(server.batcher(), *appends)
-    server.go_on.set()
-    assert await asyncio.gather(*tasks) == [one.thread_id for one in appends]
-    for company in server.together:
-        assert len({int(thread_id[1:]) % 2 for thread_id in company}) == 1
-        assert len(company) <= MOST
+    server.may_answer.set()
+    assert await answers(tasks) == [append.args.thread_id for append in appends]
+    for batch in server.batches:
+        assert len({int(thread_id[1:]) % 2 for thread_id in batch}) == 1
+        assert len(batch) <= MAX_BATCH
 
 
-async def test_appends_to_one_thread_do_not_run_into_each_other() -> None:
-    server = Server()
-    batcher = server.batcher()
-    tasks = await start(batcher, *(given("one") for _ in range(5)))
+async def test_appends_to_one_thread_wait_for_the_one_in_flight() -> None:
+    server = FakeServer()
+    tasks = await start(server.batcher(), *(append_to("one") for _ in range(5)))
     assert server.alone == ["one"]
-    server.go_on.set()
+    server.may_answer.set()
     await asyncio.gather(*tasks)
-    assert server.together == [["one"] * 4]
+    assert server.batches == [["one"] * 4]
 
 
-async def test_a_company_that_fails_is_made_one_by_one() -> None:
-    server = Server()
-    server.trouble = StoreFailed("somebody's key was taken")
-    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(6)))
-    server.go_on.set()
-    assert await asyncio.gather(*tasks) == [f"t{n}" for n in range(6)]
+async def test_appends_of_a_failed_batch_are_retried_one_by_one() -> None:
+    server = FakeServer()
+    server.batch_error = StoreFailed("a key was taken")
+    tasks = await start(server.batcher(), *(append_to(f"t{n}") for n in range(6)))
+    server.may_answer.set()
+    assert await answers(tasks) == [f"t{n}" for n in range(6)]
     assert sorted(server.alone) == [f"t{n}" for n in range(6)]
 
 
-async def test_nobody_is_told_that_an_unknown_outcome_is_known() -> None:
-    server = Server()
-    server.trouble = OutcomeUnknown("the connection broke")
-    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
-    server.go_on.set()
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(answer) for answer in answers[AT_ONCE:]] == [OutcomeUnknown] * 3
-    assert len(server.alone) == AT_ONCE
+async def test_a_batch_with_an_unknown_outcome_is_not_retried() -> None:
+    server = FakeServer()
+    server.batch_error = OutcomeUnknown("the connection broke")
+    tasks = await start(server.batcher(), *(append_to(f"t{n}") for n in range(MAX_IN_FLIGHT + 3)))
+    server.may_answer.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes[MAX_IN_FLIGHT:]] == [OutcomeUnknown] * 3
+    assert len(server.alone) == MAX_IN_FLIGHT
 
 
-async def test_who_gave_up_waiting_is_not_sent() -> None:
-    server = Server()
-    tasks = await start(server.batcher(), *(given(f"t{n}") for n in range(AT_ONCE + 3)))
+async def test_a_cancelled_append_is_not_sent() -> None:
+    server = FakeServer()
+    tasks = await start(server.batcher(), *(append_to(f"t{n}") for n in range(MAX_IN_FLIGHT + 3)))
     tasks[-1].cancel()
     await asyncio.sleep(0)
-    server.go_on.set()
+    server.may_answer.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert server.together == [["t2", "t3"]]
+    assert server.batches == [["t2", "t3"]]
 
 
-async def test_each_of_a_company_gets_its_own_answer(own_store: PostgresStore) -> None:
+async def test_each_append_of_a_batch_gets_its_own_result(own_store: PostgresStore) -> None:
     alice, bob = own_store.scoped(Scope("a", "alice")), own_store.scoped(Scope("a", "bob"))
     threads = [await create_thread_with(alice, "first") for _ in range(10)]
     other = await bob.create_thread(NewThread())
@@ -133,7 +167,9 @@ async def test_each_of_a_company_gets_its_own_answer(own_store: PostgresStore) -
     assert found.token_count == 7
 
 
-async def test_a_locked_thread_holds_nobody_else_up(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_a_locked_thread_does_not_delay_appends_to_others(
+    own_store: PostgresStore, admin: asyncpg.Connection
+) -> None:
     alice = own_store.scoped(Scope("a", "alice"))
     threads = [await alice.create_thread(NewThread()) for _ in range(12)]
     held = admin.transaction()
@@ -148,7 +184,7 @@ async def test_a_locked_thread_holds_nobody_else_up(own_store: PostgresStore, ad
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-async def test_a_crowd_needs_few_transactions(
+async def test_many_concurrent_appends_need_few_transactions(
     own_store: PostgresStore, admin: asyncpg.Connection, threads: int
 ) -> None:
     alice = own_store.scoped(Scope("a", "alice"))

@@ -16,7 +16,7 @@ from threadline.stores.migrations import Migration, migration_from
 from threadline.stores.postgres import function_files, migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
 from threadline.stores.postgres.store import PostgresStore
-from threadline.testing.conformance.message_builders import create_thread_with, history
+from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
 from threadline.testing.postgres import PostgresServer
 
 ALICE = Scope("a", "alice")
@@ -187,7 +187,6 @@ async def old_functions(empty_dsn: str) -> str:
         DROP FUNCTION threadline.find_message;
         CREATE FUNCTION threadline.find_message(_tenant text) RETURNS text LANGUAGE sql RETURN _tenant;
         CREATE FUNCTION threadline.removed(_tenant text) RETURNS text LANGUAGE sql RETURN _tenant;
-        CREATE TYPE threadline.removed_type AS (id text);
         """,
     )
     return empty_dsn
@@ -207,6 +206,32 @@ async def test_changed_functions_are_applied_again_and_unknown_ones_dropped(
     assert await schema(old_functions) == await schema(server.admin_dsn(dsn))
     assert (await migrate.apply(old_functions)).functions == ()
     await (await PostgresStore.open(old_functions)).close()
+
+
+async def test_changed_types_are_replaced(empty_dsn: str, server: PostgresServer, dsn: str) -> None:
+    await migrate.apply(empty_dsn)
+    await run(
+        empty_dsn,
+        """
+        UPDATE threadline.function_files SET checksum = 'other' WHERE subject = 'types';
+        CREATE TYPE threadline.removed AS (id text);
+        """,
+    )
+    assert (await migrate.apply(empty_dsn)).functions == ("types",)
+    assert await schema(empty_dsn) == await schema(server.admin_dsn(dsn))
+
+
+async def test_a_running_store_survives_that_functions_are_applied_again(
+    own_store: PostgresStore, server: PostgresServer, dsn: str
+) -> None:
+    alice = own_store.scoped(ALICE)
+    thread = await create_thread_with(alice, "before")
+    await run(
+        server.admin_dsn(dsn), "UPDATE threadline.function_files SET checksum = 'other' WHERE subject = 'messages'"
+    )
+    assert (await migrate.apply(server.admin_dsn(dsn))).functions == ("messages",)
+    await alice.append(thread.id, exchange("after"))
+    assert await history(alice, thread.id) == ["before", "after"]
 
 
 async def test_functions_that_fail_to_apply_leave_the_old_ones(

@@ -70,3 +70,21 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     assert "accept_at_once" in statements[0]
     assert "finish_at_once" in statements[5]
     await opened.close()
+
+
+async def test_an_append_takes_one_round_trip(statements: list[str], dsn: str, clock: ManualClock) -> None:
+    store = await PostgresStore.open(dsn, clock=clock)
+    opened = Threadline(store, Settings(), clock)
+    thread = await opened.as_user().create_thread()
+    await thread.append("The first one asks the server for its types")
+    await asyncio.sleep(0)
+    statements.clear()
+    at = clock.advance()
+    appended = await thread.append("Is it far?", "Not far.")
+    await asyncio.sleep(0)
+    assert len(statements) == 1, statements
+    assert appended.message_count == 3
+    info = thread.info
+    assert (info.message_count, info.updated_at) == (3, at)
+    assert info == await thread.refresh()
+    await opened.close()

@@ -1,8 +1,8 @@
-"""Appends that come while others are on their way go together: one round trip, one transaction, one sync.
+"""Batches appends: those that arrive while others are in flight share one round trip, one transaction and one sync.
 
-A caller who finds nobody before them goes at once, so nobody waits for company. Only appends of one tenant share a
-transaction, each in its own scope; those to a thread that is being written to wait for that to end. Where one of them
-spoils it for the rest, each is made again alone.
+With fewer than `MAX_IN_FLIGHT` requests in flight an append is sent immediately, so none waits to be batched. A batch
+holds appends of one tenant, each in its own scope. Appends to a thread that a request in flight writes to wait for its
+end. If a batch fails, its appends are retried one by one.
 """
 
 from __future__ import annotations
@@ -21,198 +21,199 @@ from threadline.stores.sql import load_queries
 Statement: TypeAlias = Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
 """A statement, its values, and whether it only reads."""
 _SQL = load_queries(__package__, "queries/messages.sql")
-AT_ONCE = 2
-"""How many may be on their way: while one waits for the disk, the next is worked on."""
-MOST = 32
-PATIENCE_SECONDS = 0.05
+MAX_IN_FLIGHT = 2
+"""While one batch waits for the server's disk, the next one is executed."""
+MAX_BATCH = 32
+OVERDUE_SECONDS = 0.05
 
 
 class AppendArgs(NamedTuple):
-    """One append as the schema's function takes it; a value for each message stands in a list."""
+    """The composite type `threadline.append_args`: the same fields, in the same order."""
 
-    tenant_id: str
-    owner_id: str
-    role: str
-    now_us: int
     thread_id: str
     ids: list[str]
     roles: str
     parts: list[bytes]
     metadata: list[bytes | None] | None
-    created: list[int | None] | None
+    created_us: list[int | None] | None
     key: str | None
     fingerprint: bytes | None
     expected_count: int | None
-    most: int
+    max_count: int
     turn_id: str | None
     tokens: int
     title: str | None
 
 
-class _Waiting(NamedTuple):
-    given: AppendArgs
-    placed: asyncio.Future[str | None]
+class ScopedAppend(NamedTuple):
+    """The arguments of the SQL function `threadline.append`."""
+
+    tenant_id: str
+    owner_id: str
+    role: str
+    now_us: int
+    args: AppendArgs
 
     @property
     def thread(self) -> tuple[str, str]:
-        return self.given.tenant_id, self.given.thread_id
+        return self.tenant_id, self.args.thread_id
+
+
+class AppendResult(NamedTuple):
+    """The composite type `threadline.append_result`."""
+
+    timeline_id: str
+    first_seq: int
+    token_count: int
+    title: str | None
+
+    @classmethod
+    def from_row(cls, row: asyncpg.Record) -> AppendResult | None:
+        """None if the function wrote nothing."""
+        return None if row["timeline_id"] is None else cls(*row)
+
+
+class _Queued(NamedTuple):
+    append: ScopedAppend
+    result: asyncio.Future[AppendResult | None]
 
 
 class AppendBatcher:
-    def __init__(self, alone: Statement, once: Statement) -> None:
-        """Both run one statement in a transaction of its own; `alone` repeats it where that may help."""
-        self._alone = alone
-        self._once = once
-        self._trips: dict[int, float] = {}
-        """Who is under way, and since when."""
-        self._numbers = itertools.count()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._written: set[tuple[str, str]] = set()
-        """Threads that somebody under way appends to."""
-        self._waiting: deque[_Waiting] = deque()
+    def __init__(self, run_with_retries: Statement, run_once: Statement) -> None:
+        """Both run one statement in a transaction of its own."""
+        self._run_with_retries = run_with_retries
+        self._run_once = run_once
+        self._in_flight: dict[int, float] = {}
+        """Each flight's number, and when it began."""
+        self._flight_numbers = itertools.count()
+        self._overdue_timer: asyncio.TimerHandle | None = None
+        self._busy_threads: set[tuple[str, str]] = set()
+        self._queue: deque[_Queued] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def append(self, given: AppendArgs) -> str | None:
-        thread = (given.tenant_id, given.thread_id)
-        if len(self._trips) >= AT_ONCE or thread in self._written:
-            placed: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(_Waiting(given, placed))
-            self._watch()
-            return await placed
-        self._written.add(thread)
-        trip = self._set_out()
+    async def append(self, append: ScopedAppend) -> AppendResult | None:
+        """None if the common case does not hold and nothing was written."""
+        if len(self._in_flight) >= MAX_IN_FLIGHT or append.thread in self._busy_threads:
+            result: asyncio.Future[AppendResult | None] = asyncio.get_running_loop().create_future()
+            self._queue.append(_Queued(append, result))
+            self._start_overdue_timer()
+            return await result
+        self._busy_threads.add(append.thread)
+        flight = self._start_flight()
         try:
-            return await self._append_alone(given)
+            return await self._append_alone(append)
         finally:
-            self._written.discard(thread)
-            self._come_back(trip)
+            self._busy_threads.discard(append.thread)
+            self._finish_flight(flight)
 
-    async def _append_alone(self, given: AppendArgs) -> str | None:
-        ((placed,),) = await self._alone(_SQL["append"], given, False)
-        place: str | None = placed
-        return place
+    async def _append_alone(self, append: ScopedAppend) -> AppendResult | None:
+        (row,) = await self._run_with_retries(_SQL["append"], append, False)
+        return AppendResult.from_row(row)
 
-    def _set_out(self) -> int:
-        trip = next(self._numbers)
-        self._trips[trip] = asyncio.get_running_loop().time()
-        return trip
+    def _start_flight(self) -> int:
+        flight = next(self._flight_numbers)
+        self._in_flight[flight] = asyncio.get_running_loop().time()
+        return flight
 
-    def _come_back(self, trip: int) -> None:
-        self._trips.pop(trip, None)
-        if self._waiting:
-            self._send_next()
+    def _finish_flight(self, flight: int) -> None:
+        # A flight that was released as overdue is no longer listed.
+        self._in_flight.pop(flight, None)
+        if self._queue:
+            self._dispatch()
 
-    def _watch(self) -> None:
-        """While somebody waits: those who are long under way, at a thread that is locked for instance, do not count."""
-        if self._alarm is None and self._waiting and self._trips:
-            due = min(self._trips.values()) + PATIENCE_SECONDS
-            self._alarm = asyncio.get_running_loop().call_at(due, self._leave_behind)
+    def _start_overdue_timer(self) -> None:
+        if self._overdue_timer is None and self._queue and self._in_flight:
+            due = min(self._in_flight.values()) + OVERDUE_SECONDS
+            self._overdue_timer = asyncio.get_running_loop().call_at(due, self._release_overdue)
 
-    def _leave_behind(self) -> None:
-        self._alarm = None
-        overdue = asyncio.get_running_loop().time() - PATIENCE_SECONDS
-        self._trips = {trip: since for trip, since in self._trips.items() if since > overdue}
-        self._send_next()
+    def _release_overdue(self) -> None:
+        # A flight that waits for a row lock must not stop later appends: after 50 ms it no longer counts against
+        # MAX_IN_FLIGHT. Its threads stay busy until it ends.
+        self._overdue_timer = None
+        cutoff = asyncio.get_running_loop().time() - OVERDUE_SECONDS
+        self._in_flight = {flight: began for flight, began in self._in_flight.items() if began > cutoff}
+        self._dispatch()
 
-    def _send_next(self) -> None:
-        while len(self._trips) < AT_ONCE and (company := self._next_company()):
-            self._written.update(waiting.thread for waiting in company)
-            task = asyncio.create_task(self._send(company, self._set_out()), name="threadline appends")
+    def _dispatch(self) -> None:
+        while len(self._in_flight) < MAX_IN_FLIGHT and (batch := self._next_batch()):
+            self._busy_threads.update(queued.append.thread for queued in batch)
+            task = asyncio.create_task(self._send(batch, self._start_flight()), name="threadline append batch")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._watch()
+        self._start_overdue_timer()
 
-    def _next_company(self) -> list[_Waiting]:
-        """Those of one tenant who still wait, in an order of threads that every process keeps to."""
-        company: list[_Waiting] = []
-        others: list[_Waiting] = []
-        while self._waiting and len(company) < MOST:
-            waiting = self._waiting.popleft()
-            if waiting.placed.done():
+    def _next_batch(self) -> list[_Queued]:
+        """The first queued appends of one tenant to threads that are not busy, without those that were cancelled."""
+        batch: list[_Queued] = []
+        kept: list[_Queued] = []
+        while self._queue and len(batch) < MAX_BATCH:
+            queued = self._queue.popleft()
+            if queued.result.done():
                 continue
-            strange = company and waiting.given.tenant_id != company[0].given.tenant_id
-            (others if strange or waiting.thread in self._written else company).append(waiting)
-        self._waiting.extendleft(reversed(others))
-        company.sort(key=lambda waiting: waiting.given.thread_id)
-        return company
+            is_other_tenant = batch and queued.append.tenant_id != batch[0].append.tenant_id
+            must_wait = is_other_tenant or queued.append.thread in self._busy_threads
+            (kept if must_wait else batch).append(queued)
+        self._queue.extendleft(reversed(kept))
+        # Every process locks the rows of threads in this order, so that two batches cannot deadlock.
+        batch.sort(key=lambda queued: queued.append.args.thread_id)
+        return batch
 
-    async def _send(self, company: list[_Waiting], trip: int) -> None:
+    async def _send(self, batch: list[_Queued], flight: int) -> None:
         try:
-            if len(company) == 1:
-                await self._send_alone(company[0])
+            if len(batch) == 1:
+                await self._send_one(batch[0])
             else:
-                await self._send_together(company)
+                await self._send_batch(batch)
         except asyncio.CancelledError:
-            for waiting in company:
-                waiting.placed.cancel()
+            for queued in batch:
+                queued.result.cancel()
             raise
         finally:
-            self._written.difference_update(waiting.thread for waiting in company)
-            self._come_back(trip)
+            self._busy_threads.difference_update(queued.append.thread for queued in batch)
+            self._finish_flight(flight)
 
-    async def _send_together(self, company: list[_Waiting]) -> None:
+    async def _send_batch(self, batch: list[_Queued]) -> None:
+        appends = [queued.append for queued in batch]
+        values = (
+            appends[0].tenant_id,
+            [append.owner_id for append in appends],
+            [append.role for append in appends],
+            [append.now_us for append in appends],
+            [append.args for append in appends],
+        )
         try:
-            ((placed,),) = await self._once(_SQL["append_together"], _joined(company), False)
+            rows = await self._run_once(_SQL["append_batch"], values, False)
         except OutcomeUnknown as error:
-            for waiting in company:
-                _fail(waiting, error)
+            # The batch may have been committed: retrying could write its messages twice.
+            for queued in batch:
+                _fail(queued, error)
         except StoreFailed:
-            await asyncio.gather(*(self._send_alone(waiting) for waiting in company))
+            await asyncio.gather(*(self._send_one(queued) for queued in batch))
         else:
-            for waiting, place in zip(company, placed, strict=True):
-                _answer(waiting, place)
+            for queued, row in zip(batch, rows, strict=True):
+                _resolve(queued, AppendResult.from_row(row))
 
-    async def _send_alone(self, waiting: _Waiting) -> None:
+    async def _send_one(self, queued: _Queued) -> None:
         try:
-            _answer(waiting, await self._append_alone(waiting.given))
-        except Exception as error:  # noqa: BLE001 whatever it is, it is the caller's to see
-            _fail(waiting, error)
-        self._written.discard(waiting.thread)
-        self._send_next()
+            _resolve(queued, await self._append_alone(queued.append))
+        except Exception as error:  # noqa: BLE001 - every error belongs to the caller of this append
+            _fail(queued, error)
+        self._busy_threads.discard(queued.append.thread)
+        self._dispatch()
 
     async def close(self) -> None:
-        """Waits for those who wait."""
-        while self._waiting or self._tasks:
-            pending: list[asyncio.Future[Any]] = [*self._tasks, *(waiting.placed for waiting in self._waiting)]
+        """Waits until every queued append has been sent and answered."""
+        while self._queue or self._tasks:
+            pending: list[asyncio.Future[Any]] = [*self._tasks, *(queued.result for queued in self._queue)]
             await asyncio.wait(pending)
 
 
-def _joined(company: list[_Waiting]) -> tuple[Any, ...]:
-    given = [waiting.given for waiting in company]
-    first = given[0]
-    return (
-        first.tenant_id,
-        [one.owner_id for one in given],
-        [one.role for one in given],
-        [one.now_us for one in given],
-        [one.thread_id for one in given],
-        [len(one.ids) for one in given],
-        [id for one in given for id in one.ids],
-        "".join([one.roles for one in given]),
-        [parts for one in given for parts in one.parts],
-        _flat([(one.metadata, len(one.ids)) for one in given]),
-        _flat([(one.created, len(one.ids)) for one in given]),
-        [one.key for one in given],
-        [one.fingerprint for one in given],
-        [one.expected_count for one in given],
-        first.most,
-        [one.turn_id for one in given],
-        [one.tokens for one in given],
-        [one.title for one in given],
-    )
+# A caller that was cancelled has cancelled its future, which takes no result any more.
+def _resolve(queued: _Queued, result: AppendResult | None) -> None:
+    if not queued.result.done():
+        queued.result.set_result(result)
 
 
-def _flat(given: list[tuple[list[Any] | None, int]]) -> list[Any] | None:
-    if all(values is None for values, _ in given):
-        return None
-    return [value for values, count in given for value in values or [None] * count]
-
-
-def _answer(waiting: _Waiting, place: str | None) -> None:
-    if not waiting.placed.done():
-        waiting.placed.set_result(place)
-
-
-def _fail(waiting: _Waiting, error: BaseException) -> None:
-    if not waiting.placed.done():
-        waiting.placed.set_exception(error)
+def _fail(queued: _Queued, error: BaseException) -> None:
+    if not queued.result.done():
+        queued.result.set_exception(error)

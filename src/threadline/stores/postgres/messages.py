@@ -19,9 +19,9 @@ from threadline.core.errors import (
     LimitExceeded,
     NotFound,
 )
-from threadline.core.messages import Message, Role
+from threadline.core.messages import Message, Role, from_us
 from threadline.core.sealing import CleanText, Sealed
-from threadline.core.threads import Appended
+from threadline.core.threads import Appended, ThreadState
 from threadline.stores.postgres.append_batcher import AppendArgs
 from threadline.stores.postgres.session import ScopedSession
 from threadline.stores.rows import fingerprint
@@ -50,66 +50,62 @@ class MessageOperations:
     ) -> Appended:
         self._refuse_unfit(messages)
         session, pack = self.session, self.session.internals.bodies.pack
-        given = AppendArgs(
-            session.tenant_id,
-            session.owner_id,
-            session.role,
-            session.now_us(),
-            thread_id,
-            [message.id for message in messages],
-            "".join([message.role[0] for message in messages]),
-            [pack(message.parts_json) for message in messages],
-            _unless_empty([message.metadata_json for message in messages]),
-            _unless_empty([message.created_us for message in messages]),
-            key,
-            None if key is None else fingerprint(messages),
-            expected_count,
-            session.internals.limits.messages_per_thread,
-            turn_id,
-            tokens,
-            title,
+        args = AppendArgs(
+            thread_id=thread_id,
+            ids=[message.id for message in messages],
+            roles="".join([message.role[0] for message in messages]),
+            parts=[pack(message.parts_json) for message in messages],
+            metadata=_unless_empty([message.metadata_json for message in messages]),
+            created_us=_unless_empty([message.created_us for message in messages]),
+            key=key,
+            fingerprint=None if key is None else fingerprint(messages),
+            expected_count=expected_count,
+            max_count=session.internals.limits.messages_per_thread,
+            turn_id=turn_id,
+            tokens=tokens,
+            title=title,
         )
-        placed = await session.append(given)
-        if placed is None:
-            return await self._append_carefully(thread_id, messages, key, expected_count, given)
-        timeline_id, _, first_seq = placed.rpartition(" ")
+        now_us = session.now_us()
+        done = await session.append(now_us, args)
+        if done is None:
+            return await self._append_locked(messages, args)
         session.note_append()
         session.touch(thread_id)
-        return Appended(thread_id, timeline_id, int(first_seq), tuple(given.ids), int(first_seq) + len(given.ids))
+        count = done.first_seq + len(messages)
+        state = ThreadState(done.timeline_id, count, done.token_count, done.title, from_us(now_us))
+        return Appended(thread_id, done.timeline_id, done.first_seq, tuple(args.ids), count, state)
 
-    async def _append_carefully(
-        self,
-        thread_id: str,
-        messages: Sequence[Sealed],
-        key: str | None,
-        expected_count: int | None,
-        given: AppendArgs,
-    ) -> Appended:
-        """Something stood in the way of the quick way: another writer, a repeat, or what makes this an error."""
-        found = await self.session.call(_SQL["append_carefully"], *given[3:])
-        ((problem, timeline_id, first_seq, standing),) = found
-        ids = tuple(message.id for message in messages)
+    async def _append_locked(self, messages: Sequence[Sealed], args: AppendArgs) -> Appended:
+        """The common case did not hold: another append came first, this one is a repeat, or it is an error."""
+        (row,) = await self.session.call(_SQL["append_locked"], self.session.now_us(), args)
+        problem, thread_id, first_seq = row["problem"], args.thread_id, row["first_seq"]
         match problem:
-            case None:
-                self.session.note_append()
-                self.session.touch(thread_id)
-                return Appended(thread_id, timeline_id, first_seq, ids, first_seq + len(ids))
-            case "repeat" | "standing":
-                if problem == "standing":
+            case None | "repeat" | "present":
+                if problem is None:
+                    self.session.note_append()
+                    self.session.touch(thread_id)
+                if problem == "present":
                     await self._refuse_other_content(thread_id, messages, first_seq)
-                count = first_seq + len(standing)
-                return Appended(thread_id, timeline_id, first_seq, tuple(standing), count, replayed=True)
+                ids = tuple(args.ids if problem is None else row["message_ids"])
+                return Appended(
+                    thread_id,
+                    row["timeline_id"],
+                    first_seq,
+                    ids,
+                    first_seq + len(ids),
+                    _state_from(row),
+                    replayed=problem is not None,
+                )
             case "thread":
                 raise NotFound("thread", thread_id)
             case "key":
-                raise KeyReused(str(key))
+                raise KeyReused(str(args.key))
             case "message":
-                raise DuplicateId("message", standing[0])
+                raise DuplicateId("message", row["message_ids"][0])
             case "count":
-                raise HeadMoved(first_seq, expected_count or 0)
+                raise HeadMoved(first_seq, args.expected_count or 0)
             case _:
-                most = self.session.internals.limits.messages_per_thread
-                raise LimitExceeded("messages per thread", most, first_seq + len(ids))
+                raise LimitExceeded("messages per thread", args.max_count, first_seq + len(args.ids))
 
     def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
         if not messages:
@@ -172,6 +168,12 @@ class MessageOperations:
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
         ]
+
+
+def _state_from(row: asyncpg.Record) -> ThreadState:
+    return ThreadState(
+        row["thread_timeline_id"], row["message_count"], row["token_count"], row["title"], row["updated_at"]
+    )
 
 
 def _window(newest: Sequence[asyncpg.Record], turns: int) -> list[asyncpg.Record] | None:

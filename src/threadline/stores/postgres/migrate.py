@@ -73,7 +73,7 @@ async def apply(
                 progress(step, done, len(todo.steps))
             await _run_step(connection, step, partitions or 0)
         if todo.functions:
-            await function_files.apply_all(connection)
+            await function_files.apply_all(connection, todo.functions)
         if distribute:
             await _distribute_tables(connection)
         if distribute or (todo.functions and await _is_distributed(connection)):

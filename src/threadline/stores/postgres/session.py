@@ -19,7 +19,7 @@ from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock
-from threadline.stores.postgres.append_batcher import AppendArgs
+from threadline.stores.postgres.append_batcher import AppendArgs, AppendResult, ScopedAppend
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.errors import translated
 from threadline.stores.sql import load_queries
@@ -41,8 +41,7 @@ class StoreInternals(NamedTuple):
     transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
     """For a single verb, which need not stand in line with its user's other works."""
     alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
-    append: Callable[[AppendArgs], Awaitable[str | None]]
-    """The quick way to append: where to, or None if it has to be done carefully."""
+    append: Callable[[ScopedAppend], Awaitable[AppendResult | None]]
     appended: Callable[[Scope], None]
     line: Callable[[Scope], AbstractAsyncContextManager[None]]
     """Where one user's works wait for each other."""
@@ -114,13 +113,15 @@ class ScopedSession:
         async with self.internals.line(self.scope):
             return await self.call(function, *values)
 
-    async def append(self, given: AppendArgs) -> str | None:
+    async def append(self, now_us: int, args: AppendArgs) -> AppendResult | None:
+        """None if the common case does not hold and nothing was written."""
         self._refuse_if_over()
+        append = ScopedAppend(self.tenant_id, self.owner_id, self.role, now_us, args)
         if self._connection is None:
-            return await self.internals.append(given)
+            return await self.internals.append(append)
         with translated():
-            placed: str | None = await self._connection.fetchval(_SQL["append"], *given)
-        return placed
+            (row,) = await self._connection.fetch(_SQL["append"], *append)
+        return AppendResult.from_row(row)
 
     async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         with translated():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import NamedTuple
 
 import msgspec
 
@@ -98,6 +99,36 @@ class ThreadOperations:
         return 0 if done is None else done["pruned"] or 0
 
 
+class ThreadArgs(NamedTuple):
+    """The composite type `threadline.thread_args`: the same fields, in the same order."""
+
+    id: str
+    state_key: str
+    timeline_id: str
+    title: str | None
+    title_by_person: bool
+    agent_id: str | None
+    model: str | None
+    system_prompt: str | None
+    working_dir: str | None
+    metadata: bytes | None
+
+
+def thread_args(new: NewThread, thread_id: str, state_key: str) -> ThreadArgs:
+    return ThreadArgs(
+        id=thread_id,
+        state_key=state_key,
+        timeline_id=new_id(),
+        title=new.title,
+        title_by_person=new.title_by_person,
+        agent_id=new.agent_id,
+        model=new.model,
+        system_prompt=new.system_prompt,
+        working_dir=new.working_dir,
+        metadata=rows.json_bytes(new.metadata, "metadata"),
+    )
+
+
 async def begin_thread(
     session: ScopedSession, new: NewThread, *, source: str | None = None, at: int | None = None
 ) -> Thread:
@@ -106,16 +137,7 @@ async def begin_thread(
     (done,) = await session.call(
         _SQL["create_thread" if source is None else "branch_thread"],
         session.now_us(),
-        thread_id,
-        state_key,
-        new_id(),
-        new.title,
-        new.title_by_person,
-        new.agent_id,
-        new.model,
-        new.system_prompt,
-        new.working_dir,
-        rows.json_bytes(new.metadata, "metadata"),
+        thread_args(new, thread_id, state_key),
         *(() if source is None else (source, at)),
     )
     problem, *row = done

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from threadline.core.errors import NotFound
 from threadline.core.ids import new_id
+from threadline.core.messages import to_us
 from threadline.core.threads import Point, Thread
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
@@ -23,7 +24,9 @@ class Head(NamedTuple):
     thread_no: int
     owner_id: str
     message_count: int
-    is_untitled: bool
+    token_count: int
+    title: str | None
+    updated_us: int
     timeline_no: int
     timeline_id: str
     ancestors: bytes
@@ -45,8 +48,19 @@ def find_standing(session: ScopedSession, thread_id: str) -> tuple[Thread, Head]
         raise NotFound("thread", thread_id)
     *values, thread_no, timeline_no, ancestors, newest_no = row
     thread = rows.thread(values)
-    place = (thread.message_count, thread.title is None, timeline_no, thread.timeline_id, ancestors, newest_no)
-    return thread, Head(thread_no, thread.owner_id, *place)
+    head = Head(
+        thread_no,
+        thread.owner_id,
+        thread.message_count,
+        thread.token_count,
+        thread.title,
+        to_us(thread.updated_at),
+        timeline_no,
+        thread.timeline_id,
+        ancestors,
+        newest_no,
+    )
+    return thread, head
 
 
 def head_on(session: ScopedSession, head: Head, timeline_id: str | None) -> Head:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReused, LimitExceeded, NotFound
-from threadline.core.messages import ROLES, Message
+from threadline.core.messages import ROLES, Message, from_us
 from threadline.core.sealing import CleanText, Sealed
-from threadline.core.threads import Appended
+from threadline.core.threads import Appended, ThreadState
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -90,15 +90,19 @@ def append(
     _check_room(session, head, len(messages), expected_count)
     ids = _insert(session, head, messages, turn_id)
     count = head.message_count + len(ids)
-    session.run(_SQL["advance_head"], (count, tokens, session.now_us(), head.thread_no))
-    if title is not None and head.is_untitled:
+    now_us = session.now_us()
+    session.run(_SQL["advance_head"], (count, tokens, now_us, head.thread_no))
+    if title is not None and head.title is None:
         session.run(_SQL["title_thread"], (title, head.thread_no))
     if key is not None:
         session.run(
             _SQL["add_append_key"], (head.thread_no, key, head.timeline_no, head.message_count, len(ids), digest)
         )
     session.touch(thread_id)
-    return Appended(thread_id, head.timeline_id, head.message_count, ids, count)
+    state = ThreadState(
+        head.timeline_id, count, head.token_count + tokens, title if head.title is None else head.title, from_us(now_us)
+    )
+    return Appended(thread_id, head.timeline_id, head.message_count, ids, count, state)
 
 
 def _insert(session: ScopedSession, head: Head, messages: Sequence[Sealed], turn_id: str | None) -> tuple[str, ...]:
@@ -141,7 +145,7 @@ def _done_under_key(
     if stored != digest:
         raise KeyReused(key)
     ids = tuple(id for (id,) in session.rows(_SQL["read_ids"], (timeline_no, first_seq, first_seq + count - 1)))
-    return Appended(thread_id, timeline_id, first_seq, ids, first_seq + count, replayed=True)
+    return Appended(thread_id, timeline_id, first_seq, ids, first_seq + count, _state_of(head), replayed=True)
 
 
 def _standing(session: ScopedSession, thread_id: str, head: Head, messages: Sequence[Sealed]) -> Appended | None:
@@ -163,7 +167,11 @@ def _standing(session: ScopedSession, thread_id: str, head: Head, messages: Sequ
     timeline_no, first_seq, _ = here[0]
     names = name_timelines(session, head, [timeline_no])
     ids = tuple(message.id for message in messages)
-    return Appended(thread_id, names[timeline_no], first_seq, ids, first_seq + len(ids), replayed=True)
+    return Appended(thread_id, names[timeline_no], first_seq, ids, first_seq + len(ids), _state_of(head), replayed=True)
+
+
+def _state_of(head: Head) -> ThreadState:
+    return ThreadState(head.timeline_id, head.message_count, head.token_count, head.title, from_us(head.updated_us))
 
 
 def _same(session: ScopedSession, place: Row, message: Sealed) -> bool:

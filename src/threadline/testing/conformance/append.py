@@ -11,7 +11,7 @@ import pytest
 from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReused, LimitExceeded, NotFound
 from threadline.core.messages import NewMessage, new_message, to_us
 from threadline.core.sealing import Sealed
-from threadline.core.threads import Appended, NewThread
+from threadline.core.threads import Appended, NewThread, ThreadState
 from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
@@ -33,10 +33,12 @@ class TestAppending:
         """Writes the messages at the head, all or none, and touches the thread."""
         thread = await alice.create_thread(NewThread())
         first = await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m1")])
-        assert first == Appended(thread.id, thread.timeline_id, 0, ("m0", "m1"), 2)
+        state = ThreadState(thread.timeline_id, 2, 0, None, thread.updated_at)
+        assert first == Appended(thread.id, thread.timeline_id, 0, ("m0", "m1"), 2, state)
         at = clock.advance()
         second = await alice.append(thread.id, [user_message("c", "m2")])
-        assert second == Appended(thread.id, thread.timeline_id, 2, ("m2",), 3)
+        state = ThreadState(thread.timeline_id, 3, 0, None, at)
+        assert second == Appended(thread.id, thread.timeline_id, 2, ("m2",), 3, state)
         found = await alice.messages(thread.id)
         assert [(m.id, m.role, m.seq, m.text) for m in found] == [
             ("m0", "user", 0, "a"),
@@ -94,6 +96,26 @@ class TestAppending:
         stored = await alice.thread(thread.id)
         assert stored is not None
         assert (stored.title, stored.title_by_person) == ("first words", False)
+
+    async def test_the_answer_says_how_the_thread_is_now(self, alice: Transaction, clock: ManualClock) -> None:
+        """`Appended.thread` has what an append changes about its thread, so that a caller need not read it again."""
+        thread = await alice.create_thread(NewThread())
+        said = [user_message("a", "m0")]
+        done = [
+            await alice.append(thread.id, said, key="k1", tokens=3, title=clean_text("first")),
+            await alice.append(thread.id, exchange("b"), tokens=4, title=clean_text("second")),
+        ]
+        assert (done[1].thread.message_count, done[1].thread.token_count, done[1].thread.title) == (2, 7, "first")
+        assert done[1].thread.apply_to(thread) == await alice.thread(thread.id)
+        await alice.undo(thread.id)
+        clock.advance()
+        by_id = await alice.append(thread.id, said)
+        by_key = await alice.append(thread.id, exchange("a"), key="k1")
+        for repeat in (by_id, by_key):
+            assert repeat.replayed
+            assert repeat.thread.apply_to(thread) == await alice.thread(thread.id)
+        after = await alice.append(thread.id, exchange("c"), expected_count=1)
+        assert after.thread.apply_to(thread) == await alice.thread(thread.id)
 
     async def test_a_title_that_was_given_stays(self, alice: Transaction) -> None:
         """A thread without a title takes `title`"""
@@ -168,7 +190,7 @@ class TestRepeating:
         before = await alice.thread(thread.id)
         clock.advance()
         again = await alice.append(thread.id, said, key="k1", expected_count=0, tokens=5)
-        assert again == msgspec.structs.replace(first, replayed=True)
+        assert again == msgspec.structs.replace(first, replayed=True, thread=again.thread)
         assert await alice.thread(thread.id) == before
         assert await history(alice, thread.id) == ["a", "b", "c"]
 
@@ -177,7 +199,7 @@ class TestRepeating:
         thread = await alice.create_thread(NewThread())
         first = await alice.append(thread.id, exchange("a", "b"), key="k1")
         again = await alice.append(thread.id, exchange("a", "b"), key="k1")
-        assert again == msgspec.structs.replace(first, replayed=True)
+        assert again == msgspec.structs.replace(first, replayed=True, thread=again.thread)
         assert [m.id for m in await alice.messages(thread.id)] == list(first.message_ids)
 
     @pytest.mark.parametrize(
@@ -223,7 +245,7 @@ class TestRepeating:
         before = await alice.thread(thread.id)
         clock.advance()
         again = await alice.append(thread.id, said, expected_count=0)
-        assert again == msgspec.structs.replace(first, replayed=True)
+        assert again == msgspec.structs.replace(first, replayed=True, thread=again.thread)
         assert await alice.thread(thread.id) == before
         assert await history(alice, thread.id) == ["a", "b", "c"]
 

@@ -183,14 +183,14 @@ class TestDelivering:
         assert await system.claim_outbox("w3", until=clock.after(30)) == []
 
     async def test_a_worker_claims_only_for_the_platforms_it_names(
-        self, house: Transaction, clock: ManualClock
+        self, system: Transaction, clock: ManualClock
     ) -> None:
         """With `platforms`, only rows for these: a worker claims what it can send."""
-        await house.enqueue("matrix", "!room", clean_text("x"), turn_id=None, owner_id="alice", id="m1")
-        await house.enqueue("slack", "D1", clean_text("x"), turn_id=None, owner_id="alice", id="s1")
-        assert await house.claim_outbox("w1", until=clock.after(30), platforms=[]) == []
-        assert ids(await house.claim_outbox("w1", until=clock.after(30), platforms=["telegram", "slack"])) == ["s1"]
-        assert ids(await house.claim_outbox("w2", until=clock.after(30))) == ["m1"]
+        await system.enqueue("matrix", "!room", clean_text("x"), turn_id=None, owner_id="alice", id="m1")
+        await system.enqueue("slack", "D1", clean_text("x"), turn_id=None, owner_id="alice", id="s1")
+        assert await system.claim_outbox("w1", until=clock.after(30), platforms=[]) == []
+        assert ids(await system.claim_outbox("w1", until=clock.after(30), platforms=["telegram", "slack"])) == ["s1"]
+        assert ids(await system.claim_outbox("w2", until=clock.after(30))) == ["m1"]
 
     @pytest.mark.req("S3-22")
     async def test_two_workers_never_get_one_row(self, system: Transaction, clock: ManualClock) -> None:

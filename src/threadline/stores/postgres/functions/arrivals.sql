@@ -14,7 +14,7 @@ DECLARE
     fits boolean;
     begins boolean;
     claimed boolean;
-    placed text;
+    placed threadline.append_result;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
     SELECT b.thread_id, b.owner_id = _owner AND (b.metadata IS NULL OR position('pending'::bytea IN b.metadata) = 0)
@@ -40,11 +40,14 @@ BEGIN
     claimed := FOUND;
     IF claimed THEN
         placed := threadline.append(
-            _tenant, _owner, _role, _now_us, thread, ARRAY[_message], 'u', ARRAY[_parts],
-            CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END, NULL, NULL, NULL, NULL, _most, _turn, 0, _title
+            _tenant, _owner, _role, _now_us, ROW(
+                thread, ARRAY[_message], 'u', ARRAY[_parts],
+                CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END, NULL, NULL, NULL, NULL, _most, _turn, 0,
+                _title
+            )::threadline.append_args
         );
     END IF;
-    IF placed IS NULL THEN
+    IF placed.timeline_id IS NULL THEN
         IF begins THEN
             RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'what was made for a new place must go as well';
         ELSIF claimed THEN
@@ -56,7 +59,7 @@ BEGIN
     RETURN QUERY INSERT INTO threadline.turns AS r (tenant_id, id, owner_id, thread_id, surface, agent_id, status,
         idempotency_key, request_hash, request_seq, created_at)
     VALUES (_tenant, _turn, _owner, thread, _platform, _agent, 'accepted', _turn_key, _hash,
-        split_part(placed, ' ', 2)::integer, now)
+        placed.first_seq, now)
     RETURNING r.*;
 END $$;
 
@@ -72,7 +75,8 @@ BEGIN
     WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.state_key = _home AND t.deleted_at IS NULL;
     IF NOT FOUND THEN
         SELECT (c.result).id INTO thread FROM threadline.create_thread(
-            _tenant, _owner, _role, _now_us, _new, _home, _timeline, NULL, false, _agent, NULL, NULL, NULL, NULL
+            _tenant, _owner, _role, _now_us,
+            ROW(_new, _home, _timeline, NULL, false, _agent, NULL, NULL, NULL, NULL)::threadline.thread_args
         ) c WHERE c.problem IS NULL;
         IF NOT FOUND THEN
             RETURN NULL;

@@ -1,109 +1,101 @@
--- Writes the messages, if nobody else wrote to the thread since this began and nothing given was here before; both are
--- part of the one UPDATE. The row it locks is read again after a wait, and its count and timeline then differ from those
--- seen at first. A key that somebody else takes meanwhile is refused by the index, and the append is made again. The
--- answer is the timeline and the first seq, or null where the append has to be made carefully; _looked says that this was
--- done, and that whatever else has these ids does not stand in the way.
+-- Writes the messages if the common case holds, and otherwise returns null and writes nothing: append_locked then finds
+-- out why. The common case: the key is new, no message id is known, there is room, and nothing was written to the thread
+-- since this statement began. The UPDATE checks the last in its condition: after waiting for the row's lock PostgreSQL
+-- evaluates it again, with the new count and timeline against those of the snapshot. A key that another transaction
+-- inserts at the same moment violates the primary key; the caller retries. _ids_checked skips the look for message ids:
+-- append_locked has compared them with this history, and the same ids in another history are no conflict.
 CREATE FUNCTION threadline.append(
-    _tenant text, _owner text, _role text, _now_us bigint,
-    _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
-    _looked boolean DEFAULT false
-) RETURNS text LANGUAGE plpgsql AS $$
+    _tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args,
+    _ids_checked boolean DEFAULT false
+) RETURNS threadline.append_result LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    given constant integer := cardinality(_ids);
-    line text;
-    first integer;
+    added constant integer := cardinality(_new.ids);
+    result threadline.append_result;
     holder text;
 BEGIN
-    IF _key IS NOT NULL THEN
+    IF _new.key IS NOT NULL THEN
         PERFORM FROM threadline.append_keys k
-        WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
+        WHERE k.tenant_id = _tenant AND k.thread_id = _new.thread_id AND k.key = _new.key;
         IF FOUND THEN
             RETURN NULL;
         END IF;
     END IF;
     UPDATE threadline.threads t
-    SET message_count = t.message_count + given, token_count = t.token_count + _tokens,
-        updated_at = threadline.moment(_now_us), title = coalesce(t.title, _title)
-    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
+    SET message_count = t.message_count + added, token_count = t.token_count + _new.tokens,
+        updated_at = threadline.moment(_now_us), title = coalesce(t.title, _new.title)
+    WHERE t.tenant_id = _tenant AND t.id = _new.thread_id AND t.deleted_at IS NULL
         AND (t.message_count, t.timeline_id) = (
             SELECT seen.message_count, seen.timeline_id FROM threadline.threads seen
-            WHERE seen.tenant_id = _tenant AND seen.id = _thread
+            WHERE seen.tenant_id = _tenant AND seen.id = _new.thread_id
         )
-        AND t.message_count <= _most - given AND (_expected IS NULL OR t.message_count = _expected)
-        AND (_looked OR NOT EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_ids)))
-    RETURNING t.timeline_id, t.message_count - given, t.owner_id INTO line, first, holder;
+        AND t.message_count <= _new.max_count - added
+        AND (_new.expected_count IS NULL OR t.message_count = _new.expected_count)
+        AND (_ids_checked OR NOT EXISTS (
+            SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = ANY (_new.ids)
+        ))
+    RETURNING t.timeline_id, t.message_count - added, t.token_count, t.title, t.owner_id
+    INTO result.timeline_id, result.first_seq, result.token_count, result.title, holder;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     INSERT INTO threadline.messages
         (created_us, seq, role, tenant_id, timeline_id, owner_id, id, turn_id, parts, metadata)
-    SELECT coalesce(g.created_us, _now_us), first + g.place - 1, substr(_roles, g.place::integer, 1)::"char",
-        _tenant, line, holder, g.id, _turn, g.parts, g.metadata
-    FROM unnest(_ids, _parts, _metadata, _created) WITH ORDINALITY AS g (id, parts, metadata, created_us, place);
-    IF _key IS NOT NULL THEN
+    SELECT coalesce(m.created_us, _now_us), result.first_seq + m.n - 1, substr(_new.roles, m.n::integer, 1)::"char",
+        _tenant, result.timeline_id, holder, m.id, _new.turn_id, m.parts, m.metadata
+    FROM unnest(_new.ids, _new.parts, _new.metadata, _new.created_us)
+        WITH ORDINALITY AS m (id, parts, metadata, created_us, n);
+    IF _new.key IS NOT NULL THEN
         INSERT INTO threadline.append_keys
             (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
-        VALUES (_tenant, _thread, _key, holder, _fingerprint, line, first, given, threadline.moment(_now_us));
+        VALUES (_tenant, _new.thread_id, _new.key, holder, _new.fingerprint, result.timeline_id, result.first_seq, added,
+            threadline.moment(_now_us));
     END IF;
-    RETURN line || ' ' || first;
+    RETURN result;
 END $$;
 
--- Several appends of one tenant in one transaction, each in the scope of whoever made it; what the arrays hold for each
--- message stands one append after the other. Nobody waits long for a thread that somebody else has locked: the whole
--- fails instead, and each is made alone.
-CREATE FUNCTION threadline.append_together(
-    _tenant text, _owners text[], _acting text[], _now_us bigint[], _threads text[], _counts integer[],
-    _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _keys text[], _fingerprints bytea[], _expected integer[], _most integer, _turns text[], _tokens integer[],
-    _titles text[]
-) RETURNS text[] LANGUAGE plpgsql AS $$
+-- Several appends of one tenant in one transaction, each in its own scope; one row per append, in their order. The lock
+-- timeout keeps a thread that another transaction has locked from delaying the others: the whole batch fails, and the
+-- caller repeats each append alone.
+CREATE FUNCTION threadline.append_batch(
+    _tenant text, _owners text[], _roles text[], _now_us bigint[], _new threadline.append_args[]
+) RETURNS SETOF threadline.append_result LANGUAGE plpgsql AS $$
 DECLARE
-    patience constant text := set_config('lock_timeout', '50ms', true);
-    placed text[] := '{}';
-    first integer := 1;
-    last integer;
+    lock_timeout constant text := set_config('lock_timeout', '50ms', true);
+    result threadline.append_result;
 BEGIN
-    FOR n IN 1..cardinality(_threads) LOOP
-        last := first + _counts[n] - 1;
-        placed[n] := threadline.append(
-            _tenant, _owners[n], _acting[n], _now_us[n], _threads[n], _ids[first:last], substr(_roles, first, _counts[n]),
-            _parts[first:last], _metadata[first:last], _created[first:last], _keys[n], _fingerprints[n], _expected[n],
-            _most, _turns[n], _tokens[n], _titles[n]
-        );
-        first := last + 1;
+    FOR n IN 1..cardinality(_new) LOOP
+        result := threadline.append(_tenant, _owners[n], _roles[n], _now_us[n], _new[n]);
+        RETURN NEXT result;
     END LOOP;
-    RETURN placed;
 END $$;
 
--- The same with the thread's row locked first, so that `problem` can say what stands in the way. 'repeat' means that the
--- same was done under this key, 'standing' that the ids are here in this order; whether they came with the same content
--- is for the caller to compare.
-CREATE FUNCTION threadline.append_carefully(
-    _tenant text, _owner text, _role text, _now_us bigint,
-    _thread text, _ids text[], _roles text, _parts bytea[], _metadata bytea[], _created bigint[],
-    _key text, _fingerprint bytea, _expected integer, _most integer, _turn text, _tokens integer, _title text,
-    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[]
+-- The same with the thread's row locked first, so that `problem` can name what prevents the append: 'thread' is not here,
+-- 'key' came with other messages, 'message' ids are in this history, 'count' is not the expected one, 'limit' would be
+-- exceeded. 'repeat' means that the same append was made under this key; 'present' that the ids are in this history in
+-- this order (the caller compares their content, because bodies may be compressed differently). `thread` is the row after
+-- the call; its timeline and count differ from the result's if the append was made before.
+CREATE FUNCTION threadline.append_locked(
+    _tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args,
+    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    given constant integer := cardinality(_ids);
-    thread threadline.threads;
+    added constant integer := cardinality(_new.ids);
     earlier threadline.append_keys;
-    newest integer;
-    placed text;
+    last_seq integer;
+    result threadline.append_result;
 BEGIN
     SELECT * INTO thread FROM threadline.threads t
-    WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+    WHERE t.tenant_id = _tenant AND t.id = _new.thread_id AND t.deleted_at IS NULL FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         problem := 'thread';
         RETURN;
     END IF;
     SELECT * INTO earlier FROM threadline.append_keys k
-    WHERE k.tenant_id = _tenant AND k.thread_id = _thread AND k.key = _key;
+    WHERE k.tenant_id = _tenant AND k.thread_id = _new.thread_id AND k.key = _new.key;
     IF FOUND THEN
-        problem := CASE WHEN earlier.fingerprint = _fingerprint THEN 'repeat' ELSE 'key' END;
+        problem := CASE WHEN earlier.fingerprint = _new.fingerprint THEN 'repeat' ELSE 'key' END;
         timeline_id := earlier.timeline_id;
         first_seq := earlier.first_seq;
         SELECT array_agg(m.id ORDER BY m.seq) INTO message_ids FROM threadline.messages m
@@ -111,29 +103,32 @@ BEGIN
             AND m.seq BETWEEN earlier.first_seq AND earlier.first_seq + earlier.messages - 1;
         RETURN;
     END IF;
-    -- Where the given ids stand in this history, in the order of the history.
+    -- Where the given ids are in this history, in the order of the history.
     SELECT min(m.seq), max(m.seq), (array_agg(m.timeline_id ORDER BY m.seq))[1], array_agg(m.id ORDER BY m.seq)
-    INTO first_seq, newest, timeline_id, message_ids
+    INTO first_seq, last_seq, timeline_id, message_ids
     FROM threadline.messages m JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
-    WHERE m.tenant_id = _tenant AND m.id = ANY (_ids) AND (
+    WHERE m.tenant_id = _tenant AND m.id = ANY (_new.ids) AND (
         m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
     );
     IF message_ids IS NOT NULL THEN
         problem := CASE
-            WHEN message_ids = _ids AND newest = first_seq + given - 1 THEN 'standing' ELSE 'message'
+            WHEN message_ids = _new.ids AND last_seq = first_seq + added - 1 THEN 'present' ELSE 'message'
         END;
         RETURN;
     END IF;
     timeline_id := thread.timeline_id;
     first_seq := thread.message_count;
     problem := CASE
-        WHEN _expected <> thread.message_count THEN 'count'
-        WHEN thread.message_count > _most - given THEN 'limit'
+        WHEN _new.expected_count <> thread.message_count THEN 'count'
+        WHEN thread.message_count > _new.max_count - added THEN 'limit'
     END;
     IF problem IS NULL THEN
-        placed := threadline.append(_tenant, _owner, _role, _now_us, _thread, _ids, _roles, _parts, _metadata, _created,
-            _key, _fingerprint, _expected, _most, _turn, _tokens, _title, _looked => true);
-        ASSERT placed = timeline_id || ' ' || first_seq, 'a locked thread changed';
+        result := threadline.append(_tenant, _owner, _role, _now_us, _new, _ids_checked => true);
+        ASSERT (result.timeline_id, result.first_seq) = (timeline_id, first_seq), 'a locked thread changed';
+        thread.message_count := first_seq + added;
+        thread.token_count := result.token_count;
+        thread.title := result.title;
+        thread.updated_at := threadline.moment(_now_us);
     END IF;
 END $$;
 

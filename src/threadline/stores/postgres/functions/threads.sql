@@ -53,9 +53,7 @@ END $$;
 
 -- A new thread. problem: the 'thread' id or the 'state_key' is taken.
 CREATE FUNCTION threadline.create_thread(
-    _tenant text, _owner text, _role text, _now_us bigint,
-    _id text, _state_key text, _timeline text, _title text, _title_by_person boolean, _agent text, _model text,
-    _system_prompt text, _working_dir text, _metadata bytea,
+    _tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -67,22 +65,23 @@ BEGIN
         tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
         working_dir, metadata, created_at, updated_at
     ) VALUES (
-        _tenant, _id, _owner, _state_key, _timeline, _title, _title_by_person, _agent, _model, _system_prompt,
-        _working_dir, _metadata, threadline.moment(_now_us), threadline.moment(_now_us)
+        _tenant, _new.id, _owner, _new.state_key, _new.timeline_id, _new.title, _new.title_by_person, _new.agent_id,
+        _new.model, _new.system_prompt, _new.working_dir, _new.metadata, threadline.moment(_now_us),
+        threadline.moment(_now_us)
     ) ON CONFLICT DO NOTHING RETURNING * INTO result;
     IF NOT FOUND THEN
-        problem := threadline.taken(_tenant, _owner, _state_key);
+        problem := threadline.taken(_tenant, _owner, _new.state_key);
     ELSE
-        added := threadline.add_timeline(_tenant, _now_us, _timeline, _owner, _id, NULL, NULL, NULL, NULL);
+        added := threadline.add_timeline(
+            _tenant, _now_us, _new.timeline_id, _owner, _new.id, NULL, NULL, NULL, NULL
+        );
     END IF;
 END $$;
 
 -- A new thread that goes on from a point of another one. problem: as above, or the 'source' is not here, or 'seq' is past
 -- its head.
 CREATE FUNCTION threadline.branch_thread(
-    _tenant text, _owner text, _role text, _now_us bigint,
-    _id text, _state_key text, _timeline text, _title text, _title_by_person boolean, _agent text, _model text,
-    _system_prompt text, _working_dir text, _metadata bytea, _source text, _at integer,
+    _tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, _source text, _at integer,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -105,16 +104,18 @@ BEGIN
         tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
         working_dir, metadata, message_count, indexed_count, created_at, updated_at
     ) VALUES (
-        _tenant, _id, source.owner_id, _state_key, _timeline, _title, _title_by_person,
-        coalesce(_agent, source.agent_id), coalesce(_model, source.model),
-        coalesce(_system_prompt, source.system_prompt), coalesce(_working_dir, source.working_dir), _metadata,
-        _at + 1, _at + 1, threadline.moment(_now_us), threadline.moment(_now_us)
+        _tenant, _new.id, source.owner_id, _new.state_key, _new.timeline_id, _new.title, _new.title_by_person,
+        coalesce(_new.agent_id, source.agent_id), coalesce(_new.model, source.model),
+        coalesce(_new.system_prompt, source.system_prompt), coalesce(_new.working_dir, source.working_dir),
+        _new.metadata, _at + 1, _at + 1, threadline.moment(_now_us), threadline.moment(_now_us)
     ) ON CONFLICT DO NOTHING RETURNING * INTO result;
     IF NOT FOUND THEN
-        problem := threadline.taken(_tenant, source.owner_id, _state_key);
+        problem := threadline.taken(_tenant, source.owner_id, _new.state_key);
     ELSE
-        added := threadline.add_timeline(_tenant, _now_us, _timeline, source.owner_id, _id, source.id, _at,
-            source.ancestors, source.ancestor_seqs);
+        added := threadline.add_timeline(
+            _tenant, _now_us, _new.timeline_id, source.owner_id, _new.id, source.id, _at, source.ancestors,
+            source.ancestor_seqs
+        );
     END IF;
 END $$;
 

@@ -88,7 +88,7 @@ CREATE FUNCTION threadline.accept_at_once(
 DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
     thread threadline.threads;
-    placed text;
+    placed threadline.append_result;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
     PERFORM FROM threadline.turns r WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.idempotency_key = _key;
@@ -104,8 +104,10 @@ BEGIN
         FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             SELECT (c.result).* INTO thread FROM threadline.create_thread(
-                _tenant, _owner, _role, _now_us, _thread, _state_key, _timeline, _title, _title_by_person, _new_agent,
-                _model, _system_prompt, _working_dir, _thread_metadata
+                _tenant, _owner, _role, _now_us, ROW(
+                    _thread, _state_key, _timeline, _title, _title_by_person, _new_agent, _model, _system_prompt,
+                    _working_dir, _thread_metadata
+                )::threadline.thread_args
             ) c WHERE c.problem IS NULL;
         END IF;
     END IF;
@@ -118,17 +120,18 @@ BEGIN
         RETURN;
     END IF;
     placed := threadline.append(
-        _tenant, _owner, _role, _now_us, thread.id, ARRAY[_message], 'u', ARRAY[_parts],
-        CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END,
-        CASE WHEN _created_us IS NOT NULL THEN ARRAY[_created_us] END,
-        NULL, NULL, NULL, _most, _turn, 0, _first_title
+        _tenant, _owner, _role, _now_us, ROW(
+            thread.id, ARRAY[_message], 'u', ARRAY[_parts], CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END,
+            CASE WHEN _created_us IS NOT NULL THEN ARRAY[_created_us] END, NULL, NULL, NULL, _most, _turn, 0,
+            _first_title
+        )::threadline.append_args
     );
     INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
         request_hash, request_seq, created_at, lease_owner, lease_until, fence)
     VALUES (_tenant, _turn, thread.owner_id, thread.id, _surface, coalesce(_agent, thread.agent_id), 'running', _key,
         _hash, thread.message_count, threadline.moment(_now_us), _worker, _until, 1)
     ON CONFLICT DO NOTHING;
-    IF NOT FOUND OR placed IS NULL THEN
+    IF NOT FOUND OR placed.timeline_id IS NULL THEN
         -- An id was here before. What was made above must go as well.
         RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'the id of a message or of a turn was here before';
     END IF;
@@ -147,7 +150,7 @@ DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
     line text;
     holder text;
-    placed text;
+    placed threadline.append_result;
     seq integer;
 BEGIN
     SELECT t.timeline_id INTO line FROM threadline.threads t
@@ -161,14 +164,16 @@ BEGIN
     END IF;
     IF _reply IS NOT NULL THEN
         placed := threadline.append(
-            _tenant, _owner, _role, _now_us, _thread, ARRAY[_reply], 'a', ARRAY[_parts],
-            CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END, NULL,
-            NULL, NULL, NULL, _most, _turn, _tokens, NULL
+            _tenant, _owner, _role, _now_us, ROW(
+                _thread, ARRAY[_reply], 'a', ARRAY[_parts],
+                CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END, NULL, NULL, NULL, NULL, _most, _turn, _tokens,
+                NULL
+            )::threadline.append_args
         );
-        IF placed IS NULL THEN
+        IF placed.timeline_id IS NULL THEN
             RETURN NULL;
         END IF;
-        seq := split_part(placed, ' ', 2)::integer;
+        seq := placed.first_seq;
     END IF;
     INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)
     SELECT _tenant, _turn, g.n, holder, g.chunk FROM unnest(_numbers, _chunks) AS g (n, chunk)

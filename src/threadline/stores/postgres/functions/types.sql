@@ -7,3 +7,20 @@ CREATE TYPE threadline.shown_thread AS (
     model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint,
     created_at timestamptz, updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz
 );
+
+-- A thread to create. Functions with many arguments take a composite: asyncpg encodes a NamedTuple with the same fields in
+-- this order, at the cost of plain parameters (measured on append), and SQL callers assign its fields by name.
+CREATE TYPE threadline.thread_args AS (
+    id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text,
+    system_prompt text, working_dir text, metadata bytea
+);
+
+-- Messages to append. ids, parts, metadata and created_us have one element per message; metadata and created_us may be
+-- null if no message has any. roles has one letter per message: u(ser), a(ssistant) or s(ystem).
+CREATE TYPE threadline.append_args AS (
+    thread_id text, ids text[], roles text, parts bytea[], metadata bytea[], created_us bigint[], key text,
+    fingerprint bytea, expected_count integer, max_count integer, turn_id text, tokens integer, title text
+);
+
+-- Where the messages were written, and the thread's columns that the caller cannot know.
+CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, token_count bigint, title text);

@@ -1,12 +1,13 @@
 -- name: append
-SELECT threadline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+SELECT timeline_id, first_seq, token_count, title FROM threadline.append($1, $2, $3, $4, $5)
 
--- name: append_together
-SELECT threadline.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+-- name: append_batch
+SELECT timeline_id, first_seq, token_count, title FROM threadline.append_batch($1, $2, $3, $4, $5)
 
--- name: append_carefully
-SELECT problem, timeline_id, first_seq, message_ids
-FROM threadline.append_carefully($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+-- name: append_locked
+SELECT problem, timeline_id, first_seq, message_ids, (thread).timeline_id AS thread_timeline_id,
+    (thread).message_count, (thread).token_count, (thread).title, (thread).updated_at
+FROM threadline.append_locked($1, $2, $3, $4, $5)
 
 -- name: read_messages
 SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us

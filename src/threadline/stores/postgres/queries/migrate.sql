@@ -59,16 +59,25 @@ SELECT subject, checksum FROM threadline.function_files
 -- migration 1: policies and migrations call them. One statement, because functions with a parsed body depend on others.
 DO $$
 DECLARE
-    listed text;
+    listed constant text := (
+        SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
+        WHERE p.pronamespace = 'threadline'::regnamespace
+            AND p.proname NOT IN ('this_tenant', 'this_owner', 'protect', 'arrange')
+    );
 BEGIN
-    SELECT string_agg(p.oid::regprocedure::text, ', ') INTO listed FROM pg_proc p
-    WHERE p.pronamespace = 'threadline'::regnamespace
-        AND p.proname NOT IN ('this_tenant', 'this_owner', 'protect', 'arrange');
     IF listed IS NOT NULL THEN
         EXECUTE 'DROP FUNCTION ' || listed;
     END IF;
-    SELECT string_agg(c.oid::regclass::text, ', ') INTO listed FROM pg_class c
-    WHERE c.relnamespace = 'threadline'::regnamespace AND c.relkind = 'c';
+END $$
+
+-- name: drop_types
+DO $$
+DECLARE
+    listed constant text := (
+        SELECT string_agg(c.oid::regclass::text, ', ') FROM pg_class c
+        WHERE c.relnamespace = 'threadline'::regnamespace AND c.relkind = 'c'
+    );
+BEGIN
     IF listed IS NOT NULL THEN
         EXECUTE 'DROP TYPE ' || listed;
     END IF;

@@ -3,14 +3,14 @@ SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).tim
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.create_thread($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+FROM threadline.create_thread($1, $2, $3, $4, $5)
 
 -- name: branch_thread
 SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).timeline_id, (result).title,
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.branch_thread($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+FROM threadline.branch_thread($1, $2, $3, $4, $5, $6, $7)
 
 -- name: find_thread
 SELECT id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt, working_dir,

@@ -1,5 +1,6 @@
 -- name: find_head
-SELECT t.no, t.owner_id, t.message_count, t.title IS NULL, l.no, l.id, l.ancestors, t.newest_timeline_no
+SELECT t.no, t.owner_id, t.message_count, t.token_count, t.title, t.updated_us, l.no, l.id, l.ancestors,
+    t.newest_timeline_no
 FROM threads t JOIN timelines l ON l.no = t.timeline_no
 WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 
