@@ -1,23 +1,23 @@
-"""Settings: `threadline.toml` and `THREADLINE_*` become one frozen value.
+"""Settings: `threadline.toml` and `THREADLINE_*` variables become one frozen value.
 
-The file is the one named, else the one in the working directory, else the user's own. The environment wins over the
-file, and what the command line says wins over both. A key that is not known here is an error that names it, so a
-typing mistake never becomes a silent default. `THREADLINE_DATABASE` sets `database`; two underscores go a level down:
-`THREADLINE_LIMITS__MESSAGE_BYTES`.
+The file is the one given, else the one in the working directory, else the one in the user's configuration folder.
+Variables override the file; options of the command line override both. An unknown key is an error, so that a typing
+mistake does not become a default. `THREADLINE_DATABASE` sets `database`; two underscores separate sections:
+`THREADLINE_LIMITS__MESSAGE_BYTES` sets `message_bytes` of `[limits]`. docs/settings.md describes every key.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from threadline.core.access import TokenRole
-from threadline.core.config_errors import explained
+from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
@@ -25,7 +25,7 @@ from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 _PREFIX = "THREADLINE_"
 _FILE_VARIABLE = "THREADLINE_SETTINGS"
 _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
-_NO_SETTINGS = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
+_OTHER_VARIABLES = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 
 
 class MaskingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,21 +33,21 @@ class MaskingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GuardSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Off while there is no pattern. A text that matches one is refused with `message`."""
+    """A request that matches one of `patterns` is refused with `message`. No patterns: no guard."""
 
     patterns: tuple[str, ...] = ()
     message: str = "This request was refused by a rule of this service."
 
 
 class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of a history an agent is shown: where people read long threads, and on messaging channels."""
+    """How much of a thread is put into a prompt: for web, API and terminal (`reading`), and for messaging platforms."""
 
     reading: Window = READING_WINDOW
     channels: Window = CHANNEL_WINDOW
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent by name: which provider answers, with what."""
+    """One agent of `[agents]`, keyed by its id."""
 
     provider: str
     model: str | None = None
@@ -56,9 +56,9 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tokens that somebody else signs. One kind of key: a shared `secret`, a `public_key_file` in PEM, or `jwks`, a
-    file or an address. A claim may be a path, as `realm_access.roles`. `tenant` and `role` are for tokens that say
-    none; a token that then still has none is refused."""
+    """Bearer tokens from an identity provider. Exactly one key: a shared `secret`, a `public_key_file` in PEM, or
+    `jwks` (file or URL). A claim can be a path, such as `realm_access.roles`. `tenant` and `role` are the defaults for
+    tokens without these claims; a token with neither claim nor default is rejected."""
 
     secret: str | None = None
     public_key_file: str | None = None
@@ -77,8 +77,8 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RateLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests per minute, over all workers; 0 is no limit. Without authentication there is none. Whoever acts for a
-    user spends what a token of that user may, and of `per_acting_token`."""
+    """Requests per minute over all workers; 0 means no limit. Not applied without authentication. A request on behalf
+    of a user counts against that user's `per_token` and against `per_acting_token`."""
 
     per_token: int = 600
     per_acting_token: int = 6_000
@@ -86,9 +86,9 @@ class RateLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The HTTP service. `origins` are the web pages of other addresses that may use it, as `http://localhost:3000`.
-    `authentication` asks every caller for an API token or, with `jwt`, for one of those; `jwt` alone asks as well.
-    `proxies` are addresses or networks whose `X-Forwarded-For` is believed."""
+    """The HTTP service. `authentication` requires an API token from every caller, or a JWT if `jwt` is set; `jwt`
+    alone requires one as well. `origins` are the web pages that may call the service from another origin. `proxies`
+    are the addresses or networks whose `X-Forwarded-For` is trusted."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8300
@@ -113,26 +113,26 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The Matrix bot. Its password or its access token belongs in the environment: `THREADLINE_MATRIX__PASSWORD` or
-    `THREADLINE_MATRIX__TOKEN`. Without allow lists it talks to the people of its own server."""
+    """The Matrix bot. Set its password or access token in the environment: `THREADLINE_MATRIX__PASSWORD` or
+    `THREADLINE_MATRIX__TOKEN`. Without `users` and `servers` it answers only users of its own homeserver."""
 
     homeserver: str = ""
     user: str = ""
     password: str = ""
     token: str = ""
     folder: str = ""
-    """Where the device is kept: its token, its keys, its place in the sync. Default: beside the database's default."""
+    """Stores access token, encryption keys and sync position. Default: `matrix` beside the default database."""
     device_name: str = "Threadline"
     users: tuple[str, ...] = ()
-    """Who may talk to it, by full id, wherever they are."""
+    """Full ids of users it answers, on any homeserver."""
     servers: tuple[str, ...] = ()
-    """Whose people may talk to it; `*` is every server."""
+    """Homeservers whose users it answers; `*` is every server."""
     auto_link: bool = False
-    """Whether someone without a link becomes a user of their own, under their Matrix id."""
+    """Whether an unlinked sender becomes a new user, named by their Matrix id."""
     encrypt: bool = False
-    """Whether rooms that the bot makes are encrypted."""
+    """Whether the bot creates encrypted rooms."""
     with_service: bool = False
-    """Whether `threadline serve` runs the bot as well. One process at a time may."""
+    """Whether `threadline serve` runs the bot. Only one process at a time can run it."""
     edit_seconds: float = 1.0
     sync_seconds: float = 30.0
     recovery_seconds: float = 5.0
@@ -142,8 +142,7 @@ class MatrixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One messaging platform. `agent` answers there if not the default one; `api` is the address of a local stand-in
-    for the platform, for trying things out."""
+    """One messaging platform. `agent` overrides the default agent; `api` is the URL of a fake platform, for tests."""
 
     enabled: bool = True
     agent: str | None = None
@@ -151,7 +150,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messaging platforms. `keys` seal their credentials; `key` names the one that new ones are sealed under."""
+    """Messaging platforms. `keys` encrypt their credentials; `key` names the key for new ones."""
 
     keys: dict[str, str] = {}
     key: str = ""
@@ -165,7 +164,7 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TracingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Traces by OpenTelemetry. `content` puts what was said into them as well."""
+    """OpenTelemetry traces. `content` adds the texts of messages to them."""
 
     enabled: bool = False
     content: bool = False
@@ -191,7 +190,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(
     path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Settings:
-    """SettingsInvalid names the file or variable and the key that is wrong."""
+    """Reads the settings. SettingsInvalid names the file or the variable, the key, the value and what is allowed."""
     env = os.environ if environ is None else environ
     found = _settings_file(path, env)
     tree: dict[str, Any] = _read(found) if found else {}
@@ -200,11 +199,15 @@ def load(
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:
-        sections, what = explained(str(exc), tree, Settings)
-        variable = _PREFIX + "__".join(sections).upper()
-        said = variable if variable in env else f"{found or 'the settings'}: {'.'.join(sections)}"
-        raise SettingsInvalid(f"{said}: {what}") from exc
+        rejection = explain(exc, tree, Settings)
+        if _variable(rejection.path) in env:
+            raise SettingsInvalid(rejection.describe(_variable)) from exc
+        raise SettingsInvalid(f"{found or 'options'}: {rejection.describe()}") from exc
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
+
+
+def _variable(path: Sequence[str]) -> str:
+    return _PREFIX + "__".join(path).upper()
 
 
 def default_matrix_folder(environ: Mapping[str, str]) -> Path:
@@ -224,7 +227,7 @@ def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
     named = path or (Path(env[_FILE_VARIABLE]) if env.get(_FILE_VARIABLE) else None)
     if named is not None:
         if not named.is_file():
-            raise SettingsInvalid(f"there is no settings file {named}")
+            raise SettingsInvalid(f"no settings file {named}")
         return named
     candidates = (Path("threadline.toml"), _home(env, "XDG_CONFIG_HOME", ".config") / "threadline.toml")
     return next((candidate for candidate in candidates if candidate.is_file()), None)
@@ -234,19 +237,19 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise SettingsInvalid(f"{path} is not TOML: {exc}") from exc
+        raise SettingsInvalid(f"{path} is not valid TOML: {exc}") from exc
     except OSError as exc:
-        raise SettingsInvalid(f"{path} cannot be read: {exc.strerror}") from exc
+        raise SettingsInvalid(f"cannot read {path}: {exc.strerror}") from exc
 
 
 def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     for name, value in env.items():
-        if not name.startswith(_PREFIX) or name in _NO_SETTINGS or name.startswith(_BRIDGE_VARIABLES):
+        if not name.startswith(_PREFIX) or name in _OTHER_VARIABLES or name.startswith(_BRIDGE_VARIABLES):
             continue
         *sections, key = name[len(_PREFIX) :].lower().split("__")
         target = tree
         for section in sections:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
-                raise SettingsInvalid(f"{name}: {section!r} is not a section")
+                raise SettingsInvalid(f"unknown setting {name}: `{section}` is a value, not a section")
         target[key] = value

@@ -67,9 +67,15 @@ async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pyte
     ("wrong", "said"),
     [
         (row("oracle"), f"agent 'helper': `provider` must be one of {PROVIDERS}, got 'oracle'"),
-        (row("openai", tempreature=1), "agent 'helper': tempreature: there is no such setting"),
-        (row("openai", attempts="many"), "agent 'helper': attempts: expected `int`, got `str`"),
-        (row("remote"), "agent 'helper': 'url' is missing"),
+        (
+            row("openai", tempreature=1),
+            (
+                "agent 'helper': unknown setting `tempreature`: use "
+                "api_key, api_key_env, base_url, silence_seconds, attempts, options, limits, with_usage, alternating"
+            ),
+        ),
+        (row("openai", attempts="many"), "agent 'helper': `attempts` must be a whole number, got 'many'"),
+        (row("remote"), "agent 'helper': `url` is required"),
         (
             row("remote", url="gopher://a"),
             "URL must start with http:// or https:// and be plain ASCII, got 'gopher://a'",

@@ -18,7 +18,7 @@ from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.config_errors import explained
+from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid, quote
 from threadline.ports import Agent
 
@@ -154,9 +154,8 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
     try:
         return msgspec.convert(row.settings, kind, strict=False)
     except msgspec.ValidationError as exc:
-        sections, what = explained(str(exc), row.settings, kind)
-        place = f" {'.'.join(sections)}:" if sections else ""
-        raise SettingsInvalid(f"agent {row.id!r}:{place} {what}") from exc
+        rejection = explain(exc, row.settings, kind)
+        raise SettingsInvalid(f"agent {row.id!r}: {rejection.describe()}") from exc
 
 
 def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:
