@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 import threadline
-from threadline.cli.simulation.stage import Stage, own_service
+from threadline.cli.simulation.service import Simulation, start_service
 from threadline.core.blocks import to_blocks
 from threadline.core.prompts import PromptMessage
 from threadline.core.threads import Scope
@@ -20,7 +20,7 @@ from threadline.settings import Settings
 HOME = "home-rehearsal"
 
 
-async def said(stage: Stage, platform: str, text: str) -> str:
+async def said(stage: Simulation, platform: str, text: str) -> str:
     """What the bot answers to this there."""
     fake = stage.platforms[platform]
     before = len(fake.sent)
@@ -45,7 +45,7 @@ async def typed(database: Path, text: str) -> str:
 async def test_web_slack_whatsapp_and_terminal_are_one_conversation(tmp_path: Path) -> None:
     database = tmp_path / "kept.db"
     async with (
-        own_service(["slack", "whatsapp"], Settings(database=str(database)), kept=True) as stage,
+        start_service(["slack", "whatsapp"], Settings(database=str(database)), is_temporary=False) as stage,
         httpx2.AsyncClient(base_url=stage.url, timeout=30) as web,
     ):
         message = {"role": "user", "parts": [{"type": "text", "text": "My name is Ada."}]}

@@ -1,4 +1,4 @@
-"""`threadline …` run in this process, on a database of the test's own."""
+"""Runs `threadline …` in this process, on a database per test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from threadline.cli.main import main
 
 
-class Ran(NamedTuple):
+class Result(NamedTuple):
     code: int
     out: str
     err: str
@@ -23,7 +23,7 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
-Run = Callable[..., Ran]
+Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(home: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def run(*words: str, stdin: str = "") -> Ran:
+    def run(*words: str, stdin: str = "") -> Result:
         capfdbinary.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         try:
@@ -45,7 +45,7 @@ def run(home: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pyte
         except SystemExit as exc:
             code = int(exc.code or 0)
         out, err = capfdbinary.readouterr()
-        return Ran(code, out.decode(), err.decode())
+        return Result(code, out.decode(), err.decode())
 
     return run
 

@@ -1,4 +1,4 @@
-"""`threadline link` and `threadline channels`, as users and operators type them."""
+"""`threadline link` and `threadline channels`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SLACK = "signing_secret=s3cr3t-signing\nbot_token=xoxb-s3cr3t\n"
 
 
 @pytest.fixture
-def sealed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """With a key in the environment."""
+def run_with_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs commands with an encryption key in the environment."""
     monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
     return run
 
 
 @pytest.mark.req("S3-15")
-def test_a_code_is_shown_alone_on_its_first_line_and_links_are_listed_and_removed(run: Run, home: Path) -> None:
+def test_a_link_code_is_alone_on_its_first_line_and_links_can_be_listed_and_removed(run: Run, home: Path) -> None:
     made = run("link", "code", "--platform", "slack")
     code = made.out.splitlines()[0]
     assert (made.code, len(code)) == (0, 8)
@@ -43,35 +43,37 @@ def test_a_code_is_shown_alone_on_its_first_line_and_links_are_listed_and_remove
     assert "U1" in run("link", "list").out
     assert run("link", "list", "--user", "ada", "--json").json() == {"links": []}
     assert run("link", "remove", "slack", "U1").out == "Unlinked U1 on slack\n"
-    assert run("link", "remove", "slack", "U1").out == "Was not linked: U1 on slack\n"
+    assert run("link", "remove", "slack", "U1").out == "Not linked: U1 on slack\n"
     assert run("link", "code", "--platform", "fax").code == 2
 
 
 @pytest.mark.req("S3-27")
-def test_credentials_come_from_standard_input_and_are_never_shown(sealed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = sealed("channels", "credentials", "set", "slack", stdin=SLACK)
-    assert (kept.code, kept.out) == (0, "Kept, sealed under the key 'first'\n")
-    listed = sealed("channels", "credentials", "list")
+def test_credentials_are_read_from_standard_input_and_never_printed(
+    run_with_key: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = run_with_key("channels", "credentials", "set", "slack", stdin=SLACK)
+    assert (stored.code, stored.out) == (0, "Stored, encrypted with key 'first'\n")
+    listed = run_with_key("channels", "credentials", "list")
     assert "slack" in listed.out
-    shown = sealed("channels", "credentials", "list", "--json")
-    assert "s3cr3t" not in listed.out + shown.out + kept.out
+    as_json = run_with_key("channels", "credentials", "list", "--json")
+    assert "s3cr3t" not in listed.out + as_json.out + stored.out
     for wrong in ("", "bot_token=x\n", SLACK + "more=s3cr3t\n", "no pairs at all\n"):
-        refused = sealed("channels", "credentials", "set", "slack", stdin=wrong)
+        refused = run_with_key("channels", "credentials", "set", "slack", stdin=wrong)
         assert refused.code == 2
         assert "s3cr3t" not in refused.err
-    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__SECOND", sealed("channels", "key").out.strip())
+    monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__SECOND", run_with_key("channels", "key").out.strip())
     monkeypatch.setenv("THREADLINE_CHANNELS__KEY", "second")
-    assert "older key 'first'" in sealed("channels", "doctor").out
-    assert "1 set of credentials" in sealed("channels", "rotate").out
-    assert sealed("channels", "credentials", "list", "--json").json()["credentials"][0]["keyId"] == "second"
-    assert sealed("channels", "credentials", "remove", "slack").out == "Removed slack\n"
-    assert sealed("channels", "credentials", "remove", "slack").out == "slack had none\n"
+    assert "older key 'first'" in run_with_key("channels", "doctor").out
+    assert "1 set of credentials" in run_with_key("channels", "rotate").out
+    assert run_with_key("channels", "credentials", "list", "--json").json()["credentials"][0]["keyId"] == "second"
+    assert run_with_key("channels", "credentials", "remove", "slack").out == "Removed slack\n"
+    assert run_with_key("channels", "credentials", "remove", "slack").out == "No credentials for slack\n"
 
 
-def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = run("channels", "doctor")
-    assert nothing.code == 1
-    assert "threadline channels key" in nothing.out
+def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    unconfigured = run("channels", "doctor")
+    assert unconfigured.code == 1
+    assert "threadline channels key" in unconfigured.out
     monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
     monkeypatch.setenv("THREADLINE_CHANNELS__WHATSAPP__ENABLED", "false")
     monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__ENABLED", "false")
@@ -93,7 +95,7 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(run: Run, monkeypatch: pyt
 
 
 @pytest.mark.req("S3-22")
-def test_dead_deliveries_are_listed_without_what_they_say_and_requeued(run: Run, home: Path) -> None:
+def test_dead_deliveries_are_listed_without_their_text_and_can_be_requeued(run: Run, home: Path) -> None:
     async def dead_letter() -> None:
         async with open_threadline(settings=load()) as threadline:
             system = threadline.store.scoped(system_scope("local"))
@@ -113,7 +115,9 @@ def test_dead_deliveries_are_listed_without_what_they_say_and_requeued(run: Run,
     assert run("channels", "outbox", "list", "--limit", "0").code == 2
 
 
-async def test_a_machine_that_nobody_can_reach_asks_telegram(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_telegram_can_be_polled_where_no_webhook_reaches_the_machine(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with FakeTelegram() as telegram:
         monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__API", telegram.api)
         monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", "A" * 43 + "=")
@@ -131,4 +135,4 @@ async def test_a_machine_that_nobody_can_reach_asks_telegram(home: Path, monkeyp
             polling.terminate()
             out, _ = await polling.communicate()
         assert polling.returncode == 0
-        assert b"Asking telegram" in out
+        assert b"Polling telegram" in out

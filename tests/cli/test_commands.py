@@ -1,4 +1,4 @@
-"""The terminal's commands, as someone would type them, wrong things included."""
+"""The commands of the terminal, with right and wrong arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from threadline.core.errors import StoreFailed
 
 
 def test_help_names_every_command(run: Run) -> None:
-    shown = run("--help")
-    assert shown.code == 0
+    printed = run("--help")
+    assert printed.code == 0
     for command in (
         "chat",
         "threads",
@@ -32,15 +32,15 @@ def test_help_names_every_command(run: Run) -> None:
         "bridge",
         "purge",
     ):
-        assert command in shown.out
+        assert command in printed.out
 
 
-def test_an_empty_list_says_how_to_begin(run: Run) -> None:
+def test_an_empty_list_names_the_command_to_start_with(run: Run) -> None:
     assert "threadline chat" in run("threads", "list").out
 
 
 @pytest.mark.req("S4-10")
-def test_a_question_from_a_pipe_is_answered_and_kept(run: Run) -> None:
+def test_a_question_from_a_pipe_is_answered_and_stored(run: Run) -> None:
     asked = run("chat", "-p", stdin="calculate 6*7\n")
     assert asked.code == 0
     assert "6*7 is 42." in asked.out
@@ -50,7 +50,7 @@ def test_a_question_from_a_pipe_is_answered_and_kept(run: Run) -> None:
 
 
 @pytest.mark.req("S4-09", "S4-10")
-def test_a_thread_goes_on_by_id_and_the_latest_by_continue(run: Run, thread_id: str) -> None:
+def test_resume_continues_a_thread_and_continue_the_latest_one(run: Run, thread_id: str) -> None:
     again = run("chat", "--resume", thread_id, "-p", "how many turns?", "--json").json()
     assert again["threadId"] == thread_id
     assert run("chat", "--continue", "-p", "hello", "--json").json()["threadId"] == thread_id
@@ -58,26 +58,26 @@ def test_a_thread_goes_on_by_id_and_the_latest_by_continue(run: Run, thread_id: 
 
 
 @pytest.mark.req("S4-09")
-def test_a_thread_that_is_not_there_warns_and_a_new_one_begins(run: Run, thread_id: str) -> None:
+def test_resuming_an_unknown_thread_warns_and_starts_a_new_one(run: Run, thread_id: str) -> None:
     asked = run("chat", "--resume", "nothing", "-p", "hello")
     assert asked.code == 0
-    assert "there is no thread nothing" in asked.out
+    assert "no thread nothing" in asked.out
     assert len(run("threads", "list", "--json").json()["threads"]) == 2
 
 
 @pytest.mark.req("S4-10", "S4-11")
-def test_a_fork_leaves_its_source_as_it_is(run: Run, thread_id: str) -> None:
+def test_a_fork_does_not_change_its_source(run: Run, thread_id: str) -> None:
     fork = run("chat", "--resume", thread_id, "--fork", "-p", "only here", "--json").json()["threadId"]
     assert fork != thread_id
     assert "only here" not in run("threads", "show", thread_id).out
     assert run("threads", "delete", thread_id, "--purge").code == 0
-    shown = run("threads", "show", fork).out
-    assert "calculate 6*7" in shown
-    assert "only here" in shown
+    printed = run("threads", "show", fork).out
+    assert "calculate 6*7" in printed
+    assert "only here" in printed
 
 
 @pytest.mark.req("S4-10")
-def test_branch_save_load_undo_and_switch(run: Run, thread_id: str) -> None:
+def test_threads_can_be_branched_saved_loaded_undone_and_switched(run: Run, thread_id: str) -> None:
     branched = run("threads", "branch", thread_id, "--at", "1", "--title", "Fork", "--json").json()
     assert (branched["title"], branched["messageCount"]) == ("Fork", 2)
     assert run("threads", "save", thread_id, "here", "--json").json()["name"] == "here"
@@ -91,14 +91,14 @@ def test_branch_save_load_undo_and_switch(run: Run, thread_id: str) -> None:
     assert run("threads", "rename", thread_id, "Answers", "--json").json()["title"] == "Answers"
 
 
-def test_search_finds_the_passage(run: Run, thread_id: str) -> None:
+def test_search_finds_messages_by_word(run: Run, thread_id: str) -> None:
     hits = run("threads", "search", "calculate", "--json").json()["hits"]
     assert hits[0]["threadId"] == thread_id
     assert "calculate" in hits[0]["snippet"]
-    assert run("threads", "search", "elephant").out == "Nothing found.\n"
+    assert run("threads", "search", "elephant").out == "No messages found.\n"
 
 
-def test_a_deleted_thread_comes_back(run: Run, thread_id: str) -> None:
+def test_a_deleted_thread_can_be_restored(run: Run, thread_id: str) -> None:
     assert thread_id in run("threads", "delete", thread_id).out
     assert run("threads", "show", thread_id).code == 3
     assert thread_id in run("threads", "list", "--deleted").out
@@ -113,7 +113,7 @@ def test_empty_threads_are_pruned(run: Run, thread_id: str) -> None:
     assert run("threads", "prune", "--older-than", "soon").code == 2
 
 
-def test_what_was_exported_is_imported_again(run: Run, thread_id: str, home: Path) -> None:
+def test_exported_threads_can_be_imported_again(run: Run, thread_id: str, home: Path) -> None:
     assert run("threads", "export", thread_id, "-o", "out.jsonl").code == 0
     made = run("threads", "import", "out.jsonl", "--json").json()["threads"][0]
     assert made["id"] != thread_id
@@ -135,7 +135,7 @@ def test_a_broken_import_changes_nothing(run: Run, thread_id: str, home: Path) -
 
 
 @pytest.mark.req("S0-16")
-def test_a_pinned_context_goes_along(run: Run) -> None:
+def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
     assert run("context", "show").code == 3
     assert run("context", "set", "I live in Porto.").code == 0
     assert run("context", "show").out == "I live in Porto.\n"
@@ -146,28 +146,28 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["threads", "show", "nothing"], 3, "thread 'nothing' not found"),
-        (["threads", "show", "é"], 2, "thread ids are"),
+        (["threads", "show", "é"], 2, "thread id must match"),
         (["threads", "list", "--limit", "0"], 2, "limit is 1 to 100"),
         (["threads", "list", "--cursor", "x"], 2, "cursor"),
         (["threads", "search", " "], 2, "at least one word"),
-        (["threads", "export"], 2, "name the threads"),
-        (["threads", "import", "missing.jsonl"], 2, "missing.jsonl cannot be read"),
-        (["chat", "--fork", "-p", "x"], 2, "--fork goes with"),
-        (["chat", "-p", "  "], 2, "there is no question"),
-        (["chat", "--json"], 2, "--json goes with -p"),
+        (["threads", "export"], 2, "nothing to export"),
+        (["threads", "import", "missing.jsonl"], 2, "cannot read missing.jsonl"),
+        (["chat", "--fork", "-p", "x"], 2, "--fork needs --resume or --continue"),
+        (["chat", "-p", "  "], 2, "no question"),
+        (["chat", "--json"], 2, "--json needs -p"),
         (["threads", "list", "--database", "mysql://ada:secret@x"], 2, "threadline: mysql:// is no database"),
         (["threads", "list", "--database", "postgresql://ada:secret@host:port/x"], 2, "it is postgresql://USER:PASS"),
         (["threads", "list", "--database", "postgresql://ada:secret@127.0.0.1:70000/x"], 2, "cannot be read"),
         (["threads", "list", "--database", "postgresql://ada:[secret@127.0.0.1/x"], 2, "cannot be read"),
-        (["threads", "list", "--settings", "none.toml"], 2, "there is no settings file"),
+        (["threads", "list", "--settings", "none.toml"], 2, "no settings file"),
         (["threads", "list", "--tenant", "NOT A SLUG"], 2, "tenant id must match"),
         (["migrate", "--partitions", "4"], 2, "for PostgreSQL"),
         (["purge", "tenant", "local"], 5, "--yes"),
-        (["backup", "x.db"], 3, "no database"),
-        (["compact"], 3, "no database"),
+        (["backup", "x.db"], 3, "not found"),
+        (["compact"], 3, "not found"),
         (["compact", "--database", "postgresql://nowhere/db"], 2, "VACUUM"),
         (["nonsense"], 2, "invalid choice"),
         (["threads", "list", "--limit", "x"], 2, "(see threadline threads list --help)"),
@@ -176,47 +176,53 @@ def test_a_pinned_context_goes_along(run: Run) -> None:
         (["threads", "shwo"], 2, "; did you mean 'show'? (see threadline threads --help)"),
         (["chat", "--server", "http://", "-p", "x"], 2, "it names no host"),
         (["agents", "add", "a", "--provider", "openai"], 2, "--set api_key=KEY"),
-        (["agents", "add", "a", "--provider", "openai", "--set", "api_kee=k"], 2, "api_kee: there is no such setting"),
-        (["agents", "add", "a", "--provider", "remote"], 2, "agent 'a': 'url' is missing"),
-        (["agents", "remove", "rehearsal"], 2, "is every tenant's"),
-        (["threads", "rename", "nothing", ""], 3, "no thread"),
-        (["serve", "--port", "99999"], 2, "a port is 0 to 65535, not '99999'"),
+        (
+            ["agents", "add", "a", "--provider", "openai", "--set", "api_kee=k"],
+            2,
+            "unknown setting `api_kee`, did you mean `api_key`?",
+        ),
+        (["agents", "add", "a", "--provider", "remote"], 2, "agent 'a': `url` is required"),
+        (["agents", "remove", "rehearsal"], 2, "is shared by all tenants"),
+        (["threads", "rename", "nothing", ""], 3, "thread 'nothing' not found"),
+        (["serve", "--port", "99999"], 2, "must be 0–65535, got '99999'"),
         (["bridge", "--upstream", "nowhere"], 2, "'nowhere' is no address"),
-        (["chat", "--token", "x", "-p", "hello"], 2, "--token goes with --server"),
+        (["chat", "--token", "x", "-p", "hello"], 2, "--token needs --server"),
         (["chat", "--agent", "nobody", "-p", "hello"], 3, "agent 'nobody' not found"),
-        (["agents", "disable", "rehearsal"], 2, "is every tenant's"),
+        (["agents", "disable", "rehearsal"], 2, "is shared by all tenants"),
         (["channels", "poll", "telegram"], 2, "threadline channels credentials set telegram"),
     ],
 )
-def test_wrong_words_get_one_line_and_a_code(run: Run, words: list[str], code: int, said: str) -> None:
-    ran = run(*words)
-    assert ran.code == code
-    assert said in ran.err
-    assert ran.err.startswith("threadline")
-    assert ran.err.count("\n") == 1
-    assert "secret" not in ran.err
+def test_a_wrong_command_prints_one_line_and_exits_with_a_code(
+    run: Run, words: list[str], code: int, message: str
+) -> None:
+    result = run(*words)
+    assert result.code == code
+    assert message in result.err
+    assert result.err.startswith("threadline")
+    assert result.err.count("\n") == 1
+    assert "secret" not in result.err
 
 
 @pytest.mark.parametrize(("words", "verb"), [([], "chat"), (["threads"], "search"), (["channels", "outbox"], "list")])
-def test_a_command_without_its_verb_shows_the_verbs(run: Run, words: list[str], verb: str) -> None:
-    ran = run(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"\n    {verb} " in ran.err
+def test_a_command_without_its_verb_prints_the_verbs(run: Run, words: list[str], verb: str) -> None:
+    result = run(*words)
+    assert (result.code, result.out) == (2, "")
+    assert f"\n    {verb} " in result.err
 
 
 @pytest.mark.parametrize("words", [["chat", "--resume"], ["chat", "--resume", "-p", "hello"]])
-def test_nobody_there_to_choose_a_thread_is_told_in_one_line(run: Run, thread_id: str, words: list[str]) -> None:
-    ran = run(*words)
-    assert (ran.code, ran.err) == (2, "threadline: no thread was chosen: give its id after --resume\n")
+def test_choosing_a_thread_without_a_terminal_is_one_line(run: Run, thread_id: str, words: list[str]) -> None:
+    result = run(*words)
+    assert (result.code, result.err) == (2, "threadline: no thread chosen: give its id after --resume\n")
 
 
 @pytest.mark.parametrize("refused", ["x" * 2_000_000, "half a character: \ud800"])
-def test_a_first_message_that_is_refused_leaves_no_thread(run: Run, refused: str) -> None:
+def test_a_rejected_first_message_leaves_no_thread(run: Run, refused: str) -> None:
     assert run("chat", "-p", refused).code == 2
     assert run("threads", "list", "--json").json()["threads"] == []
 
 
-def test_a_working_directory_that_is_gone_is_no_obstacle(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chat_works_in_a_deleted_working_directory(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = home / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -225,24 +231,24 @@ def test_a_working_directory_that_is_gone_is_no_obstacle(run: Run, home: Path, m
 
 
 @pytest.mark.parametrize(
-    ("output", "variables", "code", "said"),
+    ("output", "variables", "code", "error"),
     [
-        ("/dev/full", {}, 1, "threadline: the output: No space left on device\n"),
+        ("/dev/full", {}, 1, "threadline: standard output: No space left on device\n"),
         ("/dev/null", {"PYTHONIOENCODING": "ascii"}, 0, ""),
     ],
 )
-def test_an_output_that_cannot_be_written_is_told_in_one_line(
-    home: Path, output: str, variables: dict[str, str], code: int, said: str
+def test_an_output_that_cannot_be_written_is_one_line(
+    home: Path, output: str, variables: dict[str, str], code: int, error: str
 ) -> None:
     command = [sys.executable, "-m", "threadline", "chat", "-p", "“hello”"]
     with Path(output).open("w") as out:
-        ran = subprocess.run(
+        result = subprocess.run(
             command, stdout=out, stderr=subprocess.PIPE, text=True, env=os.environ | variables, timeout=30, check=False
         )
-    assert (ran.returncode, ran.stderr) == (code, said)
+    assert (result.returncode, result.stderr) == (code, error)
 
 
-def test_what_an_error_tells_an_administrator_to_run_keeps_its_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_several_lines_keeps_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(args: argparse.Namespace) -> None:
         raise StoreFailed("run this:\nGRANT a TO b;\nGRANT c TO \x1bd;")
 
@@ -252,14 +258,14 @@ def test_what_an_error_tells_an_administrator_to_run_keeps_its_lines(run: Run, m
 
 def test_an_unknown_setting_is_named(run: Run, home: Path) -> None:
     (home / "threadline.toml").write_text('databse = "x.db"\n')
-    ran = run("threads", "list")
-    assert (ran.code, "databse" in ran.err) == (2, True)
+    result = run("threads", "list")
+    assert (result.code, "databse" in result.err) == (2, True)
 
 
-def test_the_doctor_finds_nothing_wrong_with_a_good_file_and_says_what_is_wrong_with_a_bad_one(
+def test_the_doctor_finds_no_problem_in_a_good_database_and_names_those_of_a_bad_one(
     run: Run, thread_id: str, home: Path
 ) -> None:
-    assert run("doctor").out.endswith("Everything is in order.\n")
+    assert run("doctor").out.endswith("No problems found.\n")
     (home / "bad.db").write_bytes(b"this is no database, and far too long to be taken for an empty one" * 20)
     sick = run("doctor", "--database", "bad.db")
     assert sick.code == 1
@@ -268,7 +274,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_good_file_and_says_what_is_wrong_
     assert not (home / "new.db").exists()
 
 
-def test_migrate_says_what_it_does(run: Run, home: Path) -> None:
+def test_migrate_prints_its_steps(run: Run, home: Path) -> None:
     dry = run("migrate", "--dry-run", "--database", "new.db")
     assert "001 create threads" in dry.out
     assert not (home / "new.db").exists()
@@ -276,7 +282,7 @@ def test_migrate_says_what_it_does(run: Run, home: Path) -> None:
     assert "Nothing to do" in run("migrate", "--database", "new.db").out
 
 
-def test_copy_and_backup(run: Run, thread_id: str, home: Path) -> None:
+def test_a_database_can_be_copied_and_backed_up(run: Run, thread_id: str, home: Path) -> None:
     database = str(home / ".local/share/threadline/threadline.sqlite3")
     copied = run("copy", database, "copy.db", "--json").json()["rows"]
     assert copied["messages"] == 4
@@ -288,18 +294,18 @@ def test_copy_and_backup(run: Run, thread_id: str, home: Path) -> None:
 
 
 @pytest.mark.req("SX-03")
-def test_purging_a_user_leaves_nothing(run: Run, thread_id: str) -> None:
+def test_purging_a_user_deletes_all_their_data(run: Run, thread_id: str) -> None:
     assert run("purge", "user", "nobody", "--yes").code == 3
     assert run("purge", "user", "local", "--yes").code == 0
     assert run("threads", "list", "--json").json()["threads"] == []
-    assert run("threads", "search", "calculate").out == "Nothing found.\n"
+    assert run("threads", "search", "calculate").out == "No messages found.\n"
 
 
-def test_users_and_tenants_do_not_meet(run: Run, thread_id: str) -> None:
+def test_a_thread_is_invisible_to_other_users_and_tenants(run: Run, thread_id: str) -> None:
     assert run("threads", "show", thread_id, "--user", "eve").code == 3
     assert run("threads", "show", thread_id, "--tenant", "elsewhere").code == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_told(run: Run) -> None:
+def test_a_folder_that_cannot_be_written_is_named(run: Run) -> None:
     assert "cannot" in run("threads", "list", "--database", "/proc/none/x.db").err

@@ -1,4 +1,4 @@
-"""What the terminal prints is text: nothing in it moves the cursor, sets a title or fills a clipboard."""
+"""Printed text cannot move the cursor, set the window title or write to the clipboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from threadline.cli.output import print_json, print_table
-from threadline.cli.printable import cut, shown
+from threadline.cli.printable import printable, shorten
 from threadline.core.threads import Point, SavedPoint
 from threadline.ports import Finding
 
@@ -25,40 +25,40 @@ from threadline.ports import Finding
         ("line\u2028separator", "line\\u2028separator"),
     ],
 )
-def test_control_sequences_are_shown_and_not_obeyed(hostile: str, harmless: str) -> None:
-    assert shown(hostile) == harmless
+def test_control_sequences_are_printed_as_escapes(hostile: str, harmless: str) -> None:
+    assert printable(hostile) == harmless
 
 
-def test_a_family_of_joined_people_stays_one_character() -> None:
-    assert shown("👨‍👩‍👧 ❤️") == "👨‍👩‍👧 ❤️"
+def test_joined_emoji_stay_joined() -> None:
+    assert printable("👨‍👩‍👧 ❤️") == "👨‍👩‍👧 ❤️"
 
 
-def test_lines_stay_lines_only_where_lines_are_wanted() -> None:
-    assert shown("a\n\tb", multiline=True) == "a\n\tb"
-    assert shown("a\nb") == "a\\x0ab"
+def test_newlines_are_kept_only_in_multiline_text() -> None:
+    assert printable("a\n\tb", multiline=True) == "a\n\tb"
+    assert printable("a\nb") == "a\\x0ab"
 
 
-def test_ten_thousand_marks_on_a_letter_do_not_flood_the_screen() -> None:
-    assert len(shown("z" + "\u0301" * 10_000)) < 20
+def test_thousands_of_combining_marks_on_a_letter_are_dropped() -> None:
+    assert len(printable("z" + "\u0301" * 10_000)) < 20
 
 
-def test_a_table_lines_up_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_aligns_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "n"), [("日本", "1"), ("abc", "2")], empty="nothing")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["name  n", "日本  1", "abc   2"]
 
 
-def test_an_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(("name",), [], empty="Nothing yet. Begin: threadline chat")
-    assert capsys.readouterr().out == "Nothing yet. Begin: threadline chat\n"
+def test_an_empty_table_prints_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name",), [], empty="No threads yet. Start one: threadline chat")
+    assert capsys.readouterr().out == "No threads yet. Start one: threadline chat\n"
 
 
-def test_a_long_text_is_cut_with_a_sign_that_it_was() -> None:
-    assert cut("abcdef", 4) == "abc…"
-    assert cut("abcd", 4) == "abcd"
+def test_a_shortened_text_ends_with_an_ellipsis() -> None:
+    assert shorten("abcdef", 4) == "abc…"
+    assert shorten("abcd", 4) == "abcd"
 
 
-def test_json_spells_names_as_the_http_api_does_and_leaves_the_users_keys_alone(
+def test_json_has_the_field_names_of_the_http_api_and_unchanged_user_keys(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     moment = dt.datetime(2026, 11, 16, tzinfo=dt.UTC)

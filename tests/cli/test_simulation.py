@@ -1,4 +1,4 @@
-"""`threadline channels simulate`: the channels, tried by somebody without an account anywhere."""
+"""`threadline channels simulate`: the channels against fake platforms."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ hello
 
 
 @pytest.mark.req("S3-04", "S3-15", "S3-17")
-def test_a_conversation_goes_on_from_one_platform_to_the_next(run: Run, home: Path) -> None:
-    ran = run("channels", "simulate", "slack", "telegram", "--database", "kept.db", stdin=SCRIPT)
-    assert (ran.code, ran.err) == (0, "")
-    said = ran.out.split("> ")
-    assert "Simulating slack and telegram" in said[0]
-    assert "This account is not linked yet" in said[1]
-    assert "This account is linked now" in said[3]
-    assert "You said: “My name is Ada.”" in said[4]
-    assert "(duplicate: no reply)" in said[5]
-    assert "The first thing you said was “My name is Ada.”" in said[9]
-    assert said[10].startswith(":as bob\n")
-    assert "This account is not linked yet" in said[11]
-    assert ":link" in said[12]
-    # The same thread is there in the terminal, under the user who made the codes.
+def test_a_conversation_continues_on_another_platform(run: Run, home: Path) -> None:
+    result = run("channels", "simulate", "slack", "telegram", "--database", "kept.db", stdin=SCRIPT)
+    assert (result.code, result.err) == (0, "")
+    turns = result.out.split("> ")
+    assert "Simulating slack and telegram" in turns[0]
+    assert "This account is not linked yet" in turns[1]
+    assert "This account is linked now" in turns[3]
+    assert "You said: “My name is Ada.”" in turns[4]
+    assert "(duplicate: no reply)" in turns[5]
+    assert "The first thing you said was “My name is Ada.”" in turns[9]
+    assert turns[10].startswith(":as bob\n")
+    assert "This account is not linked yet" in turns[11]
+    assert ":link" in turns[12]
+    # The terminal lists the same thread for the user who created the codes.
     (thread,) = run("threads", "list", "--json", "--database", "kept.db").json()["threads"]
     assert thread["messageCount"] == 4
 
 
-def test_a_database_that_talks_to_the_real_platform_is_left_alone(run: Run, home: Path) -> None:
+def test_credentials_of_a_real_platform_are_not_replaced(run: Run, home: Path) -> None:
     (home / "threadline.toml").write_text(KEYS)
 
     async def store() -> None:
@@ -60,20 +60,20 @@ def test_a_database_that_talks_to_the_real_platform_is_left_alone(run: Run, home
             await opened.messaging.credentials.put(Scope(role="admin"), "slack", secrets)
 
     asyncio.run(store())
-    ran = run("channels", "simulate", "slack", "--database", "kept.db", stdin="hello\n")
-    assert ran.code == 4
-    assert "credentials for the real slack" in ran.err
+    result = run("channels", "simulate", "slack", "--database", "kept.db", stdin="hello\n")
+    assert result.code == 4
+    assert "credentials for the real slack" in result.err
 
 
-def test_a_platform_nobody_stands_in_for_is_named(run: Run) -> None:
-    ran = run("channels", "simulate", "carrier-pigeon")
-    assert ran.code == 2
-    assert "'carrier-pigeon'" in ran.err
+def test_an_unknown_platform_is_named(run: Run) -> None:
+    result = run("channels", "simulate", "carrier-pigeon")
+    assert result.code == 2
+    assert "'carrier-pigeon'" in result.err
 
 
 @pytest.fixture
 def served(home: Path) -> Iterator[tuple[str, int]]:
-    """A service that runs already and was told where Slack's stand-in will be."""
+    """A running service whose settings point at the fake Slack."""
     port = free_port()
     (home / "threadline.toml").write_text(f'{KEYS}[channels.slack]\napi = "http://127.0.0.1:{port}/api"\n')
     command = [sys.executable, "-m", "threadline", "serve", "--port", "0", "--database", "served.db"]
@@ -87,15 +87,17 @@ def served(home: Path) -> Iterator[tuple[str, int]]:
             service.wait(30)
 
 
-def test_a_service_that_runs_already_can_be_talked_to(run: Run, served: tuple[str, int]) -> None:
+def test_a_running_service_can_be_used(run: Run, served: tuple[str, int]) -> None:
     url, port = served
-    ran = run("channels", "simulate", "slack", "--url", url, "--port", str(port), stdin=":link\ncalculate 6*7\n")
-    assert (ran.code, ran.err) == (0, "")
-    assert "This account is linked now" in ran.out
-    assert "42" in ran.out
+    result = run("channels", "simulate", "slack", "--url", url, "--port", str(port), stdin=":link\ncalculate 6*7\n")
+    assert (result.code, result.err) == (0, "")
+    assert "This account is linked now" in result.out
+    assert "42" in result.out
 
 
-def test_a_service_that_is_not_there_is_said_so(run: Run) -> None:
-    ran = run("channels", "simulate", "slack", "--url", f"http://127.0.0.1:{free_port()}", "--port", str(free_port()))
-    assert ran.code == 1
-    assert "nobody answers at" in ran.err
+def test_a_service_that_does_not_answer_is_named(run: Run) -> None:
+    result = run(
+        "channels", "simulate", "slack", "--url", f"http://127.0.0.1:{free_port()}", "--port", str(free_port())
+    )
+    assert result.code == 1
+    assert "no answer from" in result.err

@@ -60,11 +60,11 @@ def test_agents_and_windows_are_read(tmp_path: Path) -> None:
         ("[service.jwt]\nsecert = 1", "unknown setting `service.jwt.secert`, did you mean `service.jwt.secret`?"),
         ("[masking]\nx = 1", "unknown setting `masking.x`: use enabled"),
         ("[service]\nport = 65536", "`service.port` must be 0–65535, got 65536"),
-        ('[service]\nlog_format = "xml"', '`service.log_format` must be "human" or "json", got "xml"'),
-        ('[service]\norigins = "*"', '`service.origins` must be a list, each a string, got "*"'),
+        ('[service]\nlog_format = "xml"', "`service.log_format` must be 'human' or 'json', got 'xml'"),
+        ('[service]\norigins = "*"', "`service.origins` must be a list, each a string, got '*'"),
         ("[service]\norigins = [1]", "`service.origins.0` must be a string, got 1"),
         ("[service]\nrates = 5", "`service.rates` must be a table, got 5"),
-        ('[limits]\nmessage_bytes = "many"', '`limits.message_bytes` must be a whole number, got "many"'),
+        ('[limits]\nmessage_bytes = "many"', "`limits.message_bytes` must be a whole number, got 'many'"),
         ("[masking]\nenabled = []", "`masking.enabled` must be true or false, got a list"),
         ("[service]\nlease_seconds = 2026-11-16", "`service.lease_seconds` must be a number, got a date or time"),
         ('[agents.a]\nmodel = "m"', "`agents.a.provider` is required"),
@@ -105,7 +105,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path, text: str) 
     ("variable", "message"),
     [
         ("THREADLINE_DATABSE", "unknown setting THREADLINE_DATABSE, did you mean THREADLINE_DATABASE?"),
-        ("THREADLINE_SERVICE__PORT", 'THREADLINE_SERVICE__PORT must be 0–65535, got "x"'),
+        ("THREADLINE_SERVICE__PORT", "THREADLINE_SERVICE__PORT must be 0–65535, got 'x'"),
         ("THREADLINE_DATABASE__X", "THREADLINE_DATABASE__X: `database` is a value, not a section"),
     ],
 )

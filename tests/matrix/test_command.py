@@ -56,7 +56,7 @@ async def test_the_page_leads_to_a_bot_that_answers_and_keeps_its_device(world: 
     (tmp_path / "threadline.toml").write_text(settings_of_the_page(world))
     alice = await world.person("alice")
     bot = await start(tmp_path, THREADLINE_MATRIX__PASSWORD=world.matrix.password)
-    assert await first_line(bot) == f"{world.bot_id} listens on {world.synapse.url}\n"
+    assert await first_line(bot) == f"{world.bot_id} is listening on {world.synapse.url}\n"
     room = await world.room_with(alice)
     await alice.ask(room, world.bot_id, "Hello")
     log = await end(bot)
@@ -79,7 +79,7 @@ async def test_the_service_runs_the_bot_where_the_settings_say_so(world: World, 
     (tmp_path / "threadline.toml").write_text(settings_of_the_page(world) + "with_service = true\n")
     alice = await world.person("alice")
     service = await start(tmp_path, "serve", "--port", "0", THREADLINE_MATRIX__PASSWORD=world.matrix.password)
-    assert "Threadline serves" in await first_line(service)
+    assert "Serving" in await first_line(service)
     room = await world.room_with(alice)
     await alice.ask(room, world.bot_id, "Hello")
     await end(service)

@@ -151,7 +151,7 @@ async def test_the_command_runs_a_bot_for_a_service_and_says_in_one_line_why_it_
         bot = await start(
             tmp_path, *serving, THREADLINE_MATRIX__PASSWORD=world.matrix.password, THREADLINE_TOKEN=world.token
         )
-        assert await first_line(bot) == f"{world.bot_id} listens on {world.synapse.url}\n"
+        assert await first_line(bot) == f"{world.bot_id} is listening on {world.synapse.url}\n"
         room = await world.room_with(alice)
         assert (await alice.ask(room, world.bot_id, "Hello")).text == "1. You said: Hello"
         assert world.token not in await end(bot)

@@ -1,6 +1,6 @@
-"""`threadline agents …`: who can be asked, and the agents of a tenant's own, as its administrator sets them up.
+"""`threadline agents …`: list agents, and add, enable, disable and remove the tenant's own.
 
-What is in `threadline.toml` is every tenant's and is changed there.
+Agents in `threadline.toml` are shared by all tenants; these commands list them but do not change them.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ import msgspec
 from threadline.administration.tenant_agents import Agents
 from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
-from threadline.cli.connection import opened
-from threadline.cli.output import print_json, print_table, say
+from threadline.cli.connection import admin_scope, open_threadline
+from threadline.cli.output import print_json, print_table, report
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import InvalidInput
-from threadline.core.threads import Scope
 from threadline.settings import AgentSettings
 
 
 async def list_agents(args: argparse.Namespace) -> None:
-    async with opened(args) as tl:
+    async with open_threadline(args) as tl:
         own, shared, configured = await _agents(tl).list_agents(), tl.directory.ids(), tl.settings.agents
     if args.json:
-        print_json({"agents": [_described(row) for row in own], "everyTenants": shared})
+        print_json({"agents": [_describe(row) for row in own], "everyTenants": shared})
         return
     rows = [(row.id, row.provider, row.model or "", "on" if row.enabled else "off", row.name) for row in own]
     for agent_id in shared:
-        made = configured.get(agent_id, AgentSettings(agent_id))
-        rows.append((agent_id, made.provider, made.model or "", "on", "every tenant's"))
-    print_table(("id", "provider", "model", "state", "name"), rows, empty="Nobody can be asked.")
+        agent = configured.get(agent_id, AgentSettings(agent_id))
+        rows.append((agent_id, agent.provider, agent.model or "", "on", "(shared by all tenants)"))
+    print_table(
+        ("id", "provider", "model", "state", "name"),
+        rows,
+        empty="No agents yet. Add one: threadline agents add ID --provider PROVIDER",
+    )
 
 
 async def add_agent(args: argparse.Namespace) -> None:
@@ -41,61 +44,60 @@ async def add_agent(args: argparse.Namespace) -> None:
         args.name or args.id,
         args.provider,
         model=args.model,
-        settings=dict(_setting(each) for each in args.set),
+        settings=dict(_parse_setting(each) for each in args.set),
         system_prompt=args.system,
     )
-    async with opened(args) as tl:
+    async with open_threadline(args) as tl:
         added = await _agents(tl).create(row)
-    say(args, _described(added), f"Added {added.id}. Try it: threadline chat --agent {added.id}")
+    report(args, _describe(added), f"Added {added.id}. Try it: threadline chat --agent {added.id}")
 
 
 async def enable_agent(args: argparse.Namespace) -> None:
-    await _switch(args, enabled=True)
+    await _set_enabled(args, enabled=True)
 
 
 async def disable_agent(args: argparse.Namespace) -> None:
-    await _switch(args, enabled=False)
+    await _set_enabled(args, enabled=False)
 
 
-async def _switch(args: argparse.Namespace, *, enabled: bool) -> None:
-    async with opened(args) as tl:
+async def _set_enabled(args: argparse.Namespace, *, enabled: bool) -> None:
+    async with open_threadline(args) as tl:
         agents = _agents(tl)
-        await _refuse_others(tl, agents, args.id)
+        await _refuse_shared(tl, agents, args.id)
         row = await agents.replace(msgspec.structs.replace(await agents.get(args.id), enabled=enabled))
-    say(args, _described(row), f"{row.id} {'can be asked' if enabled else 'cannot be asked any more'}")
+    report(args, _describe(row), f"{'Enabled' if enabled else 'Disabled'} {row.id}")
 
 
 async def remove_agent(args: argparse.Namespace) -> None:
-    async with opened(args) as tl:
+    async with open_threadline(args) as tl:
         agents = _agents(tl)
-        await _refuse_others(tl, agents, args.id)
+        await _refuse_shared(tl, agents, args.id)
         removed = await agents.delete(args.id)
-    say(args, {"removed": removed}, f"Removed {args.id}" if removed else f"There was no agent {args.id}")
+    report(args, {"removed": removed}, f"Removed {args.id}" if removed else f"No agent {args.id}: nothing removed")
 
 
-async def _refuse_others(tl: Threadline, agents: Agents, agent_id: str) -> None:
+async def _refuse_shared(tl: Threadline, agents: Agents, agent_id: str) -> None:
     if agent_id in tl.directory.ids() and agent_id not in {row.id for row in await agents.list_agents()}:
-        raise InvalidInput(f"{agent_id} is every tenant's: it is changed in threadline.toml")
+        raise InvalidInput(f"agent {agent_id!r} is shared by all tenants: change it in threadline.toml")
 
 
 def _agents(tl: Threadline) -> Agents:
-    """Whoever can open the database is its administrator."""
-    return Agents(tl.store, tl.sealer, build_agent, Scope(tl.settings.tenant, tl.settings.user, "admin"))
+    return Agents(tl.store, tl.sealer, build_agent, admin_scope(tl))
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """`NAME=VALUE`, where a value that is JSON is taken as such, and any other as the text it is."""
+def _parse_setting(text: str) -> tuple[str, Any]:
+    """Splits `NAME=VALUE`. A value that is valid JSON is decoded; any other is a string."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise InvalidInput(f"{text!r} is not NAME=VALUE")
+        raise InvalidInput(f"--set must be NAME=VALUE, got {text!r}")
     try:
         return name, json.loads(value)
     except ValueError:
         return name, value
 
 
-def _described(row: AgentRow) -> dict[str, Any]:
-    """Without its settings: they may hold a key, which goes in and never comes out."""
+def _describe(row: AgentRow) -> dict[str, Any]:
+    """Everything but `settings`, which can contain an API key."""
     return {
         "id": row.id,
         "name": row.name,

@@ -1,4 +1,4 @@
-"""`threadline channels …`: what the operator of messaging platforms needs."""
+"""`threadline channels …`: credentials, deliveries, checks and polling of messaging platforms."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from threadline.bootstrap import Threadline
-from threadline.cli.connection import opened
-from threadline.cli.output import counted, print_json, print_table, say, when
-from threadline.cli.printable import shown
+from threadline.cli.connection import admin_scope, open_threadline
+from threadline.cli.output import format_time, pluralize, print_json, print_table, report
+from threadline.cli.printable import printable
 from threadline.core.channels import OutboxRow
 from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
-from threadline.core.threads import Scope
 from threadline.messaging.polling import Polling
 from threadline.ports import Channel
 from threadline.vault import new_key
@@ -24,99 +23,93 @@ from threadline.vault import new_key
 _UNHEALTHY = 1
 
 
-def _admin(threadline: Threadline) -> Scope:
-    """Whoever can open the database may do what an administrator may."""
-    return Scope(threadline.settings.tenant, threadline.settings.user, "admin")
-
-
 async def make_key(args: argparse.Namespace) -> None:
     key = new_key()
-    say(args, {"key": key}, key)
+    report(args, {"key": key}, key)
 
 
 async def set_credentials(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
+    async with open_threadline(args) as threadline:
         credentials = threadline.messaging.credentials
-        secrets = _asked(credentials.channel(args.platform))
-        kept = await credentials.put(_admin(threadline), args.platform, secrets)
-    say(args, {"platform": kept.platform, "keyId": kept.key_id}, f"Kept, sealed under the key {kept.key_id!r}")
+        secrets = _read_secrets(credentials.channel(args.platform))
+        stored = await credentials.put(admin_scope(threadline), args.platform, secrets)
+    report(args, {"platform": stored.platform, "keyId": stored.key_id}, f"Stored, encrypted with key {stored.key_id!r}")
 
 
-def _asked(channel: Channel) -> dict[str, str]:
-    """From the keyboard, unseen; or NAME=VALUE lines from standard input. Never from the command line, which others
-    can see."""
+def _read_secrets(channel: Channel) -> dict[str, str]:
+    """Prompts without echo, or reads NAME=VALUE lines from a pipe. Arguments would be visible in process lists."""
     if sys.stdin.isatty():
         return {name: getpass.getpass(f"{name} ({where}): ").strip() for name, where in channel.secret_names.items()}
-    return _pairs(sys.stdin)
+    return _parse_pairs(sys.stdin)
 
 
-def _pairs(lines: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _parse_pairs(lines: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
-        name, given, value = line.partition("=")
-        if line and not given:
-            raise InvalidInput(f"line {number} of standard input is not NAME=VALUE")
+        name, equals, value = line.partition("=")
+        if line and not equals:
+            raise InvalidInput(f"line {number} of standard input must be NAME=VALUE")
         if line:
-            found[name.strip()] = value.strip()
-    return found
+            pairs[name.strip()] = value.strip()
+    return pairs
 
 
 async def list_credentials(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
-        kept = await threadline.messaging.credentials.listed(_admin(threadline))
+    async with open_threadline(args) as threadline:
+        stored = await threadline.messaging.credentials.listed(admin_scope(threadline))
     if args.json:
-        listed = [{"platform": each.platform, "keyId": each.key_id, "updatedAt": each.updated_at} for each in kept]
+        listed = [{"platform": each.platform, "keyId": each.key_id, "updatedAt": each.updated_at} for each in stored]
         print_json({"credentials": listed})
         return
-    rows = [(each.platform, each.key_id, when(each.updated_at)) for each in kept]
+    rows = [(each.platform, each.key_id, format_time(each.updated_at)) for each in stored]
     empty = "No credentials yet. Set some: threadline channels credentials set slack"
     print_table(("platform", "key", "set"), rows, empty=empty)
 
 
 async def remove_credentials(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
-        gone = await threadline.messaging.credentials.delete(_admin(threadline), args.platform)
-    say(args, {"removed": gone}, f"Removed {args.platform}" if gone else f"{args.platform} had none")
+    async with open_threadline(args) as threadline:
+        removed = await threadline.messaging.credentials.delete(admin_scope(threadline), args.platform)
+    report(args, {"removed": removed}, f"Removed {args.platform}" if removed else f"No credentials for {args.platform}")
 
 
 async def rotate(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
+    async with open_threadline(args) as threadline:
         done = await threadline.messaging.credentials.rotate()
-    sentence = f"Sealed anew under the current key: {counted(done.sealed, 'set')} of credentials"
+    sentence = f"Encrypted with the current key: {pluralize(done.sealed, 'set')} of credentials"
     if done.unreadable:
-        sentence += f"; {done.unreadable} that no key opens are left as they are: set them again"
-    say(args, {"sealed": done.sealed, "unreadable": done.unreadable}, sentence)
+        sentence += f"; {done.unreadable} cannot be decrypted with any key: set them again"
+    report(args, {"sealed": done.sealed, "unreadable": done.unreadable}, sentence)
 
 
 async def doctor(args: argparse.Namespace) -> int:
-    async with opened(args) as threadline:
+    async with open_threadline(args) as threadline:
         settings = threadline.settings
         diagnosing = threadline.messaging.diagnosing(threadline.directory, settings.agent)
         findings = await diagnosing.findings(settings.tenant)
     if args.json:
         print_json({"findings": findings})
     for finding in () if args.json else findings:
-        print(f"{finding.level}: {shown(finding.what)}\n  → {shown(finding.remedy)}")
+        print(f"{finding.level}: {printable(finding.what)}\n  → {printable(finding.remedy)}")
     if not findings and not args.json:
-        print("Everything is in order.")
+        print("No problems found.")
     return _UNHEALTHY if any(finding.level == "error" for finding in findings) else 0
 
 
 async def list_outbox(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
-        rows = await threadline.messaging.outbox.listed(_admin(threadline), status=args.status, limit=args.limit)
+    async with open_threadline(args) as threadline:
+        rows = await threadline.messaging.outbox.listed(admin_scope(threadline), status=args.status, limit=args.limit)
     if args.json:
-        print_json({"deliveries": [_described(row) for row in rows]})
+        print_json({"deliveries": [_describe(row) for row in rows]})
         return
     cells = [
-        (row.id, row.platform, row.status, str(row.attempts), when(row.created_at), row.last_error or "")
+        (row.id, row.platform, row.status, str(row.attempts), format_time(row.created_at), row.last_error or "")
         for row in rows
     ]
-    print_table(("id", "platform", "status", "tries", "since", "last error"), cells, empty="Nothing here.")
+    print_table(("id", "platform", "status", "attempts", "since", "last error"), cells, empty="No deliveries.")
 
 
-def _described(row: OutboxRow) -> dict[str, object]:
-    """Without what it says: that is its recipient's."""
+def _describe(row: OutboxRow) -> dict[str, object]:
+    """Everything but the text, which is private to its recipient."""
     return {
         "id": row.id,
         "platform": row.platform,
@@ -131,22 +124,22 @@ def _described(row: OutboxRow) -> dict[str, object]:
 
 
 async def requeue(args: argparse.Namespace) -> None:
-    async with opened(args) as threadline:
-        row = await threadline.messaging.outbox.requeue(_admin(threadline), args.id)
-    say(args, {"requeued": row.id}, f"Waits again: {row.id}. A running service delivers it.")
+    async with open_threadline(args) as threadline:
+        row = await threadline.messaging.outbox.requeue(admin_scope(threadline), args.id)
+    report(args, {"requeued": row.id}, f"Requeued {row.id}: a running service delivers it")
 
 
 async def poll(args: argparse.Namespace) -> None:
-    """Asks, answers and delivers in this one process, until told to end."""
-    async with opened(args) as threadline:
+    """Polls, answers and delivers in this process until SIGINT or SIGTERM."""
+    async with open_threadline(args) as threadline:
         settings = threadline.settings
         polling = threadline.messaging.polling(threadline.inbox, args.platform)
-        with _naming_the_remedy(args.platform):
+        with _explain_missing_credentials(args.platform):
             await threadline.messaging.credentials.open(settings.tenant, args.platform)
         running = asyncio.create_task(_poll(threadline, polling))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-        print(f"Asking {args.platform} for what arrives, for the tenant {settings.tenant}", flush=True)
+        print(f"Polling {args.platform} for tenant {settings.tenant} (Ctrl-C to stop)", flush=True)
         with contextlib.suppress(asyncio.CancelledError):
             await running
         await threadline.runner.close(settings.service.grace_seconds)
@@ -154,11 +147,12 @@ async def poll(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _naming_the_remedy(platform: str) -> Iterator[None]:
+def _explain_missing_credentials(platform: str) -> Iterator[None]:
     try:
         yield
     except NotFound as exc:
-        raise SettingsInvalid(f"{platform} has no credentials: threadline channels credentials set {platform}") from exc
+        fix = f"run threadline channels credentials set {platform}"
+        raise SettingsInvalid(f"no credentials for {platform}: {fix}") from exc
 
 
 async def _poll(threadline: Threadline, polling: Polling) -> None:

@@ -1,4 +1,4 @@
-"""From a command's options to an open Threadline, and to the user it acts for."""
+"""Opens Threadline for a command: settings from the options, the scope of the user, the scope of an administrator."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from threadline import bootstrap
 from threadline import settings as settings_
 from threadline.bootstrap import Threadline
-from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
 from threadline.settings import Settings
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def load_settings(args: argparse.Namespace) -> Settings:
     overrides = {name: getattr(args, name, None) for name in ("database", "tenant", "user")}
     return settings_.load(Path(args.settings) if args.settings else None, overrides=overrides)
 
 
 @asynccontextmanager
-async def opened(args: argparse.Namespace) -> AsyncIterator[Threadline]:
-    async with open_threadline(settings=settings_of(args)) as threadline:
+async def open_threadline(args: argparse.Namespace) -> AsyncIterator[Threadline]:
+    async with bootstrap.open(settings=load_settings(args)) as threadline:
         yield threadline
 
 
-def scope_of(threadline: Threadline) -> Scope:
+def user_scope(threadline: Threadline) -> Scope:
     return Scope(threadline.settings.tenant, threadline.settings.user)
+
+
+def admin_scope(threadline: Threadline) -> Scope:
+    """Anyone who can open the database can change every row in it, so the terminal asks for no further proof."""
+    return Scope(threadline.settings.tenant, threadline.settings.user, "admin")

@@ -1,7 +1,7 @@
-"""The entry point: reads the command line, runs one command, turns errors into one line and an exit code.
+"""The entry point: parses the command line, runs one command, turns an error into one line and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 wrong input, 3 not found, 4 conflict, 5 refused, 6 the database failed, 130 interrupted.
-The command line is declared in `grammar`; the module of a command is imported when it runs.
+Exit codes: 0 done, 1 failed, 2 wrong input, 3 not found, 4 conflict, 5 refused, 6 database or service failed,
+130 interrupted. `parser` declares the commands; the module of a command is imported when it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from threadline.cli.parser import build_parser
-from threadline.cli.printable import shown
+from threadline.cli.printable import printable
 from threadline.core.errors import (
     Conflict,
     InvalidInput,
@@ -42,35 +42,36 @@ _EXIT_CODES: tuple[tuple[type[ThreadlineError], int], ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
+            # A terminal with a narrow encoding must not crash the command: it prints "?" instead.
+            stream.reconfigure(errors="replace")
     args = build_parser().parse_args(argv)
     try:
-        code: int | None = asyncio.run(_command(args.run)(args))
+        code: int | None = asyncio.run(_load_command(args.run)(args))
         sys.stdout.flush()
         return code or 0
     except ThreadlineError as exc:
-        print(f"threadline: {shown(str(exc), multiline=True)}", file=sys.stderr)
+        print(f"threadline: {printable(str(exc), multiline=True)}", file=sys.stderr)
         return next((code for kind, code in _EXIT_CODES if isinstance(exc, kind)), 1)
     except (KeyboardInterrupt, EOFError):
         print("threadline: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read our output has enough
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         _drop_output()
         return 0
     except OSError as exc:
         _drop_output()
-        print(f"threadline: {shown(exc.filename or 'the output')}: {exc.strerror or exc}", file=sys.stderr)
+        print(f"threadline: {printable(exc.filename or 'standard output')}: {exc.strerror or exc}", file=sys.stderr)
         return 1
 
 
 def _drop_output() -> None:
-    """The interpreter flushes once more at its end, and must not complain either."""
+    """Sends standard output to /dev/null: the interpreter flushes it again at exit, and that must not fail too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _command(name: str) -> Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]]:
+def _load_command(name: str) -> Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]]:
     module, _, function = name.partition(":")
-    found: Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]] = getattr(
+    command: Callable[[argparse.Namespace], Coroutine[Any, Any, int | None]] = getattr(
         import_module(f"threadline.cli.{module}"), function
     )
-    return found
+    return command

@@ -1,6 +1,7 @@
-"""`threadline matrix run`: the Matrix bot, on a database or on a service elsewhere, until it is told to end.
+"""`threadline matrix run`: runs the Matrix bot on a database or on a service (`--server`) until SIGINT or SIGTERM.
 
-`threadline serve` may run it as well."""
+`threadline serve` runs the same bot if `matrix.with_service` is set.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from threadline.cli.connection import opened, settings_of
+from threadline.cli.connection import load_settings, open_threadline
 from threadline.core.errors import ExtraMissing, InvalidInput, SettingsInvalid
 from threadline.settings import Settings
 
@@ -27,8 +28,8 @@ except ModuleNotFoundError as exc:
 
 @asynccontextmanager
 async def running_bot(bot: Bot) -> AsyncIterator[asyncio.Task[None]]:
-    """The bot once it listens. SettingsInvalid if it may not log in."""
-    # matrix-nio says at INFO and WARNING what the bot says in its own words, or what is of no use to an operator.
+    """Starts the bot and waits until it is ready. SettingsInvalid if the homeserver rejects the login."""
+    # Below ERROR matrix-nio logs what the bot logs itself, or what an operator cannot act on.
     logging.getLogger("nio").setLevel(logging.ERROR)
     running, ready = asyncio.create_task(bot.run()), asyncio.create_task(bot.ready.wait())
     try:
@@ -37,7 +38,7 @@ async def running_bot(bot: Bot) -> AsyncIterator[asyncio.Task[None]]:
             await running
         yield running
     except HomeserverRefused as exc:
-        raise SettingsInvalid(f"the homeserver refused the bot: {exc}") from exc
+        raise SettingsInvalid(f"the homeserver rejected the bot: {exc}") from exc
     finally:
         ready.cancel()
         running.cancel()
@@ -46,30 +47,30 @@ async def running_bot(bot: Bot) -> AsyncIterator[asyncio.Task[None]]:
 
 async def run_bot(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # The client's library tells of every request.
+    # httpx2 logs every request at INFO.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     task = asyncio.current_task()
-    assert task is not None
+    assert task is not None  # a coroutine always runs in a task
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
-    settings = settings_of(args)
+    settings = load_settings(args)
     with contextlib.suppress(asyncio.CancelledError):
-        async with _built(args, settings) as bot, running_bot(bot) as running:
-            print(f"{settings.matrix.user} listens on {settings.matrix.homeserver}", flush=True)
+        async with _open_bot(args, settings) as bot, running_bot(bot) as running:
+            print(f"{settings.matrix.user} is listening on {settings.matrix.homeserver}", flush=True)
             await running
 
 
 @asynccontextmanager
-async def _built(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Bot]:
+async def _open_bot(args: argparse.Namespace, settings: Settings) -> AsyncIterator[Bot]:
     if args.server is None:
-        async with opened(args) as threadline:
+        async with open_threadline(args) as threadline:
             yield build_bot(threadline)
         return
     from threadline.client import connect  # noqa: PLC0415 - an extra
     from threadline.matrix.remote import remote_bot  # noqa: PLC0415
 
     if args.database:
-        raise InvalidInput("with --server, the threads are the service's: leave --database out")
+        raise InvalidInput("--database cannot be used with --server: the service has its own database")
     token = args.token or os.environ.get("THREADLINE_TOKEN")
     async with connect(args.server, token=token) as client, remote_bot(client, settings) as bot:
         yield bot

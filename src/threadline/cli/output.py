@@ -1,4 +1,4 @@
-"""What the terminal prints: sentences, tables, JSON, progress."""
+"""Prints the results of commands: a sentence, a table or JSON on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 
 import msgspec
 
-from threadline.cli.printable import JOINERS, shown
+from threadline.cli.printable import JOINERS, printable
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(_plain(value), ensure_ascii=False, indent=2))
+    print(json.dumps(_to_json(value), ensure_ascii=False, indent=2))
 
 
-def _plain(value: Any) -> Any:
-    """With names in the spelling of the HTTP API; keys that users chose stay as they are."""
+def _to_json(value: Any) -> Any:
+    """Field names become camelCase, as in the HTTP API; keys of dictionaries are user data and stay unchanged."""
     match value:
         case msgspec.Struct():
-            return {_camel(name): _plain(getattr(value, name)) for name in value.__struct_fields__}
+            return {_camel(name): _to_json(getattr(value, name)) for name in value.__struct_fields__}
         case tuple() if hasattr(value, "_asdict"):
-            return {_camel(name): _plain(each) for name, each in value._asdict().items()}
+            return {_camel(name): _to_json(each) for name, each in value._asdict().items()}
         case dict():
-            return {key: _plain(each) for key, each in value.items()}
+            return {key: _to_json(each) for key, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_to_json(each) for each in value]
         case _:
             return msgspec.to_builtins(value)
 
@@ -39,8 +39,8 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.title, others))
 
 
-def say(args: argparse.Namespace, value: Any, sentence: str) -> None:
-    """What a command did: one sentence, or the value where `--json` was asked for."""
+def report(args: argparse.Namespace, value: Any, sentence: str) -> None:
+    """Prints what a command did: `value` with `--json`, otherwise the sentence."""
     if args.json:
         print_json(value)
     else:
@@ -48,8 +48,8 @@ def say(args: argparse.Namespace, value: Any, sentence: str) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
-    """Columns as wide as they need to be, the last one cut at the terminal's edge. `empty` says what to do next."""
-    cells = [[shown(cell) for cell in row] for row in rows]
+    """Prints aligned columns, or `empty` if there are no rows; it names the command to run next."""
+    cells = [[printable(cell) for cell in row] for row in rows]
     if not cells:
         print(empty)
         return
@@ -59,31 +59,31 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
         print("  ".join(padded).rstrip())
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def pluralize(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def when(moment: dt.datetime) -> str:
+def format_time(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 class Progress:
-    """A line on standard error that counts up, only where someone watches."""
+    """A counter on standard error, printed only if that is a terminal."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._watched = sys.stderr.isatty()
-        self._shown = False
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._is_terminal = sys.stderr.isatty()
+        self._has_printed = False
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        if not self._watched:
+        if not self._is_terminal:
             return
-        self._shown = True
+        self._has_printed = True
         share = f" of {total:,} ({done * 100 // max(total, 1)} %)" if total is not None else ""
-        print(f"\r{self._what}: {done:,}{share}", end="", file=sys.stderr, flush=True)
+        print(f"\r{self._label}: {done:,}{share}", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        if self._shown:
+        if self._has_printed:
             print(file=sys.stderr)
 
 

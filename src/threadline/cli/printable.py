@@ -1,7 +1,8 @@
-"""Texts made safe to show.
+"""Escapes text before it is printed to a terminal.
 
-What a model or a stranger wrote may hold control sequences that move the cursor, change the title or fill the
-clipboard. `shown` turns every one into visible text; everything printed for a person passes through it.
+Text from a model, a tool or another user can contain control sequences that move the cursor, change the window title
+or write to the clipboard. `printable` replaces each of them with a visible escape; every text from outside passes
+through it before it is printed.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import unicodedata
 
 JOINERS = "\u200c\u200d\ufe0e\ufe0f"
-"""Characters without a width of their own that are kept: they make one picture of several."""
+"""Zero-width characters that are kept: they join several emoji into one."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_LONGEST_RUN_OF_MARKS = 8
+_MAX_COMBINING_MARKS = 8
 
 
-def shown(text: str, *, multiline: bool = False) -> str:
-    """The text with nothing in it that a terminal would obey, and no more marks on a letter than a line can hold."""
+def printable(text: str, *, multiline: bool = False) -> str:
+    """Replaces control and format characters with escapes such as `\\x1b`, and drops combining marks after the eighth
+    on one letter. Keeps newlines and tabs if `multiline`."""
     out: list[str] = []
     marks = 0
     for char in text:
         marks = marks + 1 if unicodedata.combining(char) else 0
-        if marks > _LONGEST_RUN_OF_MARKS:
+        if marks > _MAX_COMBINING_MARKS:
             continue
         if (multiline and char in "\n\t") or char in JOINERS or unicodedata.category(char) not in _HIDDEN:
             out.append(char)
@@ -29,12 +31,12 @@ def shown(text: str, *, multiline: bool = False) -> str:
     return "".join(out)
 
 
-def cut(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def without_password(url: str) -> str:
-    """A database's address as others may see it."""
+    """A database URL with the password removed, for printing."""
     scheme, found, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}://{credentials.partition(':')[0]}@{place}" if found and at else url
+    credentials, at, host = rest.rpartition("@")
+    return f"{scheme}://{credentials.partition(':')[0]}@{host}" if found and at else url

@@ -1,4 +1,4 @@
-"""`threadline serve`: the HTTP service on one address, by one process or several, until it is told to end."""
+"""`threadline serve`: runs the HTTP service on one address, in one or several processes, until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
-from threadline.cli.connection import settings_of
-from threadline.cli.printable import shown, without_password
+from threadline.cli.connection import load_settings
+from threadline.cli.printable import printable, without_password
 from threadline.core.errors import ExtraMissing, SettingsInvalid
 from threadline.settings import ServiceSettings, Settings
 
@@ -27,13 +27,13 @@ try:
 except ModuleNotFoundError as exc:
     raise ExtraMissing("service", "the service") from exc
 
-_OF_SERVICE = ("host", "port", "workers", "authentication")
-_PASSED_ON = ("database", "settings", "tenant", "user")
+_SERVICE_OPTIONS = ("host", "port", "workers", "authentication")
+_WORKER_OPTIONS = ("database", "settings", "tenant", "user")
 
 
 @asynccontextmanager
-async def _bot_beside(threadline: Threadline) -> AsyncIterator[None]:
-    """The Matrix bot, where the settings say that it belongs to the service."""
+async def _matrix_bot(threadline: Threadline) -> AsyncIterator[None]:
+    """Runs the Matrix bot in this process if `matrix.with_service` is set."""
     if not threadline.settings.matrix.with_service:
         yield
         return
@@ -45,31 +45,34 @@ async def _bot_beside(threadline: Threadline) -> AsyncIterator[None]:
 
 
 async def serve_http(args: argparse.Namespace) -> int:
-    settings = settings_of(args)
-    given = {name: getattr(args, name) for name in _OF_SERVICE if getattr(args, name) is not None}
+    settings = load_settings(args)
+    given = {name: getattr(args, name) for name in _SERVICE_OPTIONS if getattr(args, name) is not None}
     service = msgspec.structs.replace(settings.service, **given)
     configure(service.log_format)
     if args.listen_fd is not None:
-        return await _work(settings, service, args.listen_fd, args.worker)
+        return await _serve_inherited(settings, service, args.listen_fd, args.worker)
     if service.workers < 1:
-        raise SettingsInvalid(f"{service.workers} workers cannot serve: say 1 or more")
+        raise SettingsInvalid(f"`workers` must be 1 or more, got {service.workers}")
     if service.workers > 1 and settings.database == ":memory:":
-        raise SettingsInvalid("a database in memory has one process: serve it with one worker, or name a file")
+        raise SettingsInvalid(
+            f"an in-memory database cannot be shared by {service.workers} workers: use --workers 1 or a file"
+        )
     if service.workers > 1 and settings.matrix.with_service:
         raise SettingsInvalid(
-            "the Matrix bot is one process: serve with one worker, or run `threadline matrix run` beside"
+            f"the Matrix bot cannot run in {service.workers} workers: use --workers 1, or unset `matrix.with_service` "
+            "and run `threadline matrix run`"
         )
     listening = listen(check_address(service.host, asks_who=service.requires_authentication), service.port)
-    serves = f"Threadline serves {shown(without_password(settings.database))} on {address_of(listening)}"
+    announcement = f"Serving {printable(without_password(settings.database))} on {address_of(listening)}"
     with listening:
         if service.workers == 1:
-            return await _serve(settings, service, listening, serves)
+            return await _serve(settings, service, listening, announcement)
         workers = Workers(
-            lambda inherited, number: _command(args, inherited, number),
+            lambda inherited, number: _worker_command(args, inherited, number),
             service.workers,
             listening,
             grace_seconds=service.grace_seconds,
-            announce=lambda: print(serves, flush=True),
+            announce=lambda: print(announcement, flush=True),
         )
         return await workers.run()
 
@@ -78,34 +81,34 @@ async def _serve(
     settings: Settings,
     service: ServiceSettings,
     listening: socket.socket,
-    announced: str,
+    announcement: str,
     lifeline: int | None = None,
     worker: int | None = None,
 ) -> int:
-    async with open_threadline(settings=settings) as threadline, _bot_beside(threadline):
+    async with open_threadline(settings=settings) as threadline, _matrix_bot(threadline):
         if worker is not None:
             threadline.metrics.mark("worker", str(worker))
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
-        announcing = asyncio.create_task(_announce(server, announced))
+        announcing = asyncio.create_task(_announce(server, announcement))
         await serve(server, listening, lifeline=lifeline)
         announcing.cancel()
     return 0
 
 
-async def _announce(server: Server, announced: str) -> None:
+async def _announce(server: Server, announcement: str) -> None:
     await server.ready.wait()
-    print(announced, flush=True)
+    print(announcement, flush=True)
 
 
-async def _work(settings: Settings, service: ServiceSettings, inherited: int, worker: int) -> int:
-    """One of several, on the socket of its parent."""
+async def _serve_inherited(settings: Settings, service: ServiceSettings, inherited: int, worker: int) -> int:
+    """Runs one worker of several, on the socket inherited from the parent process."""
     return await _serve(settings, service, socket.socket(fileno=inherited), READY, sys.stdin.fileno(), worker)
 
 
-def _command(args: argparse.Namespace, inherited: int, number: int) -> list[str]:
-    """How this service was started, without what the environment and the settings file say by themselves."""
-    said = [(f"--{name}", getattr(args, name)) for name in _PASSED_ON if getattr(args, name) is not None]
+def _worker_command(args: argparse.Namespace, inherited: int, number: int) -> list[str]:
+    """The command line of one worker. Workers read the environment and the settings file themselves."""
+    given = [(f"--{name}", getattr(args, name)) for name in _WORKER_OPTIONS if getattr(args, name) is not None]
     command = [sys.executable, "-m", "threadline", "serve"]
     command += ["--listen-fd", str(inherited), "--worker", str(number)]
     command += ["--authentication"] if args.authentication else []
-    return command + [word for option, value in said for word in (option, value)]
+    return command + [word for option, value in given for word in (option, value)]

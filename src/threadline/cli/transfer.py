@@ -1,4 +1,4 @@
-"""`threadline threads export|import`: out to a file, and in again, all or nothing."""
+"""`threadline threads export|import`: writes threads to a file and reads them back. An import is all or nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO
 
-from threadline.cli.connection import opened, scope_of
-from threadline.cli.output import Progress, counted, say
+from threadline.cli.connection import open_threadline, user_scope
+from threadline.cli.output import Progress, pluralize, report
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
 from threadline.threads.transfer import Importer, export
@@ -20,13 +20,13 @@ from threadline.threads.user_threads import Threads
 
 async def export_threads(args: argparse.Namespace) -> None:
     if bool(args.thread) == args.all:
-        raise InvalidInput("name the threads to export, or say --all")
+        raise InvalidInput("nothing to export: name threads or add --all")
     if args.format != "jsonl" and (args.all or len(args.thread) > 1):
-        raise InvalidInput("several threads fit into one file only as JSON Lines")
-    async with opened(args) as tl:
-        threads = tl.threads(scope_of(tl))
+        raise InvalidInput(f"--format {args.format} takes one thread: use --format jsonl for several")
+    async with open_threadline(args) as tl:
+        threads = tl.threads(user_scope(tl))
         ids = (
-            [thread.id async for thread in _every(threads)]
+            [thread.id async for thread in _list_all(threads)]
             if args.all
             else [(await threads.find(name)).id for name in args.thread]
         )
@@ -39,7 +39,7 @@ async def export_threads(args: argparse.Namespace) -> None:
         progress.close()
 
 
-async def _every(threads: Threads) -> AsyncIterator[Thread]:
+async def _list_all(threads: Threads) -> AsyncIterator[Thread]:
     cursor: str | None = None
     while True:
         page = await threads.page(limit=100, cursor=cursor, archived=None)
@@ -51,18 +51,19 @@ async def _every(threads: Threads) -> AsyncIterator[Thread]:
 
 
 async def import_threads(args: argparse.Namespace) -> None:
-    async with opened(args) as tl:
-        importer = Importer(tl.store, tl.sealer, scope_of(tl))
+    async with open_threadline(args) as tl:
+        importer = Importer(tl.store, tl.sealer, user_scope(tl))
         progress = Progress("Imported lines")
-        with _seekable(args.file) as source:
+        with _open_seekable(args.file) as source:
 
             def lines() -> Iterator[bytes]:
                 source.seek(0)
                 return iter(lambda: source.readline(importer.longest_line + 1), b"")
 
-            made = await importer.run(lines, progress=progress)
+            imported = await importer.run(lines, progress=progress)
         progress.close()
-    say(args, {"threads": made}, f"Imported {counted(len(made), 'thread')}: " + ", ".join(thread.id for thread in made))
+    ids = ", ".join(thread.id for thread in imported)
+    report(args, {"threads": imported}, f"Imported {pluralize(len(imported), 'thread')}: {ids}")
 
 
 @contextlib.contextmanager
@@ -74,19 +75,19 @@ def output_file(path: str | None) -> Iterator[IO[bytes]]:
         with Path(path).open("wb") as file:
             yield file
     except OSError as exc:
-        raise InvalidInput(f"{path} cannot be written: {exc.strerror}") from exc
+        raise InvalidInput(f"cannot write {path}: {exc.strerror}") from exc
 
 
 @contextlib.contextmanager
-def _seekable(path: str) -> Iterator[IO[bytes]]:
-    """The file itself; standard input is kept in a temporary one, because an import reads it twice."""
+def _open_seekable(path: str) -> Iterator[IO[bytes]]:
+    """Opens the file, or copies standard input to a temporary one: an import reads its input twice."""
     try:
         if path != "-":
             with Path(path).open("rb") as file:
                 yield file
             return
     except OSError as exc:
-        raise InvalidInput(f"{path} cannot be read: {exc.strerror}") from exc
+        raise InvalidInput(f"cannot read {path}: {exc.strerror}") from exc
     with tempfile.TemporaryFile() as copy:
         while block := sys.stdin.buffer.read(1 << 20):
             copy.write(block)

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from threadline.core.errors import quote
+
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<key>.*)`")
 _WRONG_TYPE = re.compile(r"Expected |Invalid enum value ")
 _SECRET = re.compile(r"key|secret|token|password", re.IGNORECASE)
-_LONGEST_VALUE = 60
 
 
 def key_name(path: Sequence[str]) -> str:
@@ -117,7 +118,7 @@ def _describe_type(kind: msgspec.inspect.Type) -> str:
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.LiteralType(values=values):
-            return " or ".join(f'"{value}"' for value in values)
+            return " or ".join(map(repr, values))
         case msgspec.inspect.VarTupleType(item_type=item):
             return f"a list, each {_describe_type(item)}"
         case msgspec.inspect.DictType() | msgspec.inspect.StructType():
@@ -131,7 +132,7 @@ def _describe_value(value: Any, expected: msgspec.inspect.Type, path: Sequence[s
         case str() if isinstance(expected, msgspec.inspect.DictType | msgspec.inspect.StructType):
             return "a string"  # a key or a password in the wrong place, as `keys = "…"`, is not repeated
         case str():
-            return f'"{value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"}"'
+            return quote(value)
         case bool():
             return str(value).lower()
         case int() | float() if isinstance(expected, msgspec.inspect.StrType) and any(map(_SECRET.search, path)):

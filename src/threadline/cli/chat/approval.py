@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
+from threadline.cli.chat.keyboard import LineInput
 from threadline.cli.chat.screen import Screen
-from threadline.cli.printable import cut, shown
+from threadline.cli.printable import printable, shorten
 from threadline.core.events import ToolCall
 from threadline.ports import Verdict
 
 
-class Asks(Protocol):
-    async def key(self, prompt: str) -> str: ...
-
-
 class TerminalApprover:
-    def __init__(self, keyboard: Asks, screen: Screen) -> None:
+    def __init__(self, keyboard: LineInput, screen: Screen) -> None:
         self._keyboard = keyboard
         self._screen = screen
         self._remembered: dict[str, Verdict] = {}
@@ -25,10 +20,10 @@ class TerminalApprover:
     async def decide(self, call: ToolCall) -> Verdict:
         if call.name in self._remembered:
             return self._remembered[call.name]
-        given = cut(shown(msgspec.json.encode(call.input).decode()), 600)
-        self._screen.line(f"The agent wants to run {shown(call.name)} with {given}")
+        given = shorten(printable(msgspec.json.encode(call.input).decode()), 600)
+        self._screen.line(f"The agent wants to run {printable(call.name)} with {given}")
         while True:
-            answer = (await self._keyboard.key("Allow? [y]es, [n]o, [a]lways, ne[v]er: ")).strip().lower()
+            answer = (await self._keyboard.read_answer("Allow? [y]es, [n]o, [a]lways, ne[v]er: ")).strip().lower()
             match answer:
                 case "y" | "yes":
                     return Verdict("allow")

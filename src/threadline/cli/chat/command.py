@@ -15,12 +15,12 @@ import msgspec
 from threadline.cli.chat import slash
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
 from threadline.cli.chat.backends import ChatThread, Host, LocalHost
-from threadline.cli.chat.keyboard import Keyboard, Lines
+from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
 from threadline.cli.chat.session import Options, Talk
-from threadline.cli.connection import opened, scope_of
-from threadline.cli.output import counted, when
-from threadline.cli.printable import cut, shown
+from threadline.cli.connection import open_threadline, user_scope
+from threadline.cli.output import format_time, pluralize
+from threadline.cli.printable import printable, shorten
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
 from threadline.ports import Approver
 from threadline.replies import DenyAll
@@ -32,19 +32,19 @@ _FAILED = 1
 
 async def chat(args: argparse.Namespace) -> int:
     if args.fork and not (args.latest or args.resume is not None):
-        raise InvalidInput("--fork goes with --resume or --continue")
+        raise InvalidInput("--fork needs --resume or --continue")
     if args.json and args.prompt is None:
-        raise InvalidInput("--json goes with -p")
+        raise InvalidInput("--json needs -p")
     if args.token and args.server is None:
-        raise InvalidInput("--token goes with --server")
+        raise InvalidInput("--token needs --server")
     if args.server is None:
-        async with opened(args) as tl:
+        async with open_threadline(args) as tl:
             if args.agent:
-                await tl.directory.find(scope_of(tl), args.agent)
-            await tl.recovery.recover(scope_of(tl))
-            await tl.recovery.drop_chunks(scope_of(tl))
+                await tl.directory.find(user_scope(tl), args.agent)
+            await tl.recovery.recover(user_scope(tl))
+            await tl.recovery.drop_chunks(user_scope(tl))
             return await _chat(
-                args, lambda approver: LocalHost(tl, scope_of(tl), approver), _history_file(tl.settings.database)
+                args, lambda approver: LocalHost(tl, user_scope(tl), approver), _history_file(tl.settings.database)
             )
     return await _chat_elsewhere(args)
 
@@ -54,7 +54,7 @@ async def _chat_elsewhere(args: argparse.Namespace) -> int:
     from threadline.client import connect  # noqa: PLC0415
 
     if args.model or args.system or args.database:
-        raise InvalidInput("with --server, the service decides on the model, the system prompt and the database")
+        raise InvalidInput("--model, --system and --database cannot be used with --server: the service decides")
     token = args.token or os.environ.get("THREADLINE_TOKEN")
     async with connect(args.server, token=token) as client:
         host = RemoteHost(client, args.server)
@@ -67,7 +67,7 @@ async def _chat(args: argparse.Namespace, host_for: Callable[[Approver], Host], 
         asked_once: Approver = AllowAll() if args.allow_tools else DenyAll()
         return await _ask_once(args, Talk(host_for(asked_once), _screen(args), asked_once, options))
     words = [f"/{name}" for name in slash.COMMANDS]
-    keyboard = Keyboard(history, words) if sys.stdin.isatty() else Lines()
+    keyboard: LineInput = Keyboard(history, words) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
     approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
     talk = Talk(host_for(approver), screen, approver, options)
@@ -85,8 +85,8 @@ def _screen(args: argparse.Namespace) -> Screen:
 async def _ask_once(args: argparse.Namespace, talk: Talk) -> int:
     text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
     if not text.strip():
-        raise InvalidInput("there is no question: give one after -p, or on standard input")
-    talk.thread = await _chosen(args, talk, Lines())
+        raise InvalidInput("no question: give one after -p or on standard input")
+    talk.thread = await _chosen(args, talk, PipedInput())
     status = await talk.say(text.rstrip("\n"))
     if args.json and talk.thread is not None:
         newest = await talk.thread.last_turns(1)
@@ -95,16 +95,16 @@ async def _ask_once(args: argparse.Namespace, talk: Talk) -> int:
     return 0 if status in ("executed", None) else _FAILED
 
 
-async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ChatThread | None:
+async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: LineInput) -> ChatThread | None:
     found = await _found(args, talk, keyboard)
     return await talk.host.branch(found, None) if found is not None and args.fork else found
 
 
-async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Lines) -> ChatThread | None:
+async def _found(args: argparse.Namespace, talk: Talk, keyboard: LineInput) -> ChatThread | None:
     if args.latest:
         latest = (await talk.host.threads(1)).items
         if not latest:
-            talk.screen.warn("there is no thread to go on with: a new one begins")
+            talk.screen.warn("no thread to continue: starting a new one")
             return None
         return await talk.host.find(talk.host.name(latest[0]))
     if args.resume is None:
@@ -115,24 +115,24 @@ async def _found(args: argparse.Namespace, talk: Talk, keyboard: Keyboard | Line
     try:
         return await talk.host.find(wanted)
     except NotFound:
-        talk.screen.warn(f"there is no thread {wanted}: a new one begins")
+        talk.screen.warn(f"no thread {wanted}: starting a new one")
         return None
 
 
-async def _pick(talk: Talk, keyboard: Keyboard | Lines) -> str | None:
+async def _pick(talk: Talk, keyboard: LineInput) -> str | None:
     """A numbered list to choose from; an empty answer begins a new thread."""
     threads = (await talk.host.threads(_PICKED)).items
     if not threads:
-        talk.screen.note("No threads yet: a new one begins.")
+        talk.screen.note("No threads yet: starting a new one.")
         return None
     for number, thread in enumerate(threads, start=1):
-        title = cut(shown(thread.title or "(untitled)"), 60)
-        talk.screen.line(f"{number:3}  {when(thread.updated_at)}  {thread.message_count:5}  {title}")
+        title = shorten(printable(thread.title or "(untitled)"), 60)
+        talk.screen.line(f"{number:3}  {format_time(thread.updated_at)}  {thread.message_count:5}  {title}")
     while True:
         try:
-            answer = (await keyboard.key("Which one? (number, or Enter for a new one) ")).strip()
+            answer = (await keyboard.read_answer("Which one? (number, or Enter for a new one) ")).strip()
         except EOFError as exc:
-            raise InvalidInput("no thread was chosen: give its id after --resume") from exc
+            raise InvalidInput("no thread chosen: give its id after --resume") from exc
         if not answer:
             return None
         if answer.isdigit() and 1 <= int(answer) <= len(threads):
@@ -147,15 +147,17 @@ async def _welcome(talk: Talk) -> None:
         screen.note(f"Threadline, agent {talk.agent_id}. /help lists commands, Ctrl-D leaves.")
         return
     name = talk.host.name(info)
-    screen.note(f"Going on with {shown(info.title or 'a thread')} ({counted(info.message_count, 'message')}, {name}).")
+    screen.note(
+        f"Going on with {printable(info.title or 'a thread')} ({pluralize(info.message_count, 'message')}, {name})."
+    )
     talk.show_history(await talk.thread.last_turns(2))
     await talk.answer_pending()
 
 
-async def _loop(talk: Talk, keyboard: Keyboard | Lines) -> None:
+async def _loop(talk: Talk, keyboard: LineInput) -> None:
     while True:
         try:
-            text = await keyboard.line("> ")
+            text = await keyboard.read_line("> ")
         except KeyboardInterrupt:
             continue
         except EOFError:

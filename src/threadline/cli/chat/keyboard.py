@@ -1,6 +1,6 @@
-"""What the person types: a line editor with history where there is a terminal, plain lines where there is none.
+"""Input of a chat: a line editor with history on a terminal, plain lines from a pipe.
 
-Alt-Enter, or a backslash at the end of a line, goes on on the next line; a pasted text keeps its lines.
+Alt-Enter, or a backslash at the end of a line, continues the text on the next line; pasted text keeps its lines.
 """
 
 from __future__ import annotations
@@ -8,9 +8,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from threadline.core.errors import ExtraMissing
+
+
+class LineInput(Protocol):
+    async def read_line(self, prompt: str) -> str:
+        """The next line, without its newline. EOFError at the end (Ctrl-D), KeyboardInterrupt at Ctrl-C."""
+        ...
+
+    async def read_answer(self, prompt: str) -> str:
+        """The answer to a question of the program; not added to the history."""
+        ...
 
 
 class Keyboard:
@@ -23,14 +33,14 @@ class Keyboard:
             from prompt_toolkit.history import FileHistory, InMemoryHistory  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise ExtraMissing("chat", "the line editor of threadline chat") from exc
-        kept = InMemoryHistory() if history is None else FileHistory(str(history))
-        completer = WordCompleter(words, sentence=True)
         self._session: Any = PromptSession(
-            history=kept, completer=completer, complete_while_typing=False, key_bindings=_bindings()
+            history=InMemoryHistory() if history is None else FileHistory(str(history)),
+            completer=WordCompleter(words, sentence=True),
+            complete_while_typing=False,
+            key_bindings=_key_bindings(),
         )
 
-    async def line(self, prompt: str) -> str:
-        """What was typed, without the final newline. EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C."""
+    async def read_line(self, prompt: str) -> str:
         text = await self._read(prompt)
         while text.endswith("\\"):
             text = text[:-1] + "\n" + await self._read("… ")
@@ -40,28 +50,28 @@ class Keyboard:
         text: str = await self._session.prompt_async(prompt)
         return text
 
-    async def key(self, prompt: str) -> str:
-        """A short answer that is not kept in the history."""
+    async def read_answer(self, prompt: str) -> str:
         from prompt_toolkit import PromptSession  # noqa: PLC0415
 
         answer: str = await PromptSession().prompt_async(prompt)
         return answer
 
 
-class Lines:
-    """Reads lines of standard input where nobody sits at it."""
+class PipedInput:
+    """Reads standard input where that is not a terminal. Prints no prompts."""
 
-    async def line(self, prompt: str) -> str:
-        return await self.key(prompt)
-
-    async def key(self, prompt: str) -> str:
-        read: str = await asyncio.to_thread(sys.stdin.readline)
-        if not read:
+    async def read_line(self, prompt: str) -> str:
+        # In a thread: a pipe that has no line yet must not block the event loop.
+        line: str = await asyncio.to_thread(sys.stdin.readline)
+        if not line:
             raise EOFError
-        return read.rstrip("\n")
+        return line.rstrip("\n")
+
+    async def read_answer(self, prompt: str) -> str:
+        return await self.read_line(prompt)
 
 
-def _bindings() -> Any:
+def _key_bindings() -> Any:
     from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415
 
     bindings = KeyBindings()

@@ -9,7 +9,7 @@ from typing import IO
 import msgspec
 
 from threadline.cli.chat.markdown import MarkdownStream
-from threadline.cli.printable import cut, shown
+from threadline.cli.printable import printable, shorten
 from threadline.core import events
 from threadline.core.events import Event
 
@@ -33,22 +33,22 @@ class Screen:
         match event:
             case events.TextDelta():
                 self._begin("text")
-                self._write(self._markdown.feed(shown(event.text, multiline=True)))
+                self._write(self._markdown.feed(printable(event.text, multiline=True)))
             case events.ReasoningDelta():
                 self._begin("reasoning")
-                self._write(self._dim(shown(event.text, multiline=True)))
+                self._write(self._dim(printable(event.text, multiline=True)))
             case events.ToolCall():
                 called = msgspec.json.encode(event.input).decode()
-                self.line(self._dim(f"⚙ {shown(event.name)} {cut(shown(called), _LONGEST_LINE)}"))
+                self.line(self._dim(f"⚙ {printable(event.name)} {shorten(printable(called), _LONGEST_LINE)}"))
             case events.ToolResult() if not event.preliminary:
                 result = msgspec.json.encode(event.output).decode()
-                self.line(self._dim(f"  → {cut(shown(result), _LONGEST_LINE)}"))
+                self.line(self._dim(f"  → {shorten(printable(result), _LONGEST_LINE)}"))
             case events.ToolError():
-                self.line(self._dim(f"  → failed: {cut(shown(event.error), _LONGEST_LINE)}"))
+                self.line(self._dim(f"  → failed: {shorten(printable(event.error), _LONGEST_LINE)}"))
             case events.ToolDenied():
-                self.line(self._dim("  → not allowed" + (f": {shown(event.reason)}" if event.reason else "")))
+                self.line(self._dim("  → not allowed" + (f": {printable(event.reason)}" if event.reason else "")))
             case events.Source():
-                self.line(self._dim(f"source: {shown(event.title or event.url)} {shown(event.url)}"))
+                self.line(self._dim(f"source: {printable(event.title or event.url)} {printable(event.url)}"))
             case events.Restart():
                 self.note("the answer was cut off and begins again:")
             case events.Failure():
@@ -64,10 +64,10 @@ class Screen:
         self.line(self._dim(text))
 
     def warn(self, text: str) -> None:
-        self.line(self._colour(_YELLOW, f"warning: {shown(text)}"))
+        self.line(self._colour(_YELLOW, f"warning: {printable(text)}"))
 
     def error(self, text: str) -> None:
-        self.line(self._colour(_RED, f"error: {shown(text)}"))
+        self.line(self._colour(_RED, f"error: {printable(text)}"))
 
     def end(self) -> None:
         """Closes what is open, so that the next thing starts on a line of its own."""

@@ -11,8 +11,8 @@ import msgspec
 
 from threadline.cli.chat.backends import ChatThread, Info
 from threadline.cli.chat.session import Talk
-from threadline.cli.output import when
-from threadline.cli.printable import cut, shown
+from threadline.cli.output import format_time
+from threadline.cli.printable import printable, shorten
 from threadline.cli.transfer import output_file
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.transfer import ExportFormat
@@ -65,18 +65,18 @@ async def save(chat: Talk, argument: str) -> None:
     if thread is None:
         raise InvalidInput("there is nothing to save yet")
     saved = await thread.save(argument or f"point-{_current(chat).message_count}")
-    chat.screen.note(f"Saved {shown(saved.name)}. /load {shown(saved.name)} comes back here.")
+    chat.screen.note(f"Saved {printable(saved.name)}. /load {printable(saved.name)} comes back here.")
 
 
 async def load(chat: Talk, argument: str) -> None:
     if not argument:
         points = await chat.host.saved_points()
         for point in points:
-            chat.screen.line(f"{shown(point.name)}  (message {point.point.seq}, {when(point.created_at)})")
+            chat.screen.line(f"{printable(point.name)}  (message {point.point.seq}, {format_time(point.created_at)})")
         chat.screen.note("/load NAME goes on from one of these." if points else "Nothing is saved yet.")
         return
     await (await chat.begin_thread()).load(argument)
-    chat.screen.note(f"Loaded {shown(argument)}: {_current(chat).message_count} messages.")
+    chat.screen.note(f"Loaded {printable(argument)}: {_current(chat).message_count} messages.")
 
 
 async def undo(chat: Talk, argument: str) -> None:
@@ -97,7 +97,7 @@ async def context(chat: Talk, argument: str) -> None:
     else:
         try:
             pinned = (await contexts.get(chat.agent_id)).context
-            chat.screen.line(f"Pinned for {chat.agent_id}:\n{shown(pinned, multiline=True)}")
+            chat.screen.line(f"Pinned for {chat.agent_id}:\n{printable(pinned, multiline=True)}")
         except NotFound:
             chat.screen.note(f"Nothing is pinned for {chat.agent_id}. /context TEXT pins something.")
         if chat.thread is not None:
@@ -111,7 +111,9 @@ async def list_threads(chat: Talk, argument: str) -> None:
     for thread in page.items:
         name = chat.host.name(thread)
         mark = "*" if chat.thread is not None and name == chat.thread.id else " "
-        chat.screen.line(f"{mark} {name}  {when(thread.updated_at)}  {cut(shown(thread.title or ''), 50)}")
+        chat.screen.line(
+            f"{mark} {name}  {format_time(thread.updated_at)}  {shorten(printable(thread.title or ''), 50)}"
+        )
     chat.screen.note("/open ID goes on with one of these." if page.items else "No threads yet.")
 
 
@@ -125,7 +127,7 @@ async def open_thread(chat: Talk, argument: str) -> None:
 
 async def rename(chat: Talk, argument: str) -> None:
     await chat.host.change(await chat.begin_thread(), title=argument)
-    chat.screen.note(f"Renamed to {shown(argument)}.")
+    chat.screen.note(f"Renamed to {printable(argument)}.")
 
 
 async def model(chat: Talk, argument: str) -> None:
@@ -136,7 +138,7 @@ async def model(chat: Talk, argument: str) -> None:
     if chat.thread is not None:
         await chat.host.change(chat.thread, model=argument)
     chat.options = msgspec.structs.replace(chat.options, model=argument)
-    chat.screen.note(f"From now on: {shown(argument)}.")
+    chat.screen.note(f"From now on: {printable(argument)}.")
 
 
 async def compact(chat: Talk, argument: str) -> None:

@@ -1,1 +1,1 @@
-"""Messaging platforms that are not there, for whoever wants to see the channels work without an account."""
+"""`threadline channels simulate`: the messaging channels against fake platforms, for trying them without an account."""

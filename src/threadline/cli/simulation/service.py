@@ -1,7 +1,7 @@
-"""What a simulation plays on: stand-ins for the platforms, and a service that takes them for the real ones.
+"""The fake platforms of a simulation and the service that they talk to.
 
-The service is one of its own, in this process, or one that runs already and was told where the stand-ins are. Its own
-takes a database that goes with it, or a named one; credentials of a real platform are never replaced.
+`start_service` runs a service in this process, on a temporary database or a named one; credentials of a real platform
+are never replaced. `connect_to_service` uses a running service whose settings (`api`) point at the fake platforms.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ try:
     from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp
     from threadline.testing.platforms.loopback import ask
 except ModuleNotFoundError as exc:
-    raise ExtraMissing("channels,service", "a simulation") from exc
+    raise ExtraMissing("channels,service", "threadline channels simulate") from exc
 
-STAND_INS: Mapping[str, type[FakePlatform]] = {
+FAKE_PLATFORMS: Mapping[str, type[FakePlatform]] = {
     "slack": FakeSlack,
     "telegram": FakeTelegram,
     "whatsapp": FakeWhatsApp,
@@ -43,46 +43,48 @@ class ServiceRefused(ThreadlineError):
     code = "service_refused"
 
 
-class Linking(Protocol):
+class CreateLinkCode(Protocol):
     async def __call__(self) -> str:
-        """A new code that links an account to the user."""
+        """Returns a new code that links an account to the user."""
         ...
 
 
-class Stage(NamedTuple):
+class Simulation(NamedTuple):
     platforms: Mapping[str, FakePlatform]
     url: str
-    link_code: Linking
+    link_code: CreateLinkCode
 
 
 @asynccontextmanager
-async def own_service(names: Sequence[str], settings: Settings, *, kept: bool) -> AsyncIterator[Stage]:
-    """A service in this process. Unless the database is to be kept, it is a new one that goes at the end."""
+async def start_service(names: Sequence[str], settings: Settings, *, is_temporary: bool) -> AsyncIterator[Simulation]:
+    """Runs a service in this process, on a new database that is deleted at the end if `is_temporary`."""
     async with AsyncExitStack() as stack:
-        platforms = {name: await stack.enter_async_context(STAND_INS[name]()) for name in names}
-        if not kept:
+        platforms = {name: await stack.enter_async_context(FAKE_PLATFORMS[name]()) for name in names}
+        if is_temporary:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="threadline-"))
             settings = msgspec.structs.replace(settings, database=str(Path(folder) / "simulation.db"))
-        settings = _pointed_at(platforms, settings)
+        settings = _point_to(platforms, settings)
         threadline = await stack.enter_async_context(open_threadline(settings=settings))
         url = await stack.enter_async_context(_serving(threadline))
         user = Scope(settings.tenant, settings.user)
-        await _introduce(threadline, platforms, Scope(settings.tenant, settings.user, "admin"))
+        await _store_credentials(threadline, platforms, Scope(settings.tenant, settings.user, "admin"))
 
         async def link_code() -> str:
             return (await threadline.messaging.links.new_code(user)).code
 
-        yield _opened(platforms, url, settings.tenant, link_code)
+        yield _connect_webhooks(platforms, url, settings.tenant, link_code)
 
 
 @asynccontextmanager
-async def running_service(
+async def connect_to_service(
     names: Sequence[str], url: str, tenant: str, token: str | None, port: int
-) -> AsyncIterator[Stage]:
-    """A service that runs already, with the setting `api` of each platform naming its stand-in."""
+) -> AsyncIterator[Simulation]:
+    """Uses a running service. Its setting `api` of each platform must be the address of the fake platform."""
     async with AsyncExitStack() as stack:
-        made = {name: STAND_INS[name](port=port + number) for number, name in enumerate(STAND_INS) if name in names}
-        platforms = {name: await stack.enter_async_context(fake) for name, fake in made.items()}
+        # Ports count over all platforms, so that a platform has the same port whichever others are simulated.
+        ports = {name: port + number for number, name in enumerate(FAKE_PLATFORMS)}
+        fakes = {name: FAKE_PLATFORMS[name](port=ports[name]) for name in names}
+        platforms = {name: await stack.enter_async_context(fake) for name, fake in fakes.items()}
         api = _Api(url.rstrip("/"), token)
         for name, platform in platforms.items():
             await api.call("PUT", f"/api/v1/channels/{name}/credentials", {"secrets": platform.secrets})
@@ -90,16 +92,18 @@ async def running_service(
         async def link_code() -> str:
             return str((await api.call("POST", "/api/v1/channels/links/code", {}))["code"])
 
-        yield _opened(platforms, api.url, tenant, link_code)
+        yield _connect_webhooks(platforms, api.url, tenant, link_code)
 
 
-def _opened(platforms: Mapping[str, FakePlatform], url: str, tenant: str, link_code: Linking) -> Stage:
+def _connect_webhooks(
+    platforms: Mapping[str, FakePlatform], url: str, tenant: str, link_code: CreateLinkCode
+) -> Simulation:
     for name, platform in platforms.items():
         platform.webhook = f"{url}/api/v1/tenants/{tenant}/channels/{name}/webhook"
-    return Stage(platforms, url, link_code)
+    return Simulation(platforms, url, link_code)
 
 
-def _pointed_at(platforms: Mapping[str, FakePlatform], settings: Settings) -> Settings:
+def _point_to(platforms: Mapping[str, FakePlatform], settings: Settings) -> Settings:
     given = {
         name: msgspec.structs.replace(getattr(settings.channels, name), api=platform.api, enabled=True)
         for name, platform in platforms.items()
@@ -109,12 +113,12 @@ def _pointed_at(platforms: Mapping[str, FakePlatform], settings: Settings) -> Se
     return msgspec.structs.replace(settings, channels=channels)
 
 
-async def _introduce(threadline: Threadline, platforms: Mapping[str, FakePlatform], admin: Scope) -> None:
+async def _store_credentials(threadline: Threadline, platforms: Mapping[str, FakePlatform], admin: Scope) -> None:
     credentials = threadline.messaging.credentials
     known = {found.platform: found.key_id for found in await credentials.listed(admin)}
     for platform in platforms.values():
         if known.get(platform.platform, _KEY) != _KEY:
-            raise Conflict(f"this database has credentials for the real {platform.platform}: simulate with another one")
+            raise Conflict(f"this database has credentials for the real {platform.platform}: use another --database")
         await credentials.put(admin, platform.platform, platform.secrets)
 
 
@@ -135,7 +139,7 @@ async def _serving(threadline: Threadline) -> AsyncIterator[str]:
 class _Api:
     def __init__(self, url: str, token: str | None) -> None:
         if not url.startswith("http://"):
-            raise InvalidInput(f"{url!r} is no service on this machine or network: give http://…")
+            raise InvalidInput(f"--url must begin with http://, got {url!r}")
         self.url = url
         self._headers = {"content-type": "application/json"}
         if token:
@@ -143,9 +147,11 @@ class _Api:
 
     async def call(self, method: str, path: str, body: Any) -> Any:
         try:
-            told = await ask(method, f"{self.url}{path}", self._headers, json.dumps(body).encode())
+            response = await ask(method, f"{self.url}{path}", self._headers, json.dumps(body).encode())
         except (OSError, TimeoutError) as exc:
-            raise ServiceRefused(f"nobody answers at {self.url}") from exc
-        if told.status >= 400:
-            raise ServiceRefused(f"{self.url}{path} answered {told.status}: {told.body.decode(errors='replace')[:300]}")
-        return json.loads(told.body or b"{}")
+            raise ServiceRefused(f"no answer from {self.url}: is the service running?") from exc
+        if response.status >= 400:
+            raise ServiceRefused(
+                f"{self.url}{path} returned {response.status}: {response.body.decode(errors='replace')[:300]}"
+            )
+        return json.loads(response.body or b"{}")
