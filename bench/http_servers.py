@@ -25,8 +25,8 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import AgentServices
 from threadline.service.app import build_app
-from threadline.service.logs import configure
-from threadline.service.server import Server, address_of, calm_collector, listen
+from threadline.service.process.logs import configure
+from threadline.service.process.server import Server, address_of, listen, reduce_gc_pauses
 from threadline.settings import Settings
 
 _START_SECONDS = 60.0
@@ -105,7 +105,7 @@ async def run(order: ServerOrder) -> None:
         told = asyncio.create_task(_listen_to_orders(agent))
         sys.stdout.write(address_of(listening) + "\n")
         sys.stdout.flush()
-        calm_collector()
+        reduce_gc_pauses()
         await server.serve(sockets=[listening])
         told.cancel()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import threadline
 from threadline.service.app import build_app
-from threadline.service.openapi.document import TAGS, document
+from threadline.service.openapi.document import TAGS, build_document
 from threadline.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"
@@ -60,7 +60,7 @@ def _body_keys(described: dict[str, Any], operation: dict[str, Any]) -> Iterator
 
 async def served() -> dict[str, Any]:
     async with threadline.open(settings=Settings(database=":memory:")) as opened:
-        return document(build_app(opened).routes)
+        return build_document(build_app(opened).routes)
 
 
 if __name__ == "__main__":

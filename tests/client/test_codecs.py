@@ -16,7 +16,7 @@ from threadline.client.values import read
 from threadline.core import errors, events
 from threadline.core.errors import ServiceUnavailable, ThreadlineError
 from threadline.core.events import Event
-from threadline.service.aisdk.chunks import ChunkWriter
+from threadline.service.aisdk.chunk_writer import ChunkWriter
 
 WORDS = st.text('ab é\n\r"\\:😀\u2028\x85\x0b', min_size=1, max_size=8)
 JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | WORDS, st.lists, max_leaves=4)

@@ -31,7 +31,7 @@ from threadline.core.prompts import Prompt
 from threadline.matrix.build import build_bot
 from threadline.matrix.remote import remote_bot
 from threadline.service.app import build_app
-from threadline.service.server import Server, listen
+from threadline.service.process.server import Server, listen
 from threadline.settings import Settings
 
 

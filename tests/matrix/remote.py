@@ -22,7 +22,7 @@ from threadline.matrix.bindings import Book
 from threadline.matrix.bot import Bot
 from threadline.matrix.remote import BOOK, remote_bot
 from threadline.service.app import build_app
-from threadline.service.server import Server, listen
+from threadline.service.process.server import Server, listen
 from threadline.settings import ServiceSettings
 
 IN_PROCESS, OVER_HTTP = "in process", "over http"

@@ -34,10 +34,10 @@ async def in_the_terminal(world: World, user: str, thread_id: str, text: str) ->
 async def test_a_thread_begun_on_the_web_is_resumed_in_the_terminal_and_branched_from_matrix(world: World) -> None:
     alice = await world.person("alice")
 
-    async def who_asks(request: Request) -> Scope:
+    async def as_alice(request: Request) -> Scope:
         return Scope("local", alice.id)
 
-    async with world.running(), serving(world.threadline, who_asks=who_asks) as anyone:
+    async with world.running(), serving(world.threadline, authenticate=as_alice) as anyone:
         web = client_of(anyone.url)
         await web.ask("begun on the web", "trip")
         thread = await world.threadline.as_user(alice.id).thread("trip")

@@ -120,7 +120,7 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
             **changes,
         )
         threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})
-        client = await stack.enter_async_context(serving(threadline, who_asks=whoever_is_named))
+        client = await stack.enter_async_context(serving(threadline, authenticate=whoever_is_named))
         for fake in fakes:
             scope = Scope(tenant_id, "root", "admin")
             await threadline.messaging.credentials.put(scope, fake.platform, fake.secrets)

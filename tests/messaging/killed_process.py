@@ -19,7 +19,7 @@ from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.messaging.outbox_worker import Retrying
 from threadline.service.app import build_app
-from threadline.service.server import Server, listen
+from threadline.service.process.server import Server, listen
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
 from threadline.turns.runner import Timing
 

@@ -26,8 +26,8 @@ from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.library import UserView
 from threadline.service.app import build_app
-from threadline.service.problems import Problem
-from threadline.service.server import Server, address_of, listen
+from threadline.service.http.problems import Problem
+from threadline.service.process.server import Server, address_of, listen
 from threadline.settings import ServiceSettings, Settings
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ class Service:
         settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
         async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
             listening = listen("127.0.0.1", 0)
-            self._server = server = Server(build_app(self.threadline, who_asks=whoever_says_so), grace_seconds=1)
+            self._server = server = Server(build_app(self.threadline, authenticate=whoever_says_so), grace_seconds=1)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             self.url = address_of(listening)

@@ -60,7 +60,7 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
         "admin": {"test-user": "root", "test-role": "admin"},
         "other_tenant": {"test-user": "alice", "test-tenant": "other"},
     }
-    async with serving(threadline, who_asks=whoever_is_named) as anyone:
+    async with serving(threadline, authenticate=whoever_is_named) as anyone:
         clients = {name: client_of(anyone.url, each) for name, each in headers.items()}
         yield clients
         for each in clients.values():

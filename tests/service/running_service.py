@@ -13,8 +13,8 @@ import uvicorn.server
 
 from threadline.bootstrap import Threadline
 from threadline.service.app import build_app
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.server import Server, address_of, listen
+from threadline.service.auth.authentication import AuthenticateScope
+from threadline.service.process.server import Server, address_of, listen
 
 CHAT = "/api/v1/ai/chat"
 THREADS = "/api/v1/ai/threads"
@@ -113,9 +113,9 @@ async def quiet(threadline: Threadline) -> None:
 
 
 @asynccontextmanager
-async def serving(threadline: Threadline, *, who_asks: WhoAsks | None = None) -> AsyncIterator[Client]:
+async def serving(threadline: Threadline, *, authenticate: AuthenticateScope | None = None) -> AsyncIterator[Client]:
     listening = listen("127.0.0.1", 0)
-    server = Server(build_app(threadline, who_asks=who_asks), grace_seconds=1)
+    server = Server(build_app(threadline, authenticate=authenticate), grace_seconds=1)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     await server.ready.wait()
     client = client_of(address_of(listening))

@@ -20,7 +20,7 @@ from threadline.bootstrap import open as open_threadline
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import AgentFailed, StoreUnavailable
 from threadline.core.threads import Scope
-from threadline.service.server import Server, address_of, listen
+from threadline.service.process.server import Server, address_of, listen
 from threadline.settings import AgentSettings, Settings
 
 AGENTS = "/api/v1/agents"

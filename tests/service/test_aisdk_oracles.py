@@ -28,8 +28,8 @@ from threadline.core.parts import (
     tool_part,
 )
 from threadline.core.turns import TurnStatus
-from threadline.service.aisdk.chunks import ChunkWriter
-from threadline.service.aisdk.requests import read_request
+from threadline.service.aisdk.chat_request import parse_chat_request
+from threadline.service.aisdk.chunk_writer import ChunkWriter
 from threadline.settings import Settings
 
 KNOWN: dict[str, type[response_types.BaseChunk]] = {
@@ -130,7 +130,7 @@ def test_what_they_send_is_read() -> None:
     words = request_types.TextUIPart(text="Hello")
     asked = request_types.UIMessage(id="u1", role="user", parts=[words])
     body = request_types.SubmitMessage(id="key", messages=[asked]).model_dump_json(by_alias=True, exclude_none=True)
-    request = read_request(body.encode())
+    request = parse_chat_request(body.encode())
     assert request.state_key == "key"
     assert request.message is not None
     assert (request.message.id, request.message.text) == ("u1", "Hello")
@@ -145,7 +145,7 @@ def test_an_approval_that_they_answer_is_read() -> None:
     )
     reply = request_types.UIMessage(id="t1-reply", role="assistant", parts=[answered])
     body = request_types.SubmitMessage(id="key", messages=[reply]).model_dump_json(by_alias=True, exclude_none=True)
-    claim = read_request(body.encode()).claim
+    claim = parse_chat_request(body.encode()).claim
     assert claim is not None
     (call,) = claim.calls
     assert (claim.message_id, call.approval, call.input_value()) == (

@@ -192,7 +192,7 @@ async def test_an_approval_is_answered_only_where_it_was_asked_and_while_it_is_t
 
 @pytest.mark.req("S1-05", "SX-04")
 async def test_nobody_answers_for_another(rehearsing: Threadline) -> None:
-    async with serving(rehearsing, who_asks=whoever_is_named) as anyone:
+    async with serving(rehearsing, authenticate=whoever_is_named) as anyone:
         people = {
             name: client_of(anyone.url, headers)
             for name, headers in {

@@ -24,8 +24,8 @@ from tests.stores.sqlite.disk import a_disk
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope, system_scope
-from threadline.service.auth.callers import check_address
-from threadline.service.auth.jwts import jwt_reader
+from threadline.service.auth.authentication import check_address
+from threadline.service.auth.jwt_reader import jwt_reader
 from threadline.settings import JwtSettings, Settings
 from threadline.testing.clock import ManualClock
 

@@ -13,9 +13,10 @@ from starlette.routing import Mount
 from threadline.bootstrap import Threadline
 from threadline.core.errors import NotFound
 from threadline.service import app as app_
-from threadline.service import problems, welcome
 from threadline.service.app import build_app
-from threadline.service.routes.page import ChatPage
+from threadline.service.http import problems
+from threadline.service.routes import welcome
+from threadline.service.routes.page import PageRoutes
 
 SCRIPT = b"let a = 1;" * 200
 
@@ -31,8 +32,8 @@ def folder(tmp_path: Path) -> Path:
 
 def client(folder: Path, root: str = "") -> httpx2.AsyncClient:
     page = Starlette(
-        routes=ChatPage(folder).routes(),
-        exception_handlers={NotFound: problems.answer_error},
+        routes=PageRoutes(folder).routes(),
+        exception_handlers={NotFound: problems.handle_error},
     )
     app = Starlette(routes=[Mount(root, page)]) if root else page
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")

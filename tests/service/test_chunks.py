@@ -14,7 +14,7 @@ from threadline.core import events
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event
 from threadline.core.turns import TurnStatus
-from threadline.service.aisdk.chunks import DONE, ChunkWriter, frame
+from threadline.service.aisdk.chunk_writer import DONE, ChunkWriter, frame
 
 KEYS = {
     "start": {"messageId"},

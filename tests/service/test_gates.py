@@ -13,10 +13,10 @@ from tests.service.running_service import CHAT, THREADS, Client
 from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import SettingsInvalid, ThreadlineError
-from threadline.service import problems
-from threadline.service.auth.callers import check_address
-from threadline.service.middleware.headers import host_name
-from threadline.service.server import listen
+from threadline.service.auth.authentication import check_address
+from threadline.service.http import problems
+from threadline.service.http.requests import host_name
+from threadline.service.process.server import listen
 
 JSON = {"content-type": "application/json"}
 
@@ -29,7 +29,7 @@ def test_every_error_of_the_house_has_an_answer() -> None:
 
 async def test_what_fails_in_the_house_is_not_told_outside() -> None:
     request = Request({"type": "http", "path": "/", "method": "GET", "headers": [], "query_string": b""})
-    answer = await problems.answer_error(request, errors.StoreCorrupt("/var/lib/secret.db is damaged"))
+    answer = await problems.handle_error(request, errors.StoreCorrupt("/var/lib/secret.db is damaged"))
     assert answer.status_code == 500
     assert b"secret.db" not in bytes(answer.body)
     assert b'"code":"store_corrupt"' in bytes(answer.body)

@@ -13,7 +13,7 @@ from tests.service.running_service import CHAT, THREADS, Client
 from tests.service.test_openapi import operations
 from threadline.bootstrap import Threadline
 from threadline.service.app import build_app
-from threadline.service.openapi.document import document
+from threadline.service.openapi.document import build_document
 
 SAVES = "/api/v1/ai/saves"
 JSON = {"content-type": "application/json"}
@@ -47,7 +47,7 @@ BODIES: dict[str, bytes] = {
 
 def targets(threadline: Threadline) -> list[tuple[str, str]]:
     """The method and address of every operation that takes a body, with the example values of its path."""
-    made = document(build_app(threadline).routes)
+    made = build_document(build_app(threadline).routes)
     return [
         (method, path.format(**{each["name"]: each["example"] for each in found["parameters"] if each["in"] == "path"}))
         for path, method, found in operations(made)

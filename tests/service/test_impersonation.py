@@ -22,7 +22,7 @@ from threadline.core.access import TOKEN_ROLES
 from threadline.core.channels import User
 from threadline.core.threads import Scope, system_scope
 from threadline.service.app import build_app
-from threadline.service.openapi.document import document
+from threadline.service.openapi.document import build_document
 from threadline.settings import JwtSettings, RateLimits, ServiceSettings, Settings
 
 ASKING = msgspec.structs.replace(SERVICE, authentication=True)
@@ -109,7 +109,7 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
     await bot.ask("Hi", "lisbon", headers=acting_for("root"))
     for question in questions(threadline):
         operation = question.operation
-        if operation.needs is None:
+        if question.permission.role is None:
             continue
         before = await counts(threadline)
         headers = {**acting_for("root"), **({} if question.body is None else {"content-type": question.media_type})}
@@ -117,7 +117,7 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
         if operation.tag not in ("chat", "threads", "saves", "agents") and operation.id not in FOR_OTHERS_TOO:
             assert (answer.status_code, answer.json()["code"]) == (403, "impersonation_refused"), question.url
             assert await counts(threadline) == before
-        elif operation.needs == "admin":
+        elif question.permission.role == "admin":
             assert (answer.status_code, answer.json()["code"]) == (403, "role_refused"), question.url
         else:
             assert answer.status_code not in (401, 403), (question.url, answer.text)
@@ -277,7 +277,7 @@ async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: C
 def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadline: Threadline) -> None:
     app = build_app(threadline)
     for signed_in in (True, False):
-        for path, method, each in operations(document(app.routes, signed_in=signed_in)):
+        for path, method, each in operations(build_document(app.routes, is_authenticated=signed_in)):
             named = {parameter["name"] for parameter in each["parameters"] if parameter["in"] == "header"}
             taken = signed_in and (
                 each["tags"][0] in ("chat", "threads", "saves", "agents") or each["operationId"] in FOR_OTHERS_TOO

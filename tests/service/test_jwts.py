@@ -20,7 +20,7 @@ from threadline.core.errors import SettingsInvalid, StoreUnavailable
 from threadline.core.threads import Scope
 from threadline.service.auth import jwt_keys as keys_
 from threadline.service.auth.jwt_keys import KeySet, key_set
-from threadline.service.auth.jwts import jwt_reader
+from threadline.service.auth.jwt_reader import jwt_reader
 from threadline.settings import JwtSettings
 
 SECRET = "correct horse battery staple, twice over"

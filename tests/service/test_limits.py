@@ -18,8 +18,8 @@ from tests.service.running_service import THREADS, Client, serving
 from tests.service.token_clients import client_with, token_for
 from threadline.core.errors import SettingsInvalid
 from threadline.service.auth.rate_limits import RateLimit, counted_address
-from threadline.service.middleware.proxies import ClientAddress, networks
-from threadline.service.problems import Problem
+from threadline.service.http.problems import Problem
+from threadline.service.middleware.proxies import ClientAddress, read_networks
 from threadline.settings import RateLimits, Settings
 from threadline.testing.clock import ManualClock
 
@@ -114,7 +114,7 @@ async def client_of(peer: str, headers: list[tuple[bytes, bytes]], *proxies: str
         seen.append((scope["client"][0], scope["scheme"]))
 
     scope = {"type": "http", "client": (peer, 1), "scheme": "http", "headers": headers}
-    await ClientAddress(app, proxies=networks(proxies))(scope, None, None)  # type: ignore[arg-type]
+    await ClientAddress(app, proxies=read_networks(proxies))(scope, None, None)  # type: ignore[arg-type]
     return seen[0]
 
 
@@ -155,4 +155,4 @@ async def test_a_proxy_says_how_the_client_came() -> None:
 @pytest.mark.parametrize("proxy", ["everyone", "10.0.0.1/8", "300.1.1.1", ""])
 def test_a_proxy_is_an_address_or_a_network(proxy: str) -> None:
     with pytest.raises(SettingsInvalid, match="proxies"):
-        networks([proxy])
+        read_networks([proxy])

@@ -14,7 +14,7 @@ from tests.scripted_agent import ScriptedAgent
 from tests.service.running_service import CHAT, THREADS, Client, quiet
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreUnavailable
-from threadline.service.logs import Lines, LogFormat, configure, told
+from threadline.service.process.logs import LogFormat, LogFormatter, configure, describe_exception
 
 WORD = "xylophone"
 TOKEN = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
@@ -98,7 +98,7 @@ def test_of_an_error_types_and_places_are_told_and_the_store_may_say_more() -> N
         except ValueError as exc:
             raise StoreUnavailable("the file is locked") from exc
     except StoreUnavailable as exc:
-        said = told(exc)
+        said = describe_exception(exc)
     assert said[0] == "StoreUnavailable: the file is locked"
     assert "ValueError" in said
     assert any("test_logs.py" in place for place in said)
@@ -108,7 +108,7 @@ def test_of_an_error_types_and_places_are_told_and_the_store_may_say_more() -> N
 @pytest.mark.parametrize("form", ["json", "human"])
 def test_a_library_that_logs_a_token_or_a_line_break_does_no_harm(form: LogFormat) -> None:
     record = logging.makeLogRecord({"name": "other", "levelname": "INFO", "msg": f"calls {TOKEN}\nfaked line"})
-    line = Lines(form).format(record)
+    line = LogFormatter(form).format(record)
     assert TOKEN not in line
     assert "\n" not in line
 

@@ -13,7 +13,7 @@ from tests.service.conftest import held
 from tests.service.running_service import CHAT, THREADS, Client, quiet
 from threadline.bootstrap import Threadline
 from threadline.observability.metrics import MOST_SERIES, Family, Metrics, Sample
-from threadline.service.exposition import exposition
+from threadline.service.routes.monitoring import exposition
 
 LINE = re.compile(r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="[^"]*",?)+)\})? (?P<value>[0-9.e+-]+|\+Inf)')
 

@@ -15,7 +15,7 @@ from tests.service.running_service import THREADS, Client
 from threadline.bootstrap import Threadline
 from threadline.service import app as app_
 from threadline.service.app import build_app
-from threadline.service.openapi.document import PATH, document, spelt
+from threadline.service.openapi.document import PATH, build_document, public_path
 from threadline.service.openapi.reference import render
 from tools import routes
 
@@ -25,7 +25,7 @@ RAISED = re.compile(r"\b(?:Problem|Fault)\(\s*(\d{3}), \"(\w+)\"")
 
 @pytest.fixture
 def made(threadline: Threadline) -> dict[str, Any]:
-    return document(build_app(threadline).routes)
+    return build_document(build_app(threadline).routes)
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -33,9 +33,9 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
 
 
 def test_every_route_is_described_and_nothing_else(threadline: Threadline, made: dict[str, Any]) -> None:
-    """A route without a description: put `@operation(…)` of `service/operation.py` above its handler."""
+    """A route without a description: put `@operation(…)` of `service/openapi/operation.py` above its handler."""
     served = {
-        (spelt(route.path), method)
+        (public_path(route.path), method)
         for route in build_app(threadline).routes
         if isinstance(route, Route)
         for method in route.methods or {"GET"}

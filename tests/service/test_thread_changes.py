@@ -20,8 +20,8 @@ from threadline.core.messages import user
 from threadline.core.threads import Scope
 from threadline.library import ThreadHandle
 from threadline.service.app import build_app
-from threadline.service.routes import thread_changes as following
-from threadline.service.routes.thread_changes import FollowingRoutes
+from threadline.service.routes import thread_changes
+from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.settings import Settings
 
 LONGEST = 25
@@ -48,16 +48,16 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Nobody looks without being woken here, so only a notice can answer; and whoever is woken looks at once."""
-    looks, look = Looks(), FollowingRoutes.look
+    looks, look = Looks(), ThreadChangeRoutes.read_snapshot
 
-    async def counted(self: FollowingRoutes, scope: Scope, state_key: str) -> object:
+    async def counted(self: ThreadChangeRoutes, scope: Scope, state_key: str) -> object:
         found = await look(self, scope, state_key)
         await looks.add()
         return found
 
-    monkeypatch.setattr(FollowingRoutes, "look", counted)
-    monkeypatch.setattr(following, "SLOW_LOOK_SECONDS", NEVER)
-    monkeypatch.setattr(following, "SPACING_SECONDS", 0)
+    monkeypatch.setattr(ThreadChangeRoutes, "read_snapshot", counted)
+    monkeypatch.setattr(thread_changes, "POLL_SECONDS", NEVER)
+    monkeypatch.setattr(thread_changes, "MIN_READ_INTERVAL_SECONDS", 0)
     return looks
 
 
@@ -163,7 +163,7 @@ async def test_who_waits_in_quiet_does_not_look_again(client: Client, threadline
 async def test_without_a_notice_there_is_a_look_now_and_then(
     client: Client, threadline: Threadline, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "SLOW_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(thread_changes, "POLL_SECONDS", 0.01)
     thread = await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key):
         await looks.reach(looks.count + 3)
@@ -173,7 +173,7 @@ async def test_who_is_woken_often_does_not_look_as_often(
     client: Client, threadline: Threadline, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that shows nowhere wakes them, as another process's commits do."""
-    monkeypatch.setattr(following, "SPACING_SECONDS", NEVER)
+    monkeypatch.setattr(thread_changes, "MIN_READ_INTERVAL_SECONDS", NEVER)
     thread = await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key, wait=1) as answer:
         before = looks.count
@@ -186,10 +186,9 @@ async def test_who_is_woken_often_does_not_look_as_often(
 async def test_a_server_that_ends_waits_for_nobody_who_waits(threadline: Threadline, looks: Looks) -> None:
     thread = await conversation(threadline)
     app = build_app(threadline)
-    app.state.ending = asyncio.Event()
     http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost")
     async with http, waiting(Client(http), looks, thread.info.state_key) as answer:
-        app.state.ending.set()
+        app.shutdown.start(0)
         async with asyncio.timeout(LONGEST - 5):
             assert (await answer).status_code == 204
 

@@ -22,11 +22,12 @@ from tests.service.running_service import THREADS, Client, serving
 from tests.service.token_clients import client_with, revoked_token, token_for
 from threadline.bootstrap import Threadline
 from threadline.core.access import make_token
-from threadline.core.threads import system_scope
+from threadline.core.threads import UserRole, system_scope
 from threadline.ports import Store
 from threadline.service.app import build_app
-from threadline.service.openapi.document import PATH, described
-from threadline.service.operation import Operation
+from threadline.service.auth.permissions import PERMISSIONS, Permission
+from threadline.service.openapi.document import PATH, declared_operations
+from threadline.service.openapi.operation import Operation
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.sample_data import SECRET
@@ -61,13 +62,18 @@ class Question(NamedTuple):
         return await client.http.request(self.method, self.url, content=self.body, headers=headers)
 
     @property
-    def needs(self) -> str | None:
-        return self.operation.needs
+    def permission(self) -> Permission:
+        return PERMISSIONS[self.operation.id]
+
+    @property
+    def role(self) -> UserRole | None:
+        """The role that a caller on this machine needs."""
+        return None if self.permission.is_open_locally else self.permission.role
 
 
 def questions(threadline: Threadline) -> list[Question]:
     found = []
-    for template, method, operation in described(build_app(threadline).routes):
+    for template, method, operation in declared_operations(build_app(threadline).routes):
         url = template
         for name, value in PATH.items():
             said = operation.path.get(name, value.example)
@@ -142,7 +148,7 @@ async def test_whoever_cannot_say_who_they_are_gets_nothing(
     before = await counts(store, tenant_id)
     for who, question in itertools.product(NOBODY, questions(threadline)):
         answer = await question.ask(callers[who])
-        if question.needs is None:
+        if question.role is None:
             # A webhook asks for its platform's signature instead.
             refusals = (401, 404) if "/webhook" in question.url else ()
             assert answer.is_success or answer.status_code in refusals, (question.url, answer.text)
@@ -160,7 +166,7 @@ async def test_a_role_opens_what_is_declared_for_it_and_no_more(
     threadline: Threadline, callers: dict[str, Client], alices: Client, who: str, may: tuple[str, ...]
 ) -> None:
     for question in questions(threadline):
-        before = None if question.needs in (None, *may) else await view(alices)
+        before = None if question.role in (None, *may) else await view(alices)
         answer = await question.ask(callers[who])
         if before is None:
             assert answer.status_code not in (401, 403), (question.method, question.url, answer.text)
@@ -189,7 +195,7 @@ def test_reading_is_for_viewers_and_nothing_else_is(threadline: Threadline) -> N
     """What changes something and says no role would be open to those who may only look."""
     for question in questions(threadline):
         if question.method != "GET":
-            assert question.needs in ("member", "admin", None), question.url
+            assert question.role in ("member", "admin", None), question.url
 
 
 @pytest.mark.req("S0-12", "S1-05", "SX-04")

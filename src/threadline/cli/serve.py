@@ -20,10 +20,10 @@ from threadline.settings import ServiceSettings, Settings
 
 try:
     from threadline.service.app import build_app
-    from threadline.service.auth.callers import check_address
-    from threadline.service.logs import configure
-    from threadline.service.server import Server, address_of, listen, serve
-    from threadline.service.workers import READY, Workers
+    from threadline.service.auth.authentication import check_address
+    from threadline.service.process.logs import configure
+    from threadline.service.process.server import Server, address_of, listen, serve
+    from threadline.service.process.workers import READY, Workers
 except ModuleNotFoundError as exc:
     raise ExtraMissing("service", "the service") from exc
 
@@ -90,7 +90,7 @@ async def _serve(
             threadline.metrics.mark("worker", str(worker))
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
         announcing = asyncio.create_task(_announce(server, announcement))
-        await serve(server, listening, lifeline=lifeline)
+        await serve(server, listening, parent_pipe=lifeline)
         announcing.cancel()
     return 0
 

@@ -1,175 +1,223 @@
-"""The HTTP app: routes, gates and errors put together, to be served or to be mounted in an app of someone's own.
+"""The HTTP app: routes, middleware and error handlers, to be served or to be mounted in another ASGI app.
 
-A mounted app gets no lifespan of its own from its host, so the host enters `lifespan` in its own. The app opens and
-closes no database: whoever opened the Threadline closes it.
+A mounted app does not receive lifespan events, so its host enters `lifespan` itself. The app neither opens nor closes
+the database: the owner of the Threadline does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from starlette.applications import Starlette
-from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import ThreadlineError
-from threadline.service import problems
-from threadline.service.auth.authenticator import Authentication
-from threadline.service.auth.callers import LOCAL_HOSTS, WhoAsks, by_role, only_local
-from threadline.service.auth.jwts import jwt_reader
-from threadline.service.auth.rate_limits import AddressLimit, RateLimit, forget_windows
-from threadline.service.middleware.body_limit import BodyGate
-from threadline.service.middleware.headers import OriginGate, SafeHeaders
-from threadline.service.middleware.proxies import ClientAddress, networks
-from threadline.service.middleware.request_log import Observer, noting
-from threadline.service.openapi.reference import Reference
+from threadline.service.aisdk.turn_streams import TurnStreams
+from threadline.service.auth.authentication import (
+    LOCAL_HOSTS,
+    Authenticate,
+    AuthenticateScope,
+    Authentication,
+    as_local_admin,
+    from_scope,
+)
+from threadline.service.auth.jwt_reader import jwt_reader
+from threadline.service.auth.permissions import PERMISSIONS
+from threadline.service.auth.rate_limits import AddressLimit, RateLimit, delete_old_windows
+from threadline.service.auth.token_authenticator import TokenAuthenticator
+from threadline.service.context import ServiceContext, Shutdown
+from threadline.service.http import problems
+from threadline.service.middleware.body_limit import BodyLimit
+from threadline.service.middleware.headers import OriginCheck, SecurityHeaders
+from threadline.service.middleware.proxies import ClientAddress, read_networks
+from threadline.service.middleware.request_log import RequestLog
+from threadline.service.openapi.operation import operation_of
+from threadline.service.openapi.reference import ReferenceRoutes
 from threadline.service.routes.administration import AdministrationRoutes
 from threadline.service.routes.agents import AgentRoutes
 from threadline.service.routes.channels import ChannelRoutes
-from threadline.service.routes.chat import Chat
+from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
-from threadline.service.routes.health import Operations
-from threadline.service.routes.page import ChatPage, is_built
-from threadline.service.routes.restore import RestoreRoutes
+from threadline.service.routes.monitoring import MonitoringRoutes
+from threadline.service.routes.page import PageRoutes, is_built
 from threadline.service.routes.saves import SaveRoutes
-from threadline.service.routes.thread_changes import FollowingRoutes
+from threadline.service.routes.thread_changes import ThreadChangeRoutes
+from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.threads import ThreadRoutes
-from threadline.service.routes.timelines import LineageRoutes
 from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
-from threadline.service.routes.webhooks import HookRoutes
-from threadline.service.welcome import Welcome
+from threadline.service.routes.webhooks import WebhookRoutes
+from threadline.service.routes.welcome import WelcomeRoutes
 from threadline.settings import ServiceSettings
-from threadline.turns.runner import Runner
 
-log = logging.getLogger("threadline.service")
+
+class ServiceApp(Starlette):
+    """`shutdown` is for the server that runs the app."""
+
+    def __init__(
+        self,
+        shutdown: Shutdown,
+        *,
+        routes: Sequence[BaseRoute],
+        middleware: Sequence[Middleware],
+        lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]],
+    ) -> None:
+        super().__init__(
+            routes=routes,
+            middleware=middleware,
+            exception_handlers={
+                problems.Problem: problems.handle_problem,
+                ThreadlineError: problems.handle_error,
+                HTTPException: problems.handle_http_exception,
+                Exception: problems.handle_crash,
+            },
+            lifespan=lifespan,
+        )
+        self.shutdown = shutdown
 
 
 def build_app(
-    threadline: Threadline, settings: ServiceSettings | None = None, *, who_asks: WhoAsks | None = None
-) -> Starlette:
-    """Without `who_asks` the settings say whether callers need a token. If they need none there is one user, and the
-    app answers only to names of this machine."""
+    threadline: Threadline, settings: ServiceSettings | None = None, *, authenticate: AuthenticateScope | None = None
+) -> ServiceApp:
+    """Without `authenticate` the settings say whether callers need a token. If they need none there is one user, and
+    the app answers only to host names of this machine."""
     settings = settings or threadline.settings.service
-    authentication: Authentication | None = None
-    if who_asks is None and settings.requires_authentication:
-        who_asks = authentication = _authentication(threadline, settings)
-    caller = by_role(noting(who_asks or only_local(threadline.settings)))
+    shutdown = Shutdown()
+    needs_token = authenticate is None and settings.requires_authentication
+    tokens = _token_authenticator(threadline, settings) if needs_token else None
+    is_authenticated = authenticate is not None or tokens is not None
+    streams = TurnStreams(threadline.streams, threadline.store, settings.heartbeat_seconds)
+    routes = _routes(ServiceContext(threadline, settings, streams, shutdown), is_authenticated=is_authenticated)
 
     @asynccontextmanager
-    async def running(app: Starlette) -> AsyncIterator[None]:
-        async with lifespan(threadline, settings, app.state):
+    async def run(app: Starlette) -> AsyncIterator[None]:
+        async with lifespan(threadline, settings, shutdown):
             yield
-        if authentication is not None:
-            await authentication.close()
+        if tokens is not None:
+            await tokens.close()
 
-    return Starlette(
-        routes=_routes(threadline, settings, caller, signed_in=who_asks is not None),
-        middleware=[
-            Middleware(Observer, metrics=threadline.metrics, tracer=threadline.tracer),
-            Middleware(SafeHeaders),
-            Middleware(ClientAddress, proxies=networks(settings.proxies)),
-            Middleware(
-                OriginGate, origins=frozenset(settings.origins), hosts=LOCAL_HOSTS if who_asks is None else None
-            ),
-            Middleware(
-                AddressLimit,
-                limit=_limit(threadline, settings, settings.rates.per_address),
-                tenant_id=threadline.settings.tenant,
-            ),
-            Middleware(BodyGate, limit=settings.body_bytes, larger={IMPORT_PATH: settings.import_bytes}),
-        ],
-        exception_handlers={
-            problems.Problem: problems.answer_problem,
-            ThreadlineError: problems.answer_error,
-            HTTPException: problems.answer_http,
-            Exception: problems.answer_crash,
-        },
-        lifespan=running,
+    return ServiceApp(
+        shutdown,
+        routes=_protected(routes, tokens or _authenticate(threadline, authenticate)),
+        middleware=_middleware(threadline, settings, is_authenticated=is_authenticated),
+        lifespan=run,
     )
 
 
-def _authentication(threadline: Threadline, settings: ServiceSettings) -> Authentication:
-    jwt = None if settings.jwt is None else jwt_reader(settings.jwt)
-    limit = _limit(threadline, settings, settings.rates.per_token)
-    acting_limit = _limit(threadline, settings, settings.rates.per_acting_token)
-    return Authentication(threadline.store, threadline.clock, jwt=jwt, limit=limit, acting_limit=acting_limit)
+def _authenticate(threadline: Threadline, given: AuthenticateScope | None) -> Authenticate:
+    return as_local_admin(threadline.settings) if given is None else from_scope(given)
 
 
-def _limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -> RateLimit | None:
+def _token_authenticator(threadline: Threadline, settings: ServiceSettings) -> TokenAuthenticator:
+    return TokenAuthenticator(
+        threadline.store,
+        threadline.clock,
+        jwt=None if settings.jwt is None else jwt_reader(settings.jwt),
+        limit=_rate_limit(threadline, settings, settings.rates.per_token),
+        impersonation_limit=_rate_limit(threadline, settings, settings.rates.per_acting_token),
+    )
+
+
+def _rate_limit(threadline: Threadline, settings: ServiceSettings, per_minute: int) -> RateLimit | None:
     if not settings.requires_authentication or per_minute <= 0:
         return None
     return RateLimit(threadline.store, threadline.clock, per_minute)
 
 
+def _middleware(threadline: Threadline, settings: ServiceSettings, *, is_authenticated: bool) -> list[Middleware]:
+    """Outermost first."""
+    return [
+        Middleware(RequestLog, metrics=threadline.metrics, tracer=threadline.tracer),
+        Middleware(SecurityHeaders),
+        Middleware(ClientAddress, proxies=read_networks(settings.proxies)),
+        Middleware(OriginCheck, origins=frozenset(settings.origins), hosts=None if is_authenticated else LOCAL_HOSTS),
+        Middleware(
+            AddressLimit,
+            limit=_rate_limit(threadline, settings, settings.rates.per_address),
+            tenant_id=threadline.settings.tenant,
+        ),
+        Middleware(BodyLimit, limit=settings.body_bytes, larger={IMPORT_PATH: settings.import_bytes}),
+    ]
+
+
 @asynccontextmanager
 async def lifespan(
-    threadline: Threadline, settings: ServiceSettings, state: State | None = None
+    threadline: Threadline, settings: ServiceSettings, shutdown: Shutdown | None = None
 ) -> AsyncIterator[None]:
-    """Looks after turns whose process is gone and delivers to platforms, as long as this lasts; at the end lets the
-    turns that run here end, and hands those over that do not. If `state` has a `deadline`, by then, because a server
-    that ends has waited for their readers already; and if it has a `hurry`, no longer than until that is set."""
-    state = state or State()
-    ending: asyncio.Event | None = getattr(state, "ending", None)
-    sweeping = asyncio.create_task(threadline.recovery.run(settings.recovery_seconds, ending), name="recovery")
-    forgetting = asyncio.create_task(
-        forget_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="limits"
+    """Recovers abandoned turns and delivers to platforms while it is entered. At the end it waits for the turns that
+    run here, at most for what is left of the grace period, and hands the rest over to other processes."""
+    shutdown = shutdown or Shutdown()
+    recovery = asyncio.create_task(
+        threadline.recovery.run(settings.recovery_seconds, shutdown.started), name="recovery"
     )
-    delivering = asyncio.create_task(threadline.messaging.run(), name="outbox")
+    cleanup = asyncio.create_task(
+        delete_old_windows(threadline.store, threadline.clock, threadline.settings.tenant), name="rate limits"
+    )
+    outbox = asyncio.create_task(threadline.messaging.run(), name="outbox")
     try:
         yield
     finally:
-        await _cancelled(sweeping)
-        await _cancelled(forgetting)
-        await _close_runner(threadline.runner, settings, state)
-        await _cancelled(delivering)
+        await _cancel(recovery)
+        await _cancel(cleanup)
+        await _close_runner(threadline, settings, shutdown)
+        # After the runner: turns that end during the shutdown still queue deliveries.
+        await _cancel(outbox)
         await threadline.messaging.close()
 
 
-async def _close_runner(runner: Runner, settings: ServiceSettings, state: State) -> None:
-    grace_seconds, hands_over = settings.grace_seconds, settings.handover_seconds > 0
-    deadline, hurry = getattr(state, "deadline", None), getattr(state, "hurry", None) or asyncio.Event()
-    if deadline is not None:
-        grace_seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+async def _close_runner(threadline: Threadline, settings: ServiceSettings, shutdown: Shutdown) -> None:
+    hands_over = settings.handover_seconds > 0
 
-    async def hurrying() -> None:
-        await hurry.wait()
-        await runner.close(hands_over=hands_over)
+    async def close_when_forced() -> None:
+        await shutdown.forced.wait()
+        await threadline.runner.close(hands_over=hands_over)
 
-    hurried = asyncio.create_task(hurrying(), name="hurry")
-    await runner.close(grace_seconds, hands_over=hands_over)
-    await _cancelled(hurried)
+    forced = asyncio.create_task(close_when_forced(), name="forced shutdown")
+    await threadline.runner.close(shutdown.remaining_seconds(settings.grace_seconds), hands_over=hands_over)
+    await _cancel(forced)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
-def _routes(threadline: Threadline, settings: ServiceSettings, caller: WhoAsks, *, signed_in: bool) -> list[BaseRoute]:
-    """Each handler says with `describing.operation` what it takes and answers."""
+def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRoute]:
+    """Each handler declares with `@operation` what it takes and returns."""
     routes: list[BaseRoute] = [
-        # Asked one after the other, and nobody is in a greater hurry than a platform.
-        *HookRoutes(threadline).routes(),
-        *Welcome().routes(),
-        *(ChatPage().routes() if is_built() else []),
-        *Operations(threadline, caller).routes(),
-        *Chat(threadline, settings, caller).routes(),
-        *AgentRoutes(threadline, caller).routes(),
-        *DispatchRoutes(threadline, settings, caller).routes(),
-        *TransferRoutes(threadline, caller).routes(),
-        *SaveRoutes(threadline, caller).routes(),
-        *ThreadRoutes(threadline, caller).routes(),
-        *AdministrationRoutes(threadline, caller).routes(),
-        *ChannelRoutes(threadline, caller).routes(),
-        *LineageRoutes(threadline, caller).routes(),
-        *FollowingRoutes(threadline, caller).routes(),
-        *RestoreRoutes(threadline, caller).routes(),
+        # Routes are matched in order. Webhooks come first: platforms have the shortest timeouts.
+        *WebhookRoutes(context).routes(),
+        *WelcomeRoutes().routes(),
+        *(PageRoutes().routes() if is_built() else []),
+        *MonitoringRoutes(context).routes(),
+        *ChatRoutes(context).routes(),
+        *AgentRoutes(context).routes(),
+        *DispatchRoutes(context).routes(),
+        *TransferRoutes(context).routes(),
+        *SaveRoutes(context).routes(),
+        *ThreadRoutes(context).routes(),
+        *AdministrationRoutes(context).routes(),
+        *ChannelRoutes(context).routes(),
+        *ThreadDetailRoutes(context).routes(),
+        *ThreadChangeRoutes(context).routes(),
     ]
-    return [*routes, *Reference(routes, signed_in=signed_in).routes()]
+    return [*routes, *ReferenceRoutes(routes, is_authenticated=is_authenticated).routes()]
+
+
+def _protected(routes: Sequence[BaseRoute], authenticate: Authenticate) -> list[BaseRoute]:
+    """The same routes behind the authentication that `PERMISSIONS` asks of each. Mounts are the page's static files."""
+    return [_protect(route, authenticate) if isinstance(route, Route) else route for route in routes]
+
+
+def _protect(route: Route, authenticate: Authenticate) -> Route:
+    permission = PERMISSIONS[operation_of(route.endpoint).id]
+    if permission.role is None:
+        return route
+    middleware = Middleware(Authentication, authenticate=authenticate, permission=permission)
+    methods = None if route.methods is None else list(route.methods)
+    return Route(route.path, route.endpoint, methods=methods, middleware=[middleware])

@@ -25,7 +25,7 @@ from threadline.vault import new_key
 
 try:
     from threadline.service.app import build_app
-    from threadline.service.server import Server, address_of, listen
+    from threadline.service.process.server import Server, address_of, listen
     from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp
     from threadline.testing.platforms.loopback import ask
 except ModuleNotFoundError as exc:

@@ -1,9 +1,8 @@
-"""Acting for users: a program that many people talk to has one token, and says in a header for whom it asks.
+"""Impersonation: one token of a program that serves many users, with a header that names the user of each request.
 
-Only a token that was made for it may, only for users of its own tenant, never as more than a member, and only for what
-is a user's own business: whatever outlives the token, such as a code that links an account, is not made on behalf of
-anyone. Anybody else who sends these headers is refused, whoever they are, rather than taken for someone they may not
-mean to be.
+Only a token created for it may send the headers, only for users of its own tenant, never with more than the role of a
+member, and only for operations that `permissions` allows. Any other request with these headers is refused rather than
+handled as its own caller, because the sender means somebody else.
 """
 
 from __future__ import annotations
@@ -20,82 +19,61 @@ from threadline.core.ids import USER_ID_LENGTH, check_user_id
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Store
-from threadline.service.operation import Operation, Tag
-from threadline.service.requests import header
+from threadline.service.auth.permissions import Permission
+from threadline.service.http.request_context import Caller, context_of
+from threadline.service.http.requests import read_header
 
 ON_BEHALF_OF = "X-On-Behalf-Of"
 SURFACE = "X-Surface"
-_USERS_OWN: frozenset[Tag] = frozenset(("chat", "threads", "saves", "agents"))
-"""What is done for others as it is done for oneself. Of the rest, only what its operation declares."""
-ActedFrom: TypeAlias = Literal["matrix"]
-"""Surfaces whose bot is a program of its own. The others are answered by the service itself, to a place that it knows
-from what arrived there."""
-_HOUSE = "system"
-# Percent-encoded, since a header holds no more than ASCII. A comma is refused: it may be two headers put together.
-_SPELT = re.compile(r"(?:[ -$&-+\--~]|%[0-9A-Fa-f]{2})+")
-_LONGEST = 12 * USER_ID_LENGTH
-_MAY_ACT, _ACTING = "threadline.may_act", "threadline.acting"
-ACTED_BY_KEY = "threadline.token"
-"""Where the id of a token that acts for someone stands in a request's ASGI scope, for the log."""
+BotSurface: TypeAlias = Literal["matrix"]
+"""Surfaces whose bot may be a separate program. The service itself answers the others, to places it already knows."""
+_SYSTEM_USER = "system"
+# Percent-encoded, because a header is ASCII. A comma is refused: it may come from two headers joined by a proxy.
+_ENCODED_USER = re.compile(r"(?:[ -$&-+\--~]|%[0-9A-Fa-f]{2})+")
+# Every character of a user id may take four bytes in UTF-8, and each byte three characters when percent-encoded.
+_MAX_LENGTH = 12 * USER_ID_LENGTH
 
 
-def is_for_others(operation: Operation) -> bool:
-    """Whether it may be done on behalf of a user."""
-    return operation.needs is not None and (operation.tag in _USERS_OWN or operation.for_others)
-
-
-def names_someone(request: Request) -> bool:
+def has_user_header(request: Request) -> bool:
     return ON_BEHALF_OF in request.headers
 
 
-async def acting_scope(request: Request, store: Store, tenant_id: str, token: ApiToken) -> Scope:
-    """The scope of whom the request names. InvalidName, InvalidInput; ImpersonationRefused for the house."""
-    request.scope[ACTED_BY_KEY] = token.id
-    user_id = _read_user(header(request, ON_BEHALF_OF, _LONGEST) or "")
-    if user_id == _HOUSE:
-        raise ImpersonationRefused("nobody acts for the house itself")
+async def impersonate(request: Request, store: Store, tenant_id: str, token: ApiToken) -> Caller:
+    """The user that the request names. InvalidName, InvalidInput; ImpersonationRefused for the system user."""
+    context_of(request.scope).token_id = token.id
+    user_id = _read_user(read_header(request, ON_BEHALF_OF, _MAX_LENGTH) or "")
+    if user_id == _SYSTEM_USER:
+        raise ImpersonationRefused(f"no token can act for {_SYSTEM_USER!r}: name another user in {ON_BEHALF_OF}")
     user = await store.scoped(system_scope(tenant_id)).user(user_id)
     roles = (token.role, "member" if user is None else user.role)
-    request.scope[_ACTING] = _read_surface(header(request, SURFACE))
-    return Scope(tenant_id, user_id, "viewer" if "viewer" in roles else "member")
+    scope = Scope(tenant_id, user_id, "viewer" if "viewer" in roles else "member")
+    return Caller(scope, _read_surface(read_header(request, SURFACE)), is_impersonating=True)
 
 
-def note_may_act(request: Request) -> None:
-    """The request is of a token that acts for users, on its own account."""
-    request.scope[_MAY_ACT] = True
-
-
-def may_act(request: Request) -> bool:
-    return _MAY_ACT in request.scope
-
-
-def check_acting(request: Request, declared: Operation | None) -> None:
-    """ImpersonationRefused for headers that nobody granted, and for what is not done on behalf of others."""
-    if _ACTING not in request.scope:
+def check_impersonation(request: Request, caller: Caller, permission: Permission) -> None:
+    """ImpersonationRefused if the caller may not send the headers, or the operation does not allow them."""
+    if not caller.is_impersonating:
         if ON_BEHALF_OF in request.headers or SURFACE in request.headers:
-            raise ImpersonationRefused(f"{ON_BEHALF_OF} and {SURFACE} are for tokens that act for users: this is none")
-    elif declared is None or not is_for_others(declared):
-        raise ImpersonationRefused("this is not done on behalf of others")
-
-
-def surface_of(request: Request) -> Surface:
-    """From where a turn comes that this request begins."""
-    surface: Surface = request.scope.get(_ACTING, "web")
-    return surface
+            raise ImpersonationRefused(
+                f"this token cannot act for other users: leave out {ON_BEHALF_OF} and {SURFACE}, "
+                "or use a token created with `actsForUsers`"
+            )
+    elif not permission.on_behalf:
+        raise ImpersonationRefused(f"this cannot be done on behalf of another user: leave out {ON_BEHALF_OF}")
 
 
 def _read_user(given: str) -> str:
-    if not _SPELT.fullmatch(given):
-        raise InvalidName(f"{ON_BEHALF_OF} is a user id in ASCII, everything else and ',' percent-encoded as UTF-8")
+    if not _ENCODED_USER.fullmatch(given):
+        raise InvalidName(f"{ON_BEHALF_OF} must be a user id in ASCII: percent-encode commas and other characters")
     try:
         return check_user_id(unquote_to_bytes(given).decode())
     except UnicodeDecodeError:
-        raise InvalidName(f"{ON_BEHALF_OF} is percent-encoded UTF-8") from None
+        raise InvalidName(f"{ON_BEHALF_OF} must be percent-encoded UTF-8") from None
 
 
 def _read_surface(given: str | None) -> Surface:
     if given is None:
         return "web"
     if given != "matrix":
-        raise InvalidInput(f"{SURFACE} is matrix, or not given")
+        raise InvalidInput(f"{SURFACE} must be matrix or absent, got {given!r}")
     return "matrix"

@@ -1,8 +1,8 @@
-"""What may come in as a body, decided before a byte of it is read.
+"""Limits on request bodies: size, media type and encoding.
 
-Plain ASGI: a request whose declared length is too large, whose type is not JSON or which is compressed is answered at
-once. A body without a declared length is counted while it is read. So no request can make the service hold more than
-the limit, and no cross-site form can be mistaken for a call of the API.
+A request whose declared length is too large, whose type is not JSON or which is compressed is refused before its body
+is read. A body without a declared length is counted while it is read. So no request uses more memory than the limit,
+and no cross-site form is accepted as an API call.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from threadline.service.problems import Problem
+from threadline.service.http.problems import Problem
 
 _JSON = frozenset(("application/json",))
 _LINES = frozenset(("application/x-ndjson", "application/jsonl", "application/json"))
 _CHARSETS = frozenset(("utf-8", "utf8"))
 
 
-class BodyGate:
-    """`larger` names paths that take JSON Lines, and how much of them."""
+class BodyLimit:
+    """`larger` are the limits of paths that take JSON Lines."""
 
     def __init__(self, app: ASGIApp, *, limit: int, larger: Mapping[str, int]) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class BodyGate:
         except Problem as problem:
             await problem.response()(scope, receive, send)
             return
-        await self._app(scope, _counted(receive, limit), send)
+        await self._app(scope, _count_bytes(receive, limit), send)
 
 
 def _has_body(headers: Headers) -> bool:
@@ -50,38 +50,47 @@ def _has_body(headers: Headers) -> bool:
 
 def _check_type(headers: Headers, allowed: frozenset[str]) -> None:
     if headers.get("content-encoding", "identity") != "identity":
-        raise Problem(415, "unsupported_encoding", "Send the body uncompressed.", {"Accept-Encoding": "identity"})
+        raise Problem(
+            415,
+            "unsupported_encoding",
+            "body must not be compressed: leave out Content-Encoding",
+            {"Accept-Encoding": "identity"},
+        )
     media_type, _, parameters = headers.get("content-type", "").lower().partition(";")
     if media_type.strip() not in allowed:
-        raise Problem(415, "unsupported_media_type", f"Send {' or '.join(sorted(allowed))}.")
+        raise Problem(
+            415,
+            "unsupported_media_type",
+            f"Content-Type must be {' or '.join(sorted(allowed))}, got {media_type.strip()[:60] or 'none'}",
+        )
     for parameter in filter(None, map(str.strip, parameters.split(";"))):
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in _CHARSETS:
-            raise Problem(415, "unsupported_media_type", "Send JSON in UTF-8.")
+            raise Problem(415, "unsupported_media_type", "charset must be utf-8")
 
 
 def _check_length(headers: Headers, limit: int) -> None:
     declared = headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit():
-        raise Problem(400, "invalid_input", "Content-Length is not a number.")
+        raise Problem(400, "invalid_input", "Content-Length must be a number")
     if len(declared) > 19 or int(declared) > limit:
-        raise too_large(limit)
+        raise _too_large(limit)
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
-    room = limit
+def _count_bytes(receive: Receive, limit: int) -> Receive:
+    remaining = limit
 
-    async def counting() -> Message:
-        nonlocal room
+    async def counted() -> Message:
+        nonlocal remaining
         message = await receive()
-        room -= len(message.get("body", b""))
-        if room < 0:
-            raise too_large(limit)
+        remaining -= len(message.get("body", b""))
+        if remaining < 0:
+            raise _too_large(limit)
         return message
 
-    return counting
+    return counted
 
 
-def too_large(limit: int) -> Problem:
-    # The rest of the body is not read, so nothing more can be said on this connection.
-    return Problem(413, "body_too_large", f"The body is limited to {limit} bytes.", {"Connection": "close"})
+def _too_large(limit: int) -> Problem:
+    # The rest of the body is not read, so the connection cannot be used again.
+    return Problem(413, "body_too_large", f"body must have at most {limit} bytes", {"Connection": "close"})

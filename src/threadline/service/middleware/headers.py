@@ -1,8 +1,8 @@
-"""What every answer carries, and which pages and host names may ask.
+"""Security headers of every response, and checks of the Origin and Host headers.
 
-A browser is the one client that others can steer. So an answer is never stored, never sniffed and never framed; a page
-of another origin may ask only if the settings name it; and where there is no authentication, only under a name of this
-machine, because any name on the web can be made to point at it.
+Other web sites can make a browser send requests. So responses are never cached, sniffed or framed, and pages of other
+origins need to be allowed in the settings. Without authentication, only host names of this machine are accepted:
+otherwise a foreign domain could point to it (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from threadline.service.problems import Problem
+from threadline.service.http.problems import Problem
+from threadline.service.http.requests import host_name
 
-_ALWAYS = {
+_SECURITY_HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -20,13 +21,13 @@ _ALWAYS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 }
-_READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _ALLOWED_METHODS = "GET, POST, PUT, PATCH, DELETE"
 _ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-State-Key"
 _EXPOSED_HEADERS = "X-State-Key"
 
 
-class SafeHeaders:
+class SecurityHeaders:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -34,15 +35,15 @@ class SafeHeaders:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
+                for name, value in _SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
-class OriginGate:
-    """`origins` may read and write from a browser. `hosts`, if given, are the only names this service answers to."""
+class OriginCheck:
+    """Pages of `origins` may call the API. `hosts`, if given, are the only accepted host names."""
 
     def __init__(self, app: ASGIApp, *, origins: frozenset[str], hosts: frozenset[str] | None) -> None:
         self._app = app
@@ -63,28 +64,27 @@ class OriginGate:
         if origin is None or origin not in self._origins:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await _answer_preflight(send, origin)
+            await _send_preflight(send, origin)
         else:
-            await self._app(scope, receive, _sharing(send, origin))
+            await self._app(scope, receive, _with_cors_headers(send, origin))
 
     def _check(self, method: str, headers: Headers, origin: str | None) -> None:
         host = headers.get("host", "")
         if self._hosts is not None and host_name(host) not in self._hosts:
-            raise Problem(421, "host_refused", "This service does not answer to that host name.")
-        if origin is None or origin in self._origins or method in _READING:
+            raise Problem(
+                421, "host_refused", f"host name {host_name(host)[:100]!r} is not accepted: use localhost or 127.0.0.1"
+            )
+        if origin is None or origin in self._origins or method in _SAFE_METHODS:
             return
         if origin.partition("://")[2] != host:
-            raise Problem(403, "origin_refused", "Pages of this origin may not use the service: see the settings.")
+            raise Problem(
+                403,
+                "origin_refused",
+                f"origin {origin[:100]} is not allowed: add it to service.origins in the settings",
+            )
 
 
-def host_name(host: str) -> str:
-    """The name of a Host header, without its port; an IPv6 address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
-
-
-async def _answer_preflight(send: Send, origin: str) -> None:
+async def _send_preflight(send: Send, origin: str) -> None:
     headers = [
         (b"access-control-allow-origin", origin.encode()),
         (b"access-control-allow-methods", _ALLOWED_METHODS.encode()),
@@ -96,7 +96,7 @@ async def _answer_preflight(send: Send, origin: str) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def _sharing(send: Send, origin: str) -> Send:
+def _with_cors_headers(send: Send, origin: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

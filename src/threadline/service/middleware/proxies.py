@@ -1,8 +1,7 @@
-"""Whose request it is when a proxy stands in between: `X-Forwarded-For` and `X-Forwarded-Proto`, where they are true.
+"""The client's address behind proxies, from `X-Forwarded-For` and `X-Forwarded-Proto`.
 
-A header is worth what its sender is. The last hop is read from the connection; if that is a proxy of the settings, the
-hop before it is what the proxy says, and so on back, until an address that is no proxy of ours: that one is the
-client. Whatever stands further left is anybody's word.
+The headers are only believed if the connection comes from a proxy named in the settings. Then the hops are read from
+right to left: the first address that is not a known proxy is the client. What is further left could be forged.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _SCHEMES = frozenset(("http", "https"))
 
 
-def networks(proxies: Sequence[str]) -> tuple[Network, ...]:
-    """SettingsInvalid for what is no address and no network."""
+def read_networks(proxies: Sequence[str]) -> tuple[Network, ...]:
+    """SettingsInvalid for an entry that is neither an address nor a network."""
     try:
         return tuple(ipaddress.ip_network(proxy) for proxy in proxies)
     except ValueError as exc:
@@ -29,7 +28,7 @@ def networks(proxies: Sequence[str]) -> tuple[Network, ...]:
 
 
 class ClientAddress:
-    """Puts the client's address and scheme where everyone looks for them."""
+    """Sets `client` and `scheme` of the ASGI scope."""
 
     def __init__(self, app: ASGIApp, *, proxies: tuple[Network, ...]) -> None:
         self._app = app
@@ -40,26 +39,26 @@ class ClientAddress:
             headers = Headers(scope=scope)
             hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",")]
             scheme = headers.get("x-forwarded-proto", "").strip().lower()
-            # In place: those who stand before look at the same scope afterwards.
+            # In place: the middleware outside of this one reads the same scope afterwards.
             scope["client"] = (self._client(hops) or scope["client"][0], 0)
             scope["scheme"] = scheme if scheme in _SCHEMES else scope["scheme"]
         await self._app(scope, receive, send)
 
     def _client(self, hops: list[str]) -> str | None:
-        """The last hop that is no proxy of ours; None if the proxy named none that can be read."""
+        """The last hop that is not a known proxy; None if there is none, or one cannot be parsed."""
         for hop in reversed(hops):
-            if _parsed(hop) is None:
+            if _parse(hop) is None:
                 return None
             if not self._is_proxy(hop):
                 return hop
         return None
 
     def _is_proxy(self, host: str) -> bool:
-        address = _parsed(host)
+        address = _parse(host)
         return address is not None and any(address in network for network in self._proxies)
 
 
-def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document: the app's own routes, and what their handlers declare with `describing.operation`.
+"""The OpenAPI 3.1 document, generated from the app's routes and what their handlers declare with `@operation`.
 
-A route is added with its declaration and nothing else; a path value or header that is new here gets a line in `PATH` or
-`HEADERS`. Errors that any operation of a kind may answer are added here, so that a declaration names only its own.
+A new path value or header gets a line in `PATH` or `HEADERS`. Errors that every operation of a kind may return are
+added here, so that a declaration names only its own.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from starlette.routing import BaseRoute, Route
 
 from threadline.api_types import ApiStruct, Id, Name, StateKey
 from threadline.core import errors
-from threadline.service.auth.impersonation import ON_BEHALF_OF, SURFACE, ActedFrom, is_for_others
-from threadline.service.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
-from threadline.service.problems import STATUSES, TITLES
+from threadline.service.auth.impersonation import ON_BEHALF_OF, SURFACE, BotSurface
+from threadline.service.auth.permissions import PERMISSIONS
+from threadline.service.http.problems import STATUSES, TITLES
+from threadline.service.openapi.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
 from threadline.version import __version__
 
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -29,7 +30,7 @@ _PATH_VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 class Value(NamedTuple):
-    """A value that comes in a path or a header."""
+    """A path value or a header."""
 
     type: Any
     example: str
@@ -39,38 +40,38 @@ class Value(NamedTuple):
 PATH = {
     "state_key": Value(StateKey, "lisbon", "The thread's key."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
-    "token_id": Value(Id, "01jcq8tz", "The token's id, as the list shows it."),
+    "token_id": Value(Id, "01jcq8tz", "The token's id."),
     "tenant": Value(str, "local", "The tenant's id."),
     "platform": Value(str, "slack", "slack, telegram or whatsapp."),
     "outbox_id": Value(Id, "01jcq8zx-0", "The delivery's id."),
-    "name": Value(Name, "before the trip", "The saved point's name; a slash may stand in it."),
+    "name": Value(Name, "before the trip", "The saved point's name. It may contain slashes."),
 }
 HEADERS = {
-    "Idempotency-Key": Value(Id, "01jcq8", "What comes again with the same key and the same body is done once."),
-    "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if the body does not name it; answers carry it."),
-    "X-AI-SDK": Value(Major, "6", "The AI SDK's major version, 6 if not given. 5 is told nothing of approvals."),
-    "Last-Event-ID": Value(str, "01jcq8zx:3", "The last event that was seen: only later ones are sent."),
-    ON_BEHALF_OF: Value(str, "ada", "The user for whom it is done, percent-encoded; for tokens that act for users."),
-    SURFACE: Value(ActedFrom, "matrix", f"With {ON_BEHALF_OF}: from where the user asks."),
+    "Idempotency-Key": Value(Id, "01jcq8", "A request repeated with the same key and body is carried out once."),
+    "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if it is not in the body. Responses contain it too."),
+    "X-AI-SDK": Value(Major, "6", "Major version of the AI SDK, 6 by default. Version 5 gets no approval requests."),
+    "Last-Event-ID": Value(str, "01jcq8zx:3", "The id of the last event that was received: only later ones are sent."),
+    ON_BEHALF_OF: Value(str, "ada", "The user to act for, percent-encoded. Only for tokens that act for users."),
+    SURFACE: Value(BotSurface, "matrix", f"With {ON_BEHALF_OF}: the surface the user writes on."),
 }
 
 TAGS = {
-    "chat": "Turns, as the AI SDK has them.",
-    "threads": "Threads: list, search, read, change, branch, go back, let out and in.",
-    "saves": "Points of threads that a user gave a name.",
-    "agents": "Agents, the context a user pinned for one, and messages without a thread.",
-    "channels": "Messaging platforms: links, deliveries, credentials.",
-    "administration": "What administrators do.",
-    "operations": "Is it alive, is it ready, what is it doing.",
+    "chat": "Turns, in the AI SDK's protocol.",
+    "threads": "List, search, read, change, branch, undo, export and import threads.",
+    "saves": "Named points of threads.",
+    "agents": "Agents, the context that a user pinned for one, and messages without a thread.",
+    "channels": "Messaging platforms: webhooks, links, deliveries, credentials.",
+    "administration": "Tokens and the audit log.",
+    "operations": "Health, metrics and documentation.",
 }
 
-_INTRODUCTION = """Threadline keeps the conversations between people and AI agents, on the server.
+_INTRODUCTION = """Threadline stores conversations between people and AI agents.
 
-Bodies are strict JSON in UTF-8: a key given twice, half a character or a number that no double holds is refused. An
-unknown key of a query or of a body is refused as well, except in what AI SDK clients send. Errors are
-`application/problem+json` with a stable `code`. What is unknown and what is someone else's get the same 404.
+Bodies must be JSON in UTF-8. Duplicate keys, lone surrogates and numbers outside the range of a double are refused, and
+so are unknown keys of a query or a body, except in what AI SDK clients send. Errors are `application/problem+json` with
+a stable `code`. Objects that do not exist and objects of other users get the same 404.
 
-Each GET answers HEAD as well. No answer may be stored by a cache."""
+Each GET route answers HEAD too. Responses must not be cached."""
 
 _EVERYWHERE: tuple[type[errors.ThreadlineError] | Fault, ...] = (
     errors.InvalidInput,
@@ -79,8 +80,8 @@ _EVERYWHERE: tuple[type[errors.ThreadlineError] | Fault, ...] = (
     Fault(500, "internal"),
     *(error for error, status in STATUSES.items() if issubclass(error, errors.StoreFailed) and status != 507),
 )
-_WRITING = (Fault(403, "origin_refused"),)
-_TAKING_A_BODY = (
+_WRITES = (Fault(403, "origin_refused"),)
+_WITH_BODY_ERRORS = (
     Fault(413, "body_too_large"),
     Fault(415, "unsupported_media_type"),
     Fault(415, "unsupported_encoding"),
@@ -88,17 +89,17 @@ _TAKING_A_BODY = (
     errors.LimitExceeded,
     errors.StoreFull,
 )
-_SIGNED_IN = (
+_AUTHENTICATED = (
     Fault(401, "unauthenticated"),
     errors.TokenRefused,
     errors.ImpersonationRefused,
     Fault(431, "header_too_large"),
 )
-_BY_ROLE = (errors.RoleRefused,)
+_ROLE_CHECKED = (errors.RoleRefused,)
 
 
 class Problem(ApiStruct, frozen=True):
-    """What went wrong: `code` for programs, `detail` for people. Some codes bring more keys."""
+    """An error: `code` for programs, `detail` for people. Some codes come with more keys."""
 
     title: str
     status: int
@@ -113,15 +114,16 @@ class Problem(ApiStruct, frozen=True):
     correlation_id: str | None = None
 
 
-def document(routes: Sequence[BaseRoute], *, server: str = "/", signed_in: bool = False) -> dict[str, Any]:
-    """`signed_in` says that every caller has to prove who they are, and that some may act for others."""
-    found = list(described(routes))
+def build_document(routes: Sequence[BaseRoute], *, server: str = "/", is_authenticated: bool = False) -> dict[str, Any]:
+    """`is_authenticated` means that callers need a token, and that some tokens may act for other users."""
+    found = list(declared_operations(routes))
     schemas = _Schemas(operation for _, _, operation in found)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for template, method, operation in found:
-        acting = (ON_BEHALF_OF, SURFACE) if signed_in and is_for_others(operation) else ()
-        declared = msgspec.structs.replace(operation, headers=(*operation.headers, *acting))
-        paths[spelt(template)][method] = _operation(template, method, declared, schemas)
+        on_behalf = is_authenticated and PERMISSIONS[operation.id].on_behalf
+        headers = (ON_BEHALF_OF, SURFACE) if on_behalf else ()
+        declared = msgspec.structs.replace(operation, headers=(*operation.headers, *headers))
+        paths[public_path(template)][method] = _operation(template, method, declared, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -139,26 +141,25 @@ def document(routes: Sequence[BaseRoute], *, server: str = "/", signed_in: bool 
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API token or a JWT. A service without authentication answers only on loopback.",
+                    "description": "An API token or a JWT. A service without authentication is on loopback only.",
                 }
             },
         },
-        "security": [{"bearer": []}] if signed_in else [{}, {"bearer": []}],
+        "security": [{"bearer": []}] if is_authenticated else [{}, {"bearer": []}],
     }
 
 
-def described(routes: Sequence[BaseRoute]) -> Iterator[tuple[str, str, Operation]]:
-    """Each route and method with its declaration; those without one are left out, and a test names them."""
+def declared_operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[str, str, Operation]]:
+    """Path template, method and declaration of each route. Mounts are static files, not part of the API."""
     for route in routes:
-        operation = operation_of(route.endpoint) if isinstance(route, Route) else None
-        if isinstance(route, Route) and operation is not None:
+        if isinstance(route, Route):
             for method in _METHODS:
                 if method.upper() in (route.methods or {"GET"}):
-                    yield route.path, method, operation
+                    yield route.path, method, operation_of(route.endpoint)
 
 
-def spelt(template: str) -> str:
-    """A route's path as the API spells it: `/{state_key}` is `/{stateKey}`."""
+def public_path(template: str) -> str:
+    """A route's path in camelCase: `/{state_key}` becomes `/{stateKey}`."""
     return _PATH_VALUE.sub(lambda found: f"{{{camel(found[1])}}}", template)
 
 
@@ -168,26 +169,26 @@ def camel(name: str) -> str:
 
 
 class _Schemas:
-    """The schemas of every type that the operations name, made in one pass so that they share their parts."""
+    """The schemas of every type that the operations use, generated in one pass so that they share components."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         types = [Problem, *(value.type for value in (*PATH.values(), *HEADERS.values()))]
         for each in operations:
             types += [] if each.body is None else _alternatives(each.body.type)
             types += [] if each.query is None else [each.query]
-            for answer in each.answers:
-                types += _alternatives(answer.type)
-        made, self.components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-        self._made = dict(zip(map(repr, types), made, strict=True))
-        for name in {shown.__name__ for shown in _subclasses(ApiStruct)} & self.components.keys():
-            _leave_out_nulls(self.components[name])
+            for response in each.responses:
+                types += _alternatives(response.type)
+        schemas, self.components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+        self._by_type = dict(zip(map(repr, types), schemas, strict=True))
+        for name in {each.__name__ for each in _subclasses(ApiStruct)} & self.components.keys():
+            _remove_nulls(self.components[name])
 
     def of(self, type_: Any) -> dict[str, Any]:
-        found = [self._made[repr(each)] for each in _alternatives(type_)]
+        found = [self._by_type[repr(each)] for each in _alternatives(type_)]
         return found[0] if len(found) == 1 else {"anyOf": found}
 
     def fields(self, struct: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any], bool]]:
-        """A struct's fields by name, with their schema, and whether each has to be given."""
+        """Name, schema and whether it is required, of each field."""
         schema = self.components[struct.__name__]
         for name, field in schema["properties"].items():
             yield name, field, name in schema.get("required", ())
@@ -208,35 +209,36 @@ def _subclasses(cls: type) -> Iterator[type]:
         yield from _subclasses(each)
 
 
-def _leave_out_nulls(schema: dict[str, Any]) -> None:
-    """What an answer has no value for is left out of it, never null."""
+def _remove_nulls(schema: dict[str, Any]) -> None:
+    """Responses leave out keys without a value, so their schemas do not allow null."""
     for name, field in schema.get("properties", {}).items():
         if "default" in field and field["default"] is None:
-            [kept] = [each for each in field.get("anyOf", [{}]) if each.get("type") != "null"]
-            more = {key: value for key, value in field.items() if key not in ("default", "anyOf")}
-            schema["properties"][name] = {**more, **kept}
+            [type_] = [each for each in field.get("anyOf", [{}]) if each.get("type") != "null"]
+            rest = {key: value for key, value in field.items() if key not in ("default", "anyOf")}
+            schema["properties"][name] = {**rest, **type_}
 
 
 def _operation(template: str, method: str, operation: Operation, schemas: _Schemas) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": list(_parameters(template, operation, schemas)),
         "responses": {
-            **{str(answer.status): _answer(answer, schemas) for answer in operation.answers},
+            **{str(each.status): _response(each, schemas) for each in operation.responses},
             **_problems(method, operation),
         },
     }
     if operation.description:
-        made["description"] = operation.description
+        described["description"] = operation.description
     if operation.body is not None:
-        made["requestBody"] = _body(operation.body, schemas)
-    if operation.needs is None:
-        made["security"] = []
+        described["requestBody"] = _body(operation.body, schemas)
+    role = PERMISSIONS[operation.id].role
+    if role is None:
+        described["security"] = []
     else:
-        made["x-needs-role"] = operation.needs
-    return made
+        described["x-needs-role"] = role
+    return described
 
 
 def _parameters(template: str, operation: Operation, schemas: _Schemas) -> Iterator[dict[str, Any]]:
@@ -252,17 +254,17 @@ def _parameters(template: str, operation: Operation, schemas: _Schemas) -> Itera
         }
     if operation.query is not None:
         for name, schema, required in schemas.fields(operation.query):
-            yield {"name": name, "in": "query", "required": required, "schema": _never_null(schema)}
+            yield {"name": name, "in": "query", "required": required, "schema": _without_null(schema)}
     for name in operation.headers:
         value = HEADERS[name]
         schema = schemas.of(value.type)
         yield {"name": name, "in": "header", "required": False, "description": value.description, "schema": schema}
 
 
-def _never_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: a parameter is given, or it is not."""
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query has no null: a parameter is given or absent."""
     holder = {"properties": {"it": schema}}
-    _leave_out_nulls(holder)
+    _remove_nulls(holder)
     return holder["properties"]["it"]
 
 
@@ -274,24 +276,26 @@ def _body(body: Body, schemas: _Schemas) -> dict[str, Any]:
     return {"required": body.required, "content": dict.fromkeys(body.media_types, content)}
 
 
-def _answer(answer: ResponseSpec, schemas: _Schemas) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": answer.description}
-    if answer.type is not None:
-        types = answer.type if isinstance(answer.type, dict) else dict.fromkeys(answer.media_types, answer.type)
-        made["content"] = {media: {"schema": schemas.of(type_)} for media, type_ in types.items()}
-    if answer.headers:
-        made["headers"] = {
+def _response(response: ResponseSpec, schemas: _Schemas) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": response.description}
+    if response.type is not None:
+        types = response.type
+        if not isinstance(types, dict):
+            types = dict.fromkeys(response.media_types, response.type)
+        described["content"] = {media: {"schema": schemas.of(type_)} for media, type_ in types.items()}
+    if response.headers:
+        described["headers"] = {
             name: {"description": HEADERS[name].description, "schema": schemas.of(HEADERS[name].type)}
-            for name in answer.headers
+            for name in response.headers
         }
-    if answer.links:
-        made["links"] = {link.operation_id: _link(link) for link in answer.links}
-    return made
+    if response.links:
+        described["links"] = {link.operation_id: _link(link) for link in response.links}
+    return described
 
 
 def _link(link: Link) -> dict[str, Any]:
-    made: dict[str, Any] = {"operationId": link.operation_id, "parameters": dict(link.parameters)}
-    return made if link.body is None else {**made, "requestBody": dict(link.body)}
+    described: dict[str, Any] = {"operationId": link.operation_id, "parameters": dict(link.parameters)}
+    return described if link.body is None else {**described, "requestBody": dict(link.body)}
 
 
 def _problems(method: str, operation: Operation) -> dict[str, Any]:
@@ -305,13 +309,14 @@ def _problems(method: str, operation: Operation) -> dict[str, Any]:
 def _shared(method: str, operation: Operation) -> Iterator[type[errors.ThreadlineError] | Fault]:
     yield from _EVERYWHERE
     if method != "get":
-        yield from _WRITING
+        yield from _WRITES
     if method in _WITH_BODY:
-        yield from _TAKING_A_BODY
-    if operation.needs is not None:
-        yield from _SIGNED_IN
-    if operation.needs not in (None, "viewer"):
-        yield from _BY_ROLE
+        yield from _WITH_BODY_ERRORS
+    role = PERMISSIONS[operation.id].role
+    if role is not None:
+        yield from _AUTHENTICATED
+    if role not in (None, "viewer"):
+        yield from _ROLE_CHECKED
 
 
 def _problem(status: int, codes: list[str]) -> dict[str, Any]:

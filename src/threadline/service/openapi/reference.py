@@ -1,7 +1,7 @@
-"""The API's own description: `/openapi.json` for programs, `/docs` for people.
+"""The API reference: `/openapi.json` for programs, `/docs` for people.
 
-Both come from one document, made when it is first asked for. The page holds everything it needs, because nothing may be
-loaded from elsewhere, and it needs no script.
+Both come from one document, generated on the first request. The page is self-contained and has no script, because the
+content security policy allows neither.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from threadline.service.openapi.document import document
-from threadline.service.operation import ResponseSpec, operation
-from threadline.service.responses import json_response
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.document import build_document
+from threadline.service.openapi.operation import ResponseSpec, operation
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -44,7 +44,7 @@ _PAGE = """<!doctype html>
 <main>
 {sections}
 <section id="schemas">
-<h2>Shapes</h2>
+<h2>Schemas</h2>
 {schemas}
 </section>
 </main>
@@ -52,43 +52,41 @@ _PAGE = """<!doctype html>
 """
 
 
-class Reference:
-    """Describes `routes`, and itself among them."""
+class ReferenceRoutes:
+    """Describes `routes` and its own."""
 
-    def __init__(self, routes: Sequence[BaseRoute], *, signed_in: bool) -> None:
-        self._described = [*routes, *self.routes()]
-        self._signed_in = signed_in
+    def __init__(self, routes: Sequence[BaseRoute], *, is_authenticated: bool) -> None:
+        self._all_routes = [*routes, *self.routes()]
+        self._is_authenticated = is_authenticated
 
     def routes(self) -> list[Route]:
         return [
-            Route("/openapi.json", self.machine, methods=["GET"]),
-            Route("/docs", self.page, methods=["GET"]),
+            Route("/openapi.json", self.read_document, methods=["GET"]),
+            Route("/docs", self.read_page, methods=["GET"]),
         ]
 
     @operation(
         "openapi",
-        "This document",
+        "Read the OpenAPI document",
         ResponseSpec(200, "The OpenAPI document.", dict[str, Any]),
         tag="operations",
-        needs=None,
     )
-    async def machine(self, request: Request) -> Response:
+    async def read_document(self, request: Request) -> Response:
         root = request.scope.get("root_path") or "/"
         return json_response({**self._document, "servers": [{"url": root}]})
 
     @operation(
         "docs",
-        "This document, as a page",
-        ResponseSpec(200, "A page.", str, media_types=("text/html; charset=utf-8",)),
+        "Read the API reference as a page",
+        ResponseSpec(200, "An HTML page.", str, media_types=("text/html; charset=utf-8",)),
         tag="operations",
-        needs=None,
     )
-    async def page(self, request: Request) -> Response:
+    async def read_page(self, request: Request) -> Response:
         return HTMLResponse(self._page)
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        return document(self._described, signed_in=self._signed_in)
+        return build_document(self._all_routes, is_authenticated=self._is_authenticated)
 
     @cached_property
     def _page(self) -> str:
@@ -103,7 +101,7 @@ def render(document: dict[str, Any]) -> str:
         title=escape(info["title"]),
         version=escape(info["version"]),
         introduction="\n".join(f"<p>{escape(text)}</p>" for text in info["description"].split("\n\n")),
-        groups="".join(f'<a href="#{tag["name"]}">{tag["name"]}</a>' for tag in used) + '<a href="#schemas">shapes</a>',
+        groups="".join(f'<a href="#{name}">{name}</a>' for name in (*(tag["name"] for tag in used), "schemas")),
         sections="\n".join(
             f'<section id="{tag["name"]}">\n<h2>{tag["name"]}</h2>\n<p>{escape(tag["description"])}</p>\n'
             f"{by_tag[tag['name']]}\n</section>"
@@ -124,10 +122,10 @@ def _operation(path: str, method: str, described: dict[str, Any]) -> str:
     head = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(described['summary'])}"
     text = f"<p>{escape(described['description'])}</p>" if "description" in described else ""
     if "x-needs-role" in described:
-        text += f"<p>For the role {escape(described['x-needs-role'])} and above.</p>"
+        text += f"<p>Requires the role {escape(described['x-needs-role'])} or higher.</p>"
     return (
         f'<details id="{escape(described["operationId"])}"><summary>{head}</summary>\n{text}'
-        f"{_parameters(described['parameters'])}{_body(described.get('requestBody'))}{_answers(described['responses'])}"
+        f"{_parameters(described['parameters'])}{_body(described.get('requestBody'))}{_responses(described['responses'])}"
         "</details>"
     )
 
@@ -146,15 +144,15 @@ def _body(body: dict[str, Any] | None) -> str:
     if body is None:
         return ""
     content = next(iter(body["content"].values()))
-    shown = f"<p>Body ({', '.join(map(escape, body['content']))}): {_type(content['schema'])}</p>\n"
+    html = f"<p>Body ({', '.join(map(escape, body['content']))}): {_type(content['schema'])}</p>\n"
     for name, example in content.get("examples", {}).items():
-        shown += f"<p>{escape(name)}:</p>\n<pre>{_json(example['value'])}</pre>\n"
-    return shown
+        html += f"<p>{escape(name)}:</p>\n<pre>{_json(example['value'])}</pre>\n"
+    return html
 
 
-def _answers(answers: dict[str, Any]) -> str:
+def _responses(responses: dict[str, Any]) -> str:
     rows = []
-    for status, each in answers.items():
+    for status, each in responses.items():
         types = {_type(content["schema"]) for content in each.get("content", {}).values()}
         rows.append((status, ", ".join(types), escape(each["description"])))
     return _table(("Status", "type", ""), rows)
@@ -167,7 +165,7 @@ def _table(head: Sequence[str], rows: Any) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A schema in a few words; a named one as a link to where it is described."""
+    """A schema in a few words; a named one as a link to its section."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#schema-{name}">{name}</a>'
@@ -182,9 +180,9 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _schema(name: str, schema: dict[str, Any]) -> str:
     text = f"<p>{escape(schema['description'])}</p>" if "description" in schema else ""
-    needed = schema.get("required", ())
+    required = schema.get("required", ())
     rows = (
-        (f"<code>{escape(key)}</code>", _type(field), "" if key in needed else "optional")
+        (f"<code>{escape(key)}</code>", _type(field), "" if key in required else "optional")
         for key, field in schema.get("properties", {}).items()
     )
     return f'<details id="schema-{name}"><summary>{name}</summary>\n{text}{_table(("Key", "type", ""), rows)}</details>'

@@ -1,6 +1,6 @@
-"""The routes of administrators: the tenant's tokens, and the record of what was done.
+"""The routes of administrators: the tenant's tokens and the audit log.
 
-A token's text is in the answer that made it and in no other.
+A token's text is only in the response that created it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from starlette.routing import Route
 
 from threadline.administration.administration import ACTS_LIMIT, Administration
 from threadline.api_types import ApiStruct, Id, Moment, Name, OkResponse
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.access import Act, ApiToken, TokenRole
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Link, ResponseSpec, operation
-from threadline.service.requests import Shape, read_body, read_query
-from threadline.service.responses import json_response
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, read_body, read_query
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 
 _TOKENS = "/api/v1/tokens"
 
 
-class NewTokenAsked(Shape, frozen=True):
-    """A token for a user of the tenant, who need not be known yet. With `actsForUsers` it may also act for any other
-    of them: it is as secret as an administrator's."""
+class CreateTokenBody(RequestStruct, frozen=True):
+    """A token for a user of the tenant, who need not exist yet. With `actsForUsers` it may act for every user of the
+    tenant: protect it like an administrator's."""
 
     user: str
     name: Name = "unnamed"
@@ -37,8 +37,8 @@ class NewTokenAsked(Shape, frozen=True):
     acts_for_users: bool = False
 
 
-class TokenShown(ApiStruct, frozen=True):
-    """A token, without its text. `lastUsedAt` is right to the minute."""
+class TokenInfo(ApiStruct, frozen=True):
+    """A token without its text. `lastUsedAt` is accurate to the minute."""
 
     id: str
     user: str
@@ -51,24 +51,24 @@ class TokenShown(ApiStruct, frozen=True):
     acts_for_users: bool = False
 
 
-class TokenMade(ApiStruct, frozen=True):
-    """A new token and its text, which is not shown again."""
+class NewTokenResponse(ApiStruct, frozen=True):
+    """A new token with its text, which cannot be read again."""
 
     text: str
-    token: TokenShown
+    token: TokenInfo
 
 
-class TokenList(ApiStruct, frozen=True):
-    tokens: list[TokenShown]
+class TokensResponse(ApiStruct, frozen=True):
+    tokens: list[TokenInfo]
 
 
-class ActsAsked(Shape, frozen=True):
+class AuditQuery(RequestStruct, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=ACTS_LIMIT)] = 50
     before: Id | None = None
 
 
-class ActShown(ApiStruct, frozen=True):
-    """Something an administrator did."""
+class AuditEntry(ApiStruct, frozen=True):
+    """An action of an administrator."""
 
     id: str
     who: str
@@ -78,99 +78,94 @@ class ActShown(ApiStruct, frozen=True):
     at: Moment
 
 
-class ActList(ApiStruct, frozen=True):
-    acts: list[ActShown]
+class AuditResponse(ApiStruct, frozen=True):
+    acts: list[AuditEntry]
 
 
 class AdministrationRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._threadline = threadline
-        self._who_asks = who_asks
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
 
     def routes(self) -> list[Route]:
         return [
             Route(_TOKENS, self.list_tokens, methods=["GET"]),
             Route(_TOKENS, self.create_token, methods=["POST"]),
             Route(_TOKENS + "/{token_id}", self.revoke_token, methods=["DELETE"]),
-            Route("/api/v1/audit", self.list_acts, methods=["GET"]),
+            Route("/api/v1/audit", self.read_audit_log, methods=["GET"]),
         ]
 
     @operation(
         "listTokens",
-        "List the tenant's tokens, newest first",
-        ResponseSpec(200, "Those that no longer work as well.", TokenList),
+        "List tokens, newest first",
+        ResponseSpec(200, "The tenant's tokens, expired and revoked ones included.", TokensResponse),
         tag="administration",
-        needs="admin",
     )
     async def list_tokens(self, request: Request) -> Response:
-        administration = await self._administration(request)
-        return json_response(TokenList([_token_shown(token) for token in await administration.tokens()]))
+        administration = self._administration(request)
+        return json_response(TokensResponse([_token_info(token) for token in await administration.tokens()]))
 
     @operation(
         "createToken",
-        "Make a token",
+        "Create a token",
         ResponseSpec(
             201,
-            "The token. Its text is not shown again.",
-            TokenMade,
+            "The token. Its text cannot be read again.",
+            NewTokenResponse,
             links=(Link("revokeToken", {"tokenId": "$response.body#/token/id"}),),
         ),
         tag="administration",
         body=Body(
-            NewTokenAsked,
+            CreateTokenBody,
             {
                 "for a script": {"user": "ada", "name": "nightly report", "role": "viewer"},
                 "for a bot": {"user": "matrix-bot", "name": "Matrix", "actsForUsers": True},
             },
         ),
         errors=(errors.InvalidName,),
-        needs="admin",
     )
     async def create_token(self, request: Request) -> Response:
-        administration = await self._administration(request)
-        asked = await read_body(request, NewTokenAsked)
-        made = await administration.create_token(
-            asked.user,
-            name=asked.name,
-            role=asked.role,
-            expires_at=asked.expires_at,
-            acts_for_users=asked.acts_for_users,
+        administration = self._administration(request)
+        body = await read_body(request, CreateTokenBody)
+        created = await administration.create_token(
+            body.user,
+            name=body.name,
+            role=body.role,
+            expires_at=body.expires_at,
+            acts_for_users=body.acts_for_users,
         )
-        return json_response(TokenMade(made.text, _token_shown(made.token)), 201)
+        return json_response(NewTokenResponse(created.text, _token_info(created.token)), 201)
 
     @operation(
         "revokeToken",
-        "End a token, from the next request on",
-        ResponseSpec(200, "It works no more.", OkResponse),
+        "Revoke a token",
+        ResponseSpec(200, "The token is refused from the next request on.", OkResponse),
         tag="administration",
         errors=(errors.NotFound, errors.InvalidName),
-        needs="admin",
     )
     async def revoke_token(self, request: Request) -> Response:
-        await (await self._administration(request)).revoke_token(request.path_params["token_id"])
+        await self._administration(request).revoke_token(request.path_params["token_id"])
         return json_response(OkResponse(True))
 
     @operation(
         "listActs",
-        "Read what administrators did, newest first",
-        ResponseSpec(200, "Acts; the next page is before the last of them.", ActList),
+        "Read the audit log, newest first",
+        ResponseSpec(200, "Actions of administrators. For the next page, send the last id as `before`.", AuditResponse),
         tag="administration",
-        query=ActsAsked,
+        query=AuditQuery,
         errors=(errors.InvalidName,),
-        needs="admin",
     )
-    async def list_acts(self, request: Request) -> Response:
-        administration = await self._administration(request)
-        asked = read_query(request, ActsAsked)
-        acts = await administration.acts(limit=asked.limit, before=asked.before)
-        return json_response(ActList([_act_shown(act) for act in acts]))
+    async def read_audit_log(self, request: Request) -> Response:
+        administration = self._administration(request)
+        query = read_query(request, AuditQuery)
+        acts = await administration.acts(limit=query.limit, before=query.before)
+        return json_response(AuditResponse([_audit_entry(act) for act in acts]))
 
-    async def _administration(self, request: Request) -> Administration:
-        return self._threadline.administration(await self._who_asks(request))
+    def _administration(self, request: Request) -> Administration:
+        return self._threadline.administration(scope_of(request))
 
 
-def _token_shown(token: ApiToken) -> TokenShown:
-    return TokenShown(
+def _token_info(token: ApiToken) -> TokenInfo:
+    return TokenInfo(
         token.id,
         token.owner_id,
         token.name,
@@ -183,5 +178,5 @@ def _token_shown(token: ApiToken) -> TokenShown:
     )
 
 
-def _act_shown(act: Act) -> ActShown:
-    return ActShown(act.id, act.actor_id, act.act, act.target, act.details, act.created_at)
+def _audit_entry(act: Act) -> AuditEntry:
+    return AuditEntry(act.id, act.actor_id, act.act, act.target, act.details, act.created_at)

@@ -1,7 +1,7 @@
-"""The routes of agents: the tenant's own (for its administrator), and the context pinned for one.
+"""The routes of agents: those of the tenant (for administrators), and the context a user pinned for one.
 
-A pinned context is stored without asking the agent, which may be away. Agents of another tenant are as unknown as those
-that never were. What an agent's settings hold is shown masked: keys go in and do not come out.
+Pinning a context does not contact the agent, which may be unreachable. Agents of other tenants are not found. Secrets
+in an agent's settings are masked in responses: they can be written but not read.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from threadline.core.errors import NotFound
 from threadline.core.ids import check_id
 from threadline.core.masking import SecretMasker
 from threadline.core.threads import Scope
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Link, ResponseSpec, operation
-from threadline.service.requests import Shape, read_body
-from threadline.service.responses import json_response
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, read_body
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 
 _AGENTS = "/api/v1/agents"
 _AGENT = _AGENTS + "/{agent_id}"
 
 
-class Pinning(Shape, frozen=True):
+class PinContextBody(RequestStruct, frozen=True):
     context: str
 
 
-class NewAgent(Shape, frozen=True):
+class CreateAgentBody(RequestStruct, frozen=True):
     id: Id
     provider: str
     name: str | None = None
@@ -47,7 +48,7 @@ class NewAgent(Shape, frozen=True):
     enabled: bool = True
 
 
-class AgentChanges(Shape, frozen=True):
+class ChangeAgentBody(RequestStruct, frozen=True):
     provider: str | msgspec.UnsetType = msgspec.UNSET
     name: str | msgspec.UnsetType = msgspec.UNSET
     model: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -56,17 +57,16 @@ class AgentChanges(Shape, frozen=True):
     enabled: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Applied(ApiStruct, frozen=True):
+class AppliedResponse(ApiStruct, frozen=True):
     status: Literal["applied"]
 
 
-_OWN = {"agent_id": "concierge"}
+_OWN_AGENT = {"agent_id": "concierge"}
 
 
 class AgentRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._threadline = threadline
-        self._who_asks = who_asks
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
         self._masker = SecretMasker()
 
     def routes(self) -> list[Route]:
@@ -75,27 +75,28 @@ class AgentRoutes:
             Route(_AGENTS, self.create, methods=["POST"]),
             Route(_AGENT, self.change, methods=["PATCH"]),
             Route(_AGENT, self.delete, methods=["DELETE"]),
-            Route(_AGENT + "/context", self.pin, methods=["POST"]),
-            Route(_AGENT + "/context", self.pinned, methods=["GET"]),
-            Route(_AGENT + "/context", self.unpin, methods=["DELETE"]),
+            Route(_AGENT + "/context", self.pin_context, methods=["POST"]),
+            Route(_AGENT + "/context", self.read_context, methods=["GET"]),
+            Route(_AGENT + "/context", self.clear_context, methods=["DELETE"]),
         ]
 
     @operation(
         "listAgents",
         "List agents",
-        ResponseSpec(200, "The agents that can be asked.", AgentsResponse),
+        ResponseSpec(
+            200, "The tenant's agents, the ids of the agents that every tenant has, and the default.", AgentsResponse
+        ),
         tag="agents",
     )
     async def list_agents(self, request: Request) -> Response:
-        """The tenant's own, and the names of those that every tenant has."""
-        scope = await self._who_asks(request)
+        scope = scope_of(request)
         own = await self._agents(scope).list_agents()
         shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
-        return json_response(AgentsResponse([self._shown(row) for row in own], shared, default))
+        return json_response(AgentsResponse([self._info(row) for row in own], shared, default))
 
     @operation(
         "createAgent",
-        "Add an agent to the tenant",
+        "Create an agent",
         ResponseSpec(
             201,
             "The agent.",
@@ -106,93 +107,90 @@ class AgentRoutes:
             ),
         ),
         tag="agents",
-        body=Body(NewAgent, {"another rehearsal": {"id": "porter", "provider": "rehearsal", "name": "Porter"}}),
+        body=Body(
+            CreateAgentBody, {"a second rehearsal agent": {"id": "porter", "provider": "rehearsal", "name": "Porter"}}
+        ),
         errors=(errors.InvalidName, errors.InvalidText, errors.DuplicateId),
-        needs="admin",
     )
     async def create(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = await read_body(request, NewAgent)
-        fields = {**msgspec.structs.asdict(asked), "name": asked.name or asked.id}
-        return json_response(self._shown(await self._agents(scope).create(AgentRow(**fields))), 201)
+        scope = scope_of(request)
+        body = await read_body(request, CreateAgentBody)
+        fields = {**msgspec.structs.asdict(body), "name": body.name or body.id}
+        return json_response(self._info(await self._agents(scope).create(AgentRow(**fields))), 201)
 
     @operation(
         "changeAgent",
-        "Change an agent of the tenant",
-        ResponseSpec(200, "The agent as it is now.", AgentInfo),
+        "Change an agent",
+        ResponseSpec(200, "The changed agent.", AgentInfo),
         tag="agents",
-        body=Body(AgentChanges, {"switch off": {"enabled": False}}, required=False),
+        body=Body(ChangeAgentBody, {"disable": {"enabled": False}}, required=False),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
-        needs="admin",
-        path=_OWN,
+        path=_OWN_AGENT,
     )
     async def change(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
+        scope = scope_of(request)
         agents = self._agents(scope)
-        changes = msgspec.structs.asdict(await read_body(request, AgentChanges))
+        changes = msgspec.structs.asdict(await read_body(request, ChangeAgentBody))
         given = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
         row = msgspec.structs.replace(await agents.get(request.path_params["agent_id"]), **given)
-        return json_response(self._shown(await agents.replace(row)))
+        return json_response(self._info(await agents.replace(row)))
 
     @operation(
         "deleteAgent",
-        "Remove an agent from the tenant",
-        ResponseSpec(200, "It is gone, or was, with what was pinned for it.", OkResponse),
+        "Delete an agent",
+        ResponseSpec(200, "The agent and the contexts pinned for it are deleted, or did not exist.", OkResponse),
         tag="agents",
         errors=(errors.InvalidName,),
-        needs="admin",
-        path=_OWN,
+        path=_OWN_AGENT,
     )
     async def delete(self, request: Request) -> Response:
-        await self._agents(await self._who_asks(request)).delete(request.path_params["agent_id"])
+        await self._agents(scope_of(request)).delete(request.path_params["agent_id"])
         return json_response(OkResponse(True))
 
     @operation(
         "pinContext",
-        "Pin a text that the agent is shown first, on every turn of this user",
-        ResponseSpec(200, "It is stored; the agent was not asked.", Applied),
+        "Pin a text that the agent gets first in every turn of this user",
+        ResponseSpec(200, "The text is stored.", AppliedResponse),
         tag="agents",
-        body=Body(Pinning, {"a preference": {"context": "I travel with two children."}}),
+        body=Body(PinContextBody, {"a preference": {"context": "I travel with two children."}}),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.GuardRefused),
-        needs="member",
     )
-    async def pin(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        agent_id = await known_agent(self._threadline, scope, request)
-        asked = await read_body(request, Pinning)
-        await self._threadline.contexts(scope).set(agent_id, asked.context)
-        return json_response(Applied("applied"))
+    async def pin_context(self, request: Request) -> Response:
+        scope = scope_of(request)
+        agent_id = await find_agent_id(self._threadline, scope, request)
+        body = await read_body(request, PinContextBody)
+        await self._threadline.contexts(scope).set(agent_id, body.context)
+        return json_response(AppliedResponse("applied"))
 
     @operation(
         "readContext",
-        "Read what the user pinned for an agent",
-        ResponseSpec(200, "The text.", PinnedContext),
+        "Read the context that the user pinned for an agent",
+        ResponseSpec(200, "The pinned context.", PinnedContext),
         tag="agents",
         errors=(errors.NotFound, errors.InvalidName),
     )
-    async def pinned(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        agent_id = await known_agent(self._threadline, scope, request)
-        return json_response(_snapshot_shown(await self._threadline.contexts(scope).get(agent_id)))
+    async def read_context(self, request: Request) -> Response:
+        scope = scope_of(request)
+        agent_id = await find_agent_id(self._threadline, scope, request)
+        return json_response(_pinned_context(await self._threadline.contexts(scope).get(agent_id)))
 
     @operation(
         "clearContext",
-        "Forget what the user pinned for an agent",
-        ResponseSpec(200, "There is nothing pinned any more.", OkResponse),
+        "Delete the context that the user pinned for an agent",
+        ResponseSpec(200, "Nothing is pinned.", OkResponse),
         tag="agents",
         errors=(errors.NotFound, errors.InvalidName),
-        needs="member",
     )
-    async def unpin(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        agent_id = await known_agent(self._threadline, scope, request)
+    async def clear_context(self, request: Request) -> Response:
+        scope = scope_of(request)
+        agent_id = await find_agent_id(self._threadline, scope, request)
         await self._threadline.contexts(scope).clear(agent_id)
         return json_response(OkResponse(True))
 
     def _agents(self, scope: Scope) -> Agents:
         return Agents(self._threadline.store, self._threadline.sealer, build_agent, scope)
 
-    def _shown(self, row: AgentRow) -> AgentInfo:
+    def _info(self, row: AgentRow) -> AgentInfo:
         return AgentInfo(
             id=row.id,
             name=row.name,
@@ -204,8 +202,8 @@ class AgentRoutes:
         )
 
 
-async def known_agent(threadline: Threadline, scope: Scope, request: Request) -> str:
-    """The agent's id, without building or asking it. NotFound."""
+async def find_agent_id(threadline: Threadline, scope: Scope, request: Request) -> str:
+    """The id from the path, checked without building the agent. NotFound."""
     agent_id = check_id("agent", request.path_params["agent_id"])
     if agent_id not in threadline.directory.ids():
         own = await threadline.store.scoped(scope).agent(agent_id)
@@ -214,7 +212,7 @@ async def known_agent(threadline: Threadline, scope: Scope, request: Request) ->
     return agent_id
 
 
-def _snapshot_shown(snapshot: ContextSnapshot) -> PinnedContext:
+def _pinned_context(snapshot: ContextSnapshot) -> PinnedContext:
     return PinnedContext(
         agent_id=snapshot.agent_id,
         context=snapshot.context,

@@ -1,6 +1,6 @@
-"""The routes around messaging platforms: a user's links, and what administrators look after.
+"""The routes for messaging platforms: links of accounts, deliveries and credentials.
 
-Credentials go in and never come out. Links and codes are the user's own; administrators see the tenant's.
+Users see their own links, administrators those of the tenant. Credentials can be written but not read.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from threadline.api_types import ApiStruct, LinkInfo, LinksResponse, Moment, OkResponse, RedeemedLinkResponse
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.channels import Link, OutboxRow, OutboxStatus
 from threadline.core.errors import InvalidInput
 from threadline.core.turns import Surface
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.auth.impersonation import ActedFrom, may_act
-from threadline.service.operation import Body, ResponseSpec, operation
-from threadline.service.requests import Shape, read_body, read_query
-from threadline.service.responses import json_response
+from threadline.service.auth.impersonation import BotSurface
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import caller_of, scope_of
+from threadline.service.http.requests import RequestStruct, read_body, read_query
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import Body, ResponseSpec, operation
 
 _LINKS = "/api/v1/channels/links"
 _OUTBOX = "/api/v1/channels/outbox"
 _CREDENTIALS = "/api/v1/channels/credentials"
 
 
-class NewLink(Shape, frozen=True):
-    """What an administrator says of a sender."""
+class PutLinkBody(RequestStruct, frozen=True):
+    """Links an account to a user; with `revoked`, blocks it."""
 
     platform: str
     platform_user_id: str
@@ -38,44 +38,44 @@ class NewLink(Shape, frozen=True):
     revoked: bool = False
 
 
-class WhichLink(Shape, frozen=True):
+class RemoveLinkQuery(RequestStruct, frozen=True):
     platform: str
     platform_user_id: str
 
 
-class LinksAsked(Shape, frozen=True):
-    """All of them, or that of one account."""
+class ListLinksQuery(RequestStruct, frozen=True):
+    """All links, or that of one account."""
 
     platform: str | msgspec.UnsetType = msgspec.UNSET
     platform_user_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Redeeming(Shape, frozen=True):
-    """A code that somebody sent from their account."""
+class RedeemCodeBody(RequestStruct, frozen=True):
+    """A code, and the account that it was sent from."""
 
-    platform: ActedFrom
+    platform: BotSurface
     platform_user_id: str
     code: Annotated[str, msgspec.Meta(max_length=100)]
 
 
-class Coding(Shape, frozen=True):
-    """For one platform, or for any."""
+class LinkCodeBody(RequestStruct, frozen=True):
+    """For one platform, or for any by default."""
 
     platform: str | None = None
 
 
-class CodeShown(ApiStruct, frozen=True):
+class LinkCodeResponse(ApiStruct, frozen=True):
     code: str
     expires_at: Moment
 
 
-class OutboxQuery(Shape, frozen=True):
+class DeliveriesQuery(RequestStruct, frozen=True):
     status: OutboxStatus | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
 
 
-class OutboxRowShown(ApiStruct, frozen=True):
-    """A delivery, without what it says: that is its recipient's."""
+class DeliveryInfo(ApiStruct, frozen=True):
+    """A delivery without its text, which is private to the recipient."""
 
     id: str
     platform: Surface
@@ -90,40 +90,39 @@ class OutboxRowShown(ApiStruct, frozen=True):
     sent_at: Moment | None = None
 
 
-class OutboxShown(ApiStruct, frozen=True):
-    deliveries: list[OutboxRowShown]
+class DeliveriesResponse(ApiStruct, frozen=True):
+    deliveries: list[DeliveryInfo]
 
 
-class CredentialsGiven(Shape, frozen=True):
+class CredentialsBody(RequestStruct, frozen=True):
     secrets: dict[str, str]
 
 
-class CredentialsShown(ApiStruct, frozen=True):
-    """That there are some, and under which key they are sealed."""
+class CredentialsInfo(ApiStruct, frozen=True):
+    """Which key the credentials are encrypted with, and when they were set."""
 
     platform: Surface
     key_id: str
     updated_at: Moment
 
 
-class CredentialsListed(ApiStruct, frozen=True):
-    credentials: list[CredentialsShown]
+class CredentialsResponse(ApiStruct, frozen=True):
+    credentials: list[CredentialsInfo]
 
 
 class ChannelRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._messaging = threadline.messaging
-        self._who_asks = who_asks
+    def __init__(self, context: ServiceContext) -> None:
+        self._messaging = context.threadline.messaging
 
     def routes(self) -> list[Route]:
         return [
             Route(_LINKS, self.list_links, methods=["GET"]),
             Route(_LINKS, self.put_link, methods=["POST"]),
             Route(_LINKS, self.remove_link, methods=["DELETE"]),
-            Route(_LINKS + "/code", self.make_code, methods=["POST"]),
-            Route(_LINKS + "/redeem", self.redeem, methods=["POST"]),
-            Route(_OUTBOX, self.list_outbox, methods=["GET"]),
-            Route(_OUTBOX + "/{outbox_id}/requeue", self.requeue, methods=["POST"]),
+            Route(_LINKS + "/code", self.create_link_code, methods=["POST"]),
+            Route(_LINKS + "/redeem", self.redeem_link_code, methods=["POST"]),
+            Route(_OUTBOX, self.list_deliveries, methods=["GET"]),
+            Route(_OUTBOX + "/{outbox_id}/requeue", self.requeue_delivery, methods=["POST"]),
             Route(_CREDENTIALS, self.list_credentials, methods=["GET"]),
             Route("/api/v1/channels/{platform}/credentials", self.put_credentials, methods=["PUT"]),
             Route("/api/v1/channels/{platform}/credentials", self.delete_credentials, methods=["DELETE"]),
@@ -132,169 +131,157 @@ class ChannelRoutes:
     @operation(
         "listLinks",
         "List links to accounts on platforms",
-        ResponseSpec(200, "The user's own; for an administrator, the tenant's.", LinksResponse),
+        ResponseSpec(200, "The user's links; for an administrator, the tenant's.", LinksResponse),
         tag="channels",
-        description="Of one account, if both are given: then a token that acts for users sees anyone's in the tenant.",
-        query=LinksAsked,
+        description="With both parameters, the link of one account. A token that acts for users sees every account's.",
+        query=ListLinksQuery,
         errors=(errors.InvalidName,),
-        for_others=True,
     )
     async def list_links(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = read_query(request, LinksAsked)
-        match asked.platform, asked.platform_user_id:
+        scope = scope_of(request)
+        query = read_query(request, ListLinksQuery)
+        match query.platform, query.platform_user_id:
             case str(platform), str(sender):
-                one = await self._messaging.links.find(scope, platform, sender, anyones=may_act(request))
+                one = await self._messaging.links.find(
+                    scope, platform, sender, anyones=caller_of(request).can_impersonate
+                )
                 found = [] if one is None else [one]
             case msgspec.UNSET, msgspec.UNSET:
                 found = await self._messaging.links.listed(scope)
             case _:
-                raise InvalidInput("give platform and platformUserId, or neither")
-        return json_response(LinksResponse([_link(each) for each in found]))
+                raise InvalidInput("`platform` and `platformUserId` must be given together: send both or neither")
+        return json_response(LinksResponse([_link_info(each) for each in found]))
 
     @operation(
         "putLink",
-        "Link an account, or bar it",
-        ResponseSpec(200, "The link as it is now.", LinkInfo),
+        "Link an account to a user, or block it",
+        ResponseSpec(200, "The link.", LinkInfo),
         tag="channels",
-        description="Without a code, so for administrators only; users link themselves with a code.",
-        body=Body(NewLink, {"a new account": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
+        description="Without a code, so only for administrators. Users link their own accounts with a code.",
+        body=Body(PutLinkBody, {"Slack": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
         errors=(errors.InvalidName, errors.InvalidText),
-        needs="admin",
     )
     async def put_link(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        scope.require("admin")
-        asked = await read_body(request, NewLink)
+        scope = scope_of(request)
+        body = await read_body(request, PutLinkBody)
         link = await self._messaging.links.put(
-            scope, asked.platform, asked.platform_user_id, asked.user_id, revoked=asked.revoked
+            scope, body.platform, body.platform_user_id, body.user_id, revoked=body.revoked
         )
-        return json_response(_link(link))
+        return json_response(_link_info(link))
 
     @operation(
         "removeLink",
         "Unlink an account",
-        ResponseSpec(200, "It is not linked, or was not.", OkResponse),
+        ResponseSpec(200, "The account is not linked.", OkResponse),
         tag="channels",
-        query=WhichLink,
-        needs="member",
-        for_others=True,
+        query=RemoveLinkQuery,
     )
     async def remove_link(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = read_query(request, WhichLink)
-        await self._messaging.links.remove(scope, asked.platform, asked.platform_user_id)
+        scope = scope_of(request)
+        query = read_query(request, RemoveLinkQuery)
+        await self._messaging.links.remove(scope, query.platform, query.platform_user_id)
         return json_response(OkResponse(True))
 
     @operation(
         "makeLinkCode",
-        "Make a code that links an account",
-        ResponseSpec(201, "The code: it works once, and until it expires. It is not shown again.", CodeShown),
+        "Create a code that links an account",
+        ResponseSpec(201, "The code. It works once, until it expires, and cannot be read again.", LinkCodeResponse),
         tag="channels",
-        body=Body(Coding, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
+        body=Body(LinkCodeBody, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
         errors=(errors.InvalidText,),
-        needs="member",
     )
-    async def make_code(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = await read_body(request, Coding)
-        made = await self._messaging.links.new_code(scope, asked.platform)
-        return json_response(CodeShown(made.code, made.expires_at), 201)
+    async def create_link_code(self, request: Request) -> Response:
+        scope = scope_of(request)
+        body = await read_body(request, LinkCodeBody)
+        created = await self._messaging.links.new_code(scope, body.platform)
+        return json_response(LinkCodeResponse(created.code, created.expires_at), 201)
 
     @operation(
         "redeemLinkCode",
-        "Link the account that sent a code",
-        ResponseSpec(200, "It is linked with whoever made the code, which is used up.", RedeemedLinkResponse),
+        "Redeem a code: link the account that sent it",
+        ResponseSpec(
+            200, "The account is linked to the user that created the code. The code is used up.", RedeemedLinkResponse
+        ),
         tag="channels",
-        description="For the bot that was sent the code: a token that acts for users, on its own account.",
-        body=Body(Redeeming, {"from a room": {"platform": "matrix", "platformUserId": "@ada:example", "code": "K3Y0"}}),
+        description="For a bot that received the code: with a token that acts for users, without X-On-Behalf-Of.",
+        body=Body(RedeemCodeBody, {"Matrix": {"platform": "matrix", "platformUserId": "@ada:example", "code": "K3Y0"}}),
         errors=(errors.InvalidName, errors.LinkRefused, errors.LinkLimited),
-        needs="admin",
-        for_bots=True,
     )
-    async def redeem(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = await read_body(request, Redeeming)
-        links = self._messaging.links
-        return json_response(
-            RedeemedLinkResponse(await links.redeem(scope, asked.platform, asked.platform_user_id, asked.code))
-        )
+    async def redeem_link_code(self, request: Request) -> Response:
+        scope = scope_of(request)
+        body = await read_body(request, RedeemCodeBody)
+        user_id = await self._messaging.links.redeem(scope, body.platform, body.platform_user_id, body.code)
+        return json_response(RedeemedLinkResponse(user_id))
 
     @operation(
         "listDeliveries",
         "List deliveries to platforms",
-        ResponseSpec(200, "The tenant's, newest first.", OutboxShown),
+        ResponseSpec(200, "The tenant's deliveries, newest first.", DeliveriesResponse),
         tag="channels",
-        query=OutboxQuery,
-        needs="admin",
+        query=DeliveriesQuery,
     )
-    async def list_outbox(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = read_query(request, OutboxQuery)
-        found = await self._messaging.outbox.listed(scope, status=asked.status or None, limit=asked.limit)
-        return json_response(OutboxShown([_outbox_row(row) for row in found]))
+    async def list_deliveries(self, request: Request) -> Response:
+        scope = scope_of(request)
+        query = read_query(request, DeliveriesQuery)
+        found = await self._messaging.outbox.listed(scope, status=query.status or None, limit=query.limit)
+        return json_response(DeliveriesResponse([_delivery_info(row) for row in found]))
 
     @operation(
         "requeueDelivery",
-        "Try a dead delivery again",
-        ResponseSpec(200, "It waits again, its attempts reset.", OutboxRowShown),
+        "Requeue a dead delivery",
+        ResponseSpec(200, "The delivery, pending again with its attempts reset.", DeliveryInfo),
         tag="channels",
         errors=(errors.NotFound, errors.Conflict),
-        needs="admin",
     )
-    async def requeue(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        return json_response(_outbox_row(await self._messaging.outbox.requeue(scope, request.path_params["outbox_id"])))
+    async def requeue_delivery(self, request: Request) -> Response:
+        row = await self._messaging.outbox.requeue(scope_of(request), request.path_params["outbox_id"])
+        return json_response(_delivery_info(row))
 
     @operation(
         "listCredentials",
-        "List which platforms have credentials",
-        ResponseSpec(200, "By platform. The credentials themselves are never shown.", CredentialsListed),
+        "List the platforms that have credentials",
+        ResponseSpec(200, "By platform, without the credentials themselves.", CredentialsResponse),
         tag="channels",
-        needs="admin",
     )
     async def list_credentials(self, request: Request) -> Response:
-        found = await self._messaging.credentials.listed(await self._who_asks(request))
+        found = await self._messaging.credentials.listed(scope_of(request))
         return json_response(
-            CredentialsListed([CredentialsShown(each.platform, each.key_id, each.updated_at) for each in found])
+            CredentialsResponse([CredentialsInfo(each.platform, each.key_id, each.updated_at) for each in found])
         )
 
     @operation(
         "putCredentials",
         "Set a platform's credentials",
-        ResponseSpec(200, "They are kept, sealed.", CredentialsShown),
+        ResponseSpec(200, "The credentials are stored encrypted.", CredentialsInfo),
         tag="channels",
-        body=Body(CredentialsGiven),
+        body=Body(CredentialsBody),
         errors=(errors.NotFound, errors.InvalidText, errors.SettingsInvalid, errors.ExtraMissing),
-        needs="admin",
     )
     async def put_credentials(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        scope.require("admin")
-        asked = await read_body(request, CredentialsGiven)
-        kept = await self._messaging.credentials.put(scope, request.path_params["platform"], asked.secrets)
-        return json_response(CredentialsShown(kept.platform, kept.key_id, kept.updated_at))
+        scope = scope_of(request)
+        body = await read_body(request, CredentialsBody)
+        stored = await self._messaging.credentials.put(scope, request.path_params["platform"], body.secrets)
+        return json_response(CredentialsInfo(stored.platform, stored.key_id, stored.updated_at))
 
     @operation(
         "deleteCredentials",
-        "Remove a platform's credentials",
-        ResponseSpec(200, "There are none, or were none.", OkResponse),
+        "Delete a platform's credentials",
+        ResponseSpec(200, "The platform has no credentials.", OkResponse),
         tag="channels",
         errors=(errors.NotFound,),
-        needs="admin",
     )
     async def delete_credentials(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
+        scope = scope_of(request)
         await self._messaging.credentials.delete(scope, request.path_params["platform"])
         return json_response(OkResponse(True))
 
 
-def _link(link: Link) -> LinkInfo:
+def _link_info(link: Link) -> LinkInfo:
     return LinkInfo(link.platform, link.platform_user_id, link.owner_id, link.state, link.created_at, link.updated_at)
 
 
-def _outbox_row(row: OutboxRow) -> OutboxRowShown:
-    return OutboxRowShown(
+def _delivery_info(row: OutboxRow) -> DeliveryInfo:
+    return DeliveryInfo(
         id=row.id,
         platform=row.platform,
         user_id=row.owner_id,

@@ -1,8 +1,8 @@
-"""The route that tells a page when its thread went on elsewhere: in another tab, from a terminal, from a channel.
+"""Long polling for changes of a thread: made in another tab, in a terminal or on a platform.
 
-A page says which head it shows and is answered as soon as the thread has another one, or after a while that it has
-not. Who waits is woken by the store's watch and looks then. They look now and then besides, because a watch is a hint,
-and never too often, because one process's commits may wake everybody in another.
+The caller sends the version it has; the response comes as soon as there is another one, or after `wait` seconds. While
+waiting, the thread is read again when the store's watch wakes, and every few seconds besides, because a watch may miss
+a change. Reads are spaced out, because the commits of one process may wake every waiting request of another.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from threadline.api_types import ApiStruct
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.ids import check_state_key
 from threadline.core.threads import Scope
 from threadline.ports import Watch
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import ResponseSpec, operation
-from threadline.service.requests import Shape, read_query
-from threadline.service.responses import json_response
+from threadline.service.context import ServiceContext, Shutdown
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, read_query
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import ResponseSpec, operation
 
-SLOW_LOOK_SECONDS = 10.0
-SPACING_SECONDS = 0.4
-_LONGEST_SECONDS = 25
+# How long a change can stay unnoticed if the watch misses it.
+POLL_SECONDS = 10.0
+# At most one read in this time, however often the watch wakes.
+MIN_READ_INTERVAL_SECONDS = 0.4
+# Below the idle timeouts of common proxies, which start at 30 seconds.
+_MAX_WAIT_SECONDS = 25
 
 
-class Following(Shape, frozen=True):
-    """`seen` is the version that is shown; `wait` how many seconds to wait for another."""
+class HeadQuery(RequestStruct, frozen=True):
+    """`seen` is the version that the caller has; `wait`, how many seconds to wait for another."""
 
     seen: str | Unset = UNSET
-    wait: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] = 0
+    wait: Annotated[int, msgspec.Meta(ge=0, le=_MAX_WAIT_SECONDS)] = 0
 
 
-class Head(ApiStruct, frozen=True):
-    """Where a thread stands. `version` changes with everything that a page shows; `turnId` is the turn that runs."""
+class HeadResponse(ApiStruct, frozen=True):
+    """`version` changes whenever anything that a page shows changes. `turnId` is the running turn."""
 
     version: str
     message_count: int
@@ -53,84 +56,89 @@ class Head(ApiStruct, frozen=True):
     turn_id: str | None = None
 
 
-class Look(NamedTuple):
-    """`subject` is what to watch for another head: a thread that becomes another has another version."""
+class Snapshot(NamedTuple):
+    """`subject` is what to watch: the thread's id, or the state key while there is no thread."""
 
-    head: Head
+    head: HeadResponse
     subject: str
 
 
-class FollowingRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._threadline = threadline
-        self._who_asks = who_asks
+class ThreadChangeRoutes:
+    def __init__(self, context: ServiceContext) -> None:
+        self._store = context.threadline.store
+        self._shutdown = context.shutdown
 
     def routes(self) -> list[Route]:
-        return [Route("/api/v1/ai/threads/{state_key}/head", self.head, methods=["GET"])]
+        return [Route("/api/v1/ai/threads/{state_key}/head", self.read_head, methods=["GET"])]
 
     @operation(
         "readHead",
-        "Wait until a thread went on elsewhere",
-        ResponseSpec(200, "Where it stands now, if that is not what was seen.", Head),
-        ResponseSpec(204, "It stands where it stood."),
+        "Wait for a change of a thread",
+        ResponseSpec(200, "The thread's head, if it is not the version in `seen`.", HeadResponse),
+        ResponseSpec(204, "Nothing has changed."),
         tag="threads",
-        query=Following,
+        query=HeadQuery,
         errors=(errors.InvalidName,),
     )
-    async def head(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        asked = read_query(request, Following)
+    async def read_head(self, request: Request) -> Response:
+        scope = scope_of(request)
+        query = read_query(request, HeadQuery)
         state_key = check_state_key(request.path_params["state_key"])
-        until = asyncio.get_running_loop().time() + asked.wait
-        look = await self.look(scope, state_key)
-        if look.head.version != asked.seen:
-            return json_response(look.head)
-        if asked.wait:
-            another = await self._another(request, scope, state_key, look, until)
-            if another is not None:
-                return json_response(another)
+        deadline = asyncio.get_running_loop().time() + query.wait
+        snapshot = await self.read_snapshot(scope, state_key)
+        if snapshot.head.version != query.seen:
+            return json_response(snapshot.head)
+        if query.wait:
+            head = await self._wait_for_change(request, scope, state_key, snapshot, deadline)
+            if head is not None:
+                return json_response(head)
         return Response(status_code=204)
 
-    async def _another(self, request: Request, scope: Scope, state_key: str, seen: Look, until: float) -> Head | None:
-        """The first head that is not the seen one. None after `until`, or once nobody waits for it any more."""
+    async def _wait_for_change(
+        self, request: Request, scope: Scope, state_key: str, seen: Snapshot, deadline: float
+    ) -> HeadResponse | None:
+        """The first head that differs. None after `deadline`, or once the client disconnects or the server stops."""
         clock = asyncio.get_running_loop().time
-        async with _leaving(request) as leaving, self._threadline.store.watch(scope, seen.subject) as watch:
+        async with (
+            _cancellation(request, self._shutdown) as cancellation,
+            self._store.watch(scope, seen.subject) as watch,
+        ):
             while True:
-                # What came before the watch did not ring it, so there is a look before the first wait.
-                look = await self.look(scope, state_key)
-                if look.head.version != seen.head.version:
-                    return look.head
-                earliest = min(clock() + SPACING_SECONDS, until)
-                await _ring(watch, min(SLOW_LOOK_SECONDS, until - clock()), leaving)
-                if clock() < earliest:
-                    await asyncio.wait(leaving, timeout=earliest - clock(), return_when=asyncio.FIRST_COMPLETED)
-                if clock() >= until or any(task.done() for task in leaving):
+                # A change before the watch started did not wake it, so read once before the first wait.
+                snapshot = await self.read_snapshot(scope, state_key)
+                if snapshot.head.version != seen.head.version:
+                    return snapshot.head
+                next_read = min(clock() + MIN_READ_INTERVAL_SECONDS, deadline)
+                await _wait(watch, min(POLL_SECONDS, deadline - clock()), cancellation)
+                if clock() < next_read:
+                    await asyncio.wait(cancellation, timeout=next_read - clock(), return_when=asyncio.FIRST_COMPLETED)
+                if clock() >= deadline or any(task.done() for task in cancellation):
                     return None
 
-    async def look(self, scope: Scope, state_key: str) -> Look:
-        """A thread that is not there has a version too: it may come."""
-        tx = self._threadline.store.scoped(scope)
-        thread = await tx.thread_by_key(state_key)
+    async def read_snapshot(self, scope: Scope, state_key: str) -> Snapshot:
+        """A missing thread has a version too, so that a caller can wait until it is created."""
+        session = self._store.scoped(scope)
+        thread = await session.thread_by_key(state_key)
         if thread is None:
-            return Look(Head("none", 0), state_key)
+            return Snapshot(HeadResponse("none", 0), state_key)
         try:
-            active = await tx.active_turns(thread.id)
+            active = await session.active_turns(thread.id)
         except errors.NotFound:
-            # It was deleted in between.
-            return Look(Head("none", 0), state_key)
+            # Deleted between the two reads.
+            return Snapshot(HeadResponse("none", 0), state_key)
         turn_id = active[0].id if active else None
-        shown = (thread.id, thread.timeline_id, thread.message_count, thread.title, turn_id)
-        version = hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:24]
-        return Look(Head(version, thread.message_count, thread.timeline_id, turn_id), thread.id)
+        visible = (thread.id, thread.timeline_id, thread.message_count, thread.title, turn_id)
+        version = hashlib.sha256(msgspec.json.encode(visible)).hexdigest()[:24]
+        return Snapshot(HeadResponse(version, thread.message_count, thread.timeline_id, turn_id), thread.id)
 
 
 @asynccontextmanager
-async def _leaving(request: Request) -> AsyncIterator[list[asyncio.Task[object]]]:
-    """Tasks of which one is done once the caller is gone, or the server ends and waits only for those who wait."""
-    ending: asyncio.Event | None = getattr(request.app.state, "ending", None)
-    tasks: list[asyncio.Task[object]] = [asyncio.create_task(_until_gone(request.receive))]
-    if ending is not None:
-        tasks.append(asyncio.create_task(ending.wait()))
+async def _cancellation(request: Request, shutdown: Shutdown) -> AsyncIterator[list[asyncio.Task[object]]]:
+    """Tasks of which one is done once the client has disconnected or the server stops."""
+    tasks: list[asyncio.Task[object]] = [
+        asyncio.create_task(_wait_for_disconnect(request.receive)),
+        asyncio.create_task(shutdown.started.wait()),
+    ]
     try:
         yield tasks
     finally:
@@ -139,16 +147,16 @@ async def _leaving(request: Request) -> AsyncIterator[list[asyncio.Task[object]]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _ring(watch: Watch, seconds: float, leaving: list[asyncio.Task[object]]) -> None:
-    """Until it rings, but no longer than so, nor for somebody who has left."""
-    ringing = asyncio.create_task(watch.wait(seconds))
+async def _wait(watch: Watch, seconds: float, cancellation: list[asyncio.Task[object]]) -> None:
+    """Until the watch wakes, the time is over, or one of the tasks is done."""
+    woken = asyncio.create_task(watch.wait(seconds))
     try:
-        await asyncio.wait([ringing, *leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([woken, *cancellation], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        ringing.cancel()
-        await asyncio.gather(ringing, return_exceptions=True)
+        woken.cancel()
+        await asyncio.gather(woken, return_exceptions=True)

@@ -1,8 +1,7 @@
-"""The routes of threads: list and search, read, change, delete, branch, and go back to another timeline.
+"""The routes of threads: list and search, create, read, change, delete, restore, branch, versions.
 
-Threads are named by their state key, which is the caller's own: another owner's thread under the same key is another
-thread. Reading a key under which nothing was said yet gives an empty history, because a page opens before its first
-message.
+Threads are addressed by their state key, which belongs to the caller: the same key of another user is another thread.
+Reading a key without a thread returns an empty history, because a page opens before its first message is sent.
 """
 
 from __future__ import annotations
@@ -29,16 +28,15 @@ from threadline.api_types import (
     ThreadsResponse,
     TimelinesResponse,
 )
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.replies import stop_turns
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, Link, ResponseSpec, operation
-from threadline.service.requests import Shape, idempotency_key, read_body, read_query
-from threadline.service.responses import (
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, idempotency_key, read_body, read_query
+from threadline.service.http.responses import (
     json_response,
     messages_response,
     search_hit,
@@ -46,112 +44,119 @@ from threadline.service.responses import (
     thread_info,
     timeline_info,
 )
+from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import reply_id
 
-Position: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**53)] | Id
+# The largest integer that JavaScript clients can represent exactly.
+_MAX_INTEGER = 2**53
+MessagePosition: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_INTEGER)] | Id
 """A message, by its seq or its id."""
-_LARGEST = 2**53
-_LAST_TIMELINE = "$response.body#/timelines/0/id"
+_FIRST_TIMELINE = "$response.body#/timelines/0/id"
 
 _THREADS = "/api/v1/ai/threads"
 _THREAD = _THREADS + "/{state_key}"
 
 
-class Listing(Shape, frozen=True):
+class ListThreadsQuery(RequestStruct, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | Unset = UNSET
-    offset: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the page before.")] | Unset = UNSET
-    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for, taken literally.")] | Unset = UNSET
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] = 0
+    cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the previous page.")] | Unset = UNSET
+    q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for.")] | Unset = UNSET
     archived: bool = False
 
 
-class Range(Shape, frozen=True):
-    first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    last: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | Unset = UNSET
-    tail: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)] | Unset = UNSET
+class ReadThreadQuery(RequestStruct, frozen=True):
+    first: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] = 0
+    last: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] | Unset = UNSET
+    tail: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INTEGER)] | Unset = UNSET
 
-    def of(self, message_count: int) -> tuple[int, int | None]:
-        """The seqs that are asked for: a range, or so many of the newest."""
+    def range(self, message_count: int) -> tuple[int, int | None]:
+        """The first and the last seq to read."""
         if self.tail is UNSET:
             return self.first, None if self.last is UNSET else self.last
         if self.first or self.last is not UNSET:
-            raise InvalidInput("ask for a range or for a tail, not for both")
+            raise InvalidInput("`tail` cannot be combined with `first` or `last`: send one or the other")
         return max(0, message_count - self.tail), None
 
 
-class Beginning(Shape, frozen=True):
+class CreateThreadBody(RequestStruct, frozen=True):
     state_key: StateKey | None = None
     title: Name | None = None
     agent_id: Id | None = None
 
 
-class Changes(Shape, frozen=True):
+class ChangeThreadBody(RequestStruct, frozen=True):
     title: Name | Unset = UNSET
     archived: bool | Unset = UNSET
     metadata: dict[str, Any] | Unset = UNSET
 
 
-class Branching(Shape, frozen=True):
-    at: Position | None = None
+class BranchBody(RequestStruct, frozen=True):
+    at: MessagePosition | None = None
     title: Name | None = None
     state_key: StateKey | None = None
 
 
-class Switching(Shape, frozen=True):
+class SwitchBody(RequestStruct, frozen=True):
     timeline_id: Id
 
 
-def _going_on(key: str) -> tuple[Link, ...]:
-    """What can be done with a thread once its key is known."""
+class RestoreBody(RequestStruct, frozen=True):
+    id: Id
+
+
+def _thread_links(key: str) -> tuple[Link, ...]:
+    """The operations that take the key of this thread."""
     ids = ("readThread", "changeThread", "deleteThread", "branchThread", "listTimelines", "undo", "exportThread")
     return tuple(Link(id, {"stateKey": key}) for id in ids)
 
 
 class ThreadRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._threadline = threadline
-        self._who_asks = who_asks
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
 
     def routes(self) -> list[Route]:
         return [
             Route(_THREADS, self.list_threads, methods=["GET"]),
-            Route(_THREADS, self.begin, methods=["POST"]),
+            Route(_THREADS, self.create, methods=["POST"]),
+            # Before the routes with a state key, which would match it too.
+            Route(_THREADS + "/restore", self.restore, methods=["POST"]),
             Route(_THREAD, self.read, methods=["GET"]),
             Route(_THREAD, self.change, methods=["PATCH"]),
             Route(_THREAD, self.delete, methods=["DELETE"]),
             Route(_THREAD + "/branch", self.branch, methods=["POST"]),
-            Route(_THREAD + "/timelines", self.timelines, methods=["GET"]),
+            Route(_THREAD + "/timelines", self.list_timelines, methods=["GET"]),
             Route(_THREAD + "/switch", self.switch, methods=["POST"]),
             Route(_THREAD + "/undo", self.undo, methods=["POST"]),
         ]
 
     @operation(
         "listThreads",
-        "List threads, newest activity first, or search in them",
+        "List threads, latest activity first, or search messages",
         ResponseSpec(
             200,
-            "A page of threads, or with `q` the messages that were found.",
+            "A page of threads, or with `q` the messages that contain all words.",
             (ThreadsResponse, SearchResponse),
-            links=_going_on("$response.body#/threads/0/stateKey"),
+            links=_thread_links("$response.body#/threads/0/stateKey"),
         ),
         tag="threads",
-        query=Listing,
+        query=ListThreadsQuery,
         errors=(errors.InvalidCursor, errors.InvalidText),
     )
     async def list_threads(self, request: Request) -> Response:
-        threads = await self._threads(request)
-        asked = read_query(request, Listing)
-        if asked.q is not UNSET:
-            if asked.cursor is not UNSET:
-                raise InvalidInput("a search is paged by offset, not by cursor")
-            hits = await threads.search(asked.q, limit=20 if asked.limit is UNSET else asked.limit, offset=asked.offset)
+        threads = self._threads(request)
+        query = read_query(request, ListThreadsQuery)
+        if query.q is not UNSET:
+            if query.cursor is not UNSET:
+                raise InvalidInput("`cursor` cannot be combined with `q`: page a search with `offset`")
+            hits = await threads.search(query.q, limit=20 if query.limit is UNSET else query.limit, offset=query.offset)
             return json_response(SearchResponse([search_hit(hit) for hit in hits]))
         page = await threads.page(
-            limit=50 if asked.limit is UNSET else asked.limit,
-            cursor=None if asked.cursor is UNSET else asked.cursor,
-            offset=asked.offset,
-            archived=asked.archived,
+            limit=50 if query.limit is UNSET else query.limit,
+            cursor=None if query.cursor is UNSET else query.cursor,
+            offset=query.offset,
+            archived=query.archived,
         )
         surfaces = await threads.surfaces(page.items)
         listed = [ListedThread(**thread_fields(thread), surfaces=surfaces.get(thread.id)) for thread in page.items]
@@ -159,76 +164,74 @@ class ThreadRoutes:
 
     @operation(
         "beginThread",
-        "Begin a thread before anything is said",
-        ResponseSpec(201, "The thread, without a message.", ThreadInfo, links=_going_on("$response.body#/stateKey")),
+        "Create a thread without a message",
+        ResponseSpec(201, "The thread.", ThreadInfo, links=_thread_links("$response.body#/stateKey")),
         tag="threads",
-        description="A thread also begins with the first message to its key. A key that is taken is refused.",
-        body=Body(Beginning, {"any": {}, "named": {"stateKey": "madeira", "title": "Or an island"}}, required=False),
+        description="Not needed before a chat: the first message to a key creates its thread.",
+        body=Body(
+            CreateThreadBody, {"any key": {}, "named": {"stateKey": "madeira", "title": "Or an island"}}, required=False
+        ),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
-        needs="member",
     )
-    async def begin(self, request: Request) -> Response:
-        threads = await self._threads(request)
-        asked = await read_body(request, Beginning)
-        if asked.agent_id is not None:
-            await self._threadline.directory.find(threads.scope, asked.agent_id)
-        new = NewThread(state_key=asked.state_key, title=asked.title, agent_id=asked.agent_id)
+    async def create(self, request: Request) -> Response:
+        threads = self._threads(request)
+        body = await read_body(request, CreateThreadBody)
+        if body.agent_id is not None:
+            await self._threadline.directory.find(threads.scope, body.agent_id)
+        new = NewThread(state_key=body.state_key, title=body.title, agent_id=body.agent_id)
         return json_response(thread_info(await threads.create(new)), 201)
 
     @operation(
         "readThread",
-        "Read a thread's messages",
+        "Read a thread and its messages",
         ResponseSpec(
-            200, "The thread; only its key and no messages if nothing was said under it.", (ThreadHistory, EmptyHistory)
+            200, "The thread; only its key and no messages if there is none under it.", (ThreadHistory, EmptyHistory)
         ),
         tag="threads",
-        query=Range,
+        query=ReadThreadQuery,
         errors=(errors.InvalidName,),
     )
     async def read(self, request: Request) -> Response:
-        """The history as UI messages, around the bytes that are stored."""
-        threads = await self._threads(request)
-        asked = read_query(request, Range)
+        threads = self._threads(request)
+        query = read_query(request, ReadThreadQuery)
         key = check_state_key(request.path_params["state_key"])
         thread = await threads.get_by_key(key)
         if thread is None:
             return json_response(EmptyHistory(key, []))
-        first, last = asked.of(thread.message_count)
+        first, last = query.range(thread.message_count)
         messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-        # A reply that goes on is unfinished as well: its stream brings all of it.
+        # A reply that an approval continues is stored but unfinished: its stream sends all of it.
         unfinished = {reply_id(turn.id) for turn in active}
-        messages = [message for message in messages if message.id not in unfinished]
         history = ThreadHistory(**thread_fields(thread), active=bool(active), first_seq=first, messages=[])
-        return messages_response(history, messages)
+        return messages_response(history, (message for message in messages if message.id not in unfinished))
 
     @operation(
         "changeThread",
         "Rename or archive a thread, or set its metadata",
-        ResponseSpec(200, "The thread as it is now.", ThreadInfo),
+        ResponseSpec(200, "The changed thread.", ThreadInfo),
         tag="threads",
-        body=Body(Changes, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False),
+        body=Body(
+            ChangeThreadBody, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False
+        ),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
-        needs="member",
     )
     async def change(self, request: Request) -> Response:
-        threads, thread = await self._found(request)
-        asked = await read_body(request, Changes)
-        changes = ThreadChanges(title=asked.title, archived=asked.archived, metadata=asked.metadata)
+        threads, thread = await self._find_thread(request)
+        body = await read_body(request, ChangeThreadBody)
+        changes = ThreadChanges(title=body.title, archived=body.archived, metadata=body.metadata)
         return json_response(thread_info(await threads.update(thread.id, changes)))
 
     @operation(
         "deleteThread",
         "Delete a thread",
-        ResponseSpec(200, "It is gone, or was.", OkResponse),
+        ResponseSpec(200, "The thread is deleted, or did not exist.", OkResponse),
         tag="threads",
-        description="A turn that runs on it is stopped. The key is free: the next message to it begins a new thread.",
+        description="Running turns are stopped. The key is free: the next message to it creates a new thread.",
         errors=(errors.InvalidName,),
-        needs="member",
     )
     async def delete(self, request: Request) -> Response:
-        """Twice is fine. A turn that runs on the thread is stopped: its answer has no place any more."""
-        threads = await self._threads(request)
+        threads = self._threads(request)
         thread = await threads.get_by_key(request.path_params["state_key"])
         if thread is not None:
             active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
@@ -237,76 +240,86 @@ class ThreadRoutes:
         return json_response(OkResponse(True))
 
     @operation(
-        "branchThread",
-        "Begin a new thread from a point of this one",
-        ResponseSpec(201, "The new thread.", ThreadInfo, links=_going_on("$response.body#/stateKey")),
+        "restoreThread",
+        "Restore a deleted thread",
+        ResponseSpec(200, "The restored thread.", ThreadInfo),
         tag="threads",
-        description="Nothing is copied, whatever the length. Without `at` it begins at the end.",
+        description="By its id, because another thread may use its key now.",
+        body=Body(RestoreBody, {"a thread": {"id": "a deleted thread"}}),
+        errors=(errors.NotFound, errors.InvalidName, errors.DuplicateId),
+    )
+    async def restore(self, request: Request) -> Response:
+        body = await read_body(request, RestoreBody)
+        return json_response(thread_info(await self._threads(request).restore(body.id)))
+
+    @operation(
+        "branchThread",
+        "Branch a thread: create a new one that starts with its messages",
+        ResponseSpec(201, "The new thread.", ThreadInfo, links=_thread_links("$response.body#/stateKey")),
+        tag="threads",
+        description="Up to and including the message `at`, or all of them. Nothing is copied.",
         body=Body(
-            Branching, {"here": {}, "earlier": {"at": 1, "title": "Or Porto", "stateKey": "porto"}}, required=False
+            BranchBody, {"here": {}, "earlier": {"at": 1, "title": "Or Porto", "stateKey": "porto"}}, required=False
         ),
         errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
-        needs="member",
     )
     async def branch(self, request: Request) -> Response:
-        threads, thread = await self._found(request)
-        asked = await read_body(request, Branching)
-        new = NewThread(title=asked.title, state_key=asked.state_key)
-        return json_response(thread_info(await threads.branch(thread.id, new, at=asked.at)), 201)
+        threads, thread = await self._find_thread(request)
+        body = await read_body(request, BranchBody)
+        new = NewThread(title=body.title, state_key=body.state_key)
+        return json_response(thread_info(await threads.branch(thread.id, new, at=body.at)), 201)
 
     @operation(
         "listTimelines",
-        "List the versions of a thread",
+        "List the timelines of a thread",
         ResponseSpec(
             200,
-            "Every timeline the thread has stood on.",
+            "One timeline for each version that an edit, a regeneration, an undo or a load created.",
             TimelinesResponse,
-            links=(Link("switchTimeline", {"stateKey": "$request.path.stateKey"}, {"timelineId": _LAST_TIMELINE}),),
+            links=(Link("switchTimeline", {"stateKey": "$request.path.stateKey"}, {"timelineId": _FIRST_TIMELINE}),),
         ),
         tag="threads",
         errors=(errors.NotFound, errors.InvalidName),
     )
-    async def timelines(self, request: Request) -> Response:
-        threads, thread = await self._found(request)
-        found = await threads.timelines(thread.id)
-        return json_response(TimelinesResponse([timeline_info(timeline, thread) for timeline in found]))
+    async def list_timelines(self, request: Request) -> Response:
+        threads, thread = await self._find_thread(request)
+        timelines = await threads.timelines(thread.id)
+        return json_response(TimelinesResponse([timeline_info(timeline, thread) for timeline in timelines]))
 
     @operation(
         "switchTimeline",
-        "Go back to another version of a thread",
-        ResponseSpec(200, "The thread as it is now.", ThreadInfo),
+        "Switch a thread to another timeline",
+        ResponseSpec(200, "The thread on that timeline.", ThreadInfo),
         tag="threads",
-        body=Body(Switching, {"back": {"timelineId": "a timeline of this thread"}}),
+        body=Body(SwitchBody, {"another version": {"timelineId": "a timeline of this thread"}}),
         errors=(errors.NotFound, errors.InvalidName),
-        needs="member",
     )
     async def switch(self, request: Request) -> Response:
-        threads, thread = await self._found(request)
-        asked = await read_body(request, Switching)
-        return json_response(thread_info(await threads.switch(thread.id, asked.timeline_id)))
+        threads, thread = await self._find_thread(request)
+        body = await read_body(request, SwitchBody)
+        return json_response(thread_info(await threads.switch(thread.id, body.timeline_id)))
 
     @operation(
         "undo",
-        "Take the last question and its answer back",
-        ResponseSpec(200, "The thread as it is now, on a new timeline.", ThreadInfo),
+        "Undo the last user message and its answer",
+        ResponseSpec(200, "The thread on a new timeline without them.", ThreadInfo),
         tag="threads",
         headers=("Idempotency-Key",),
         errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
-        needs="member",
     )
     async def undo(self, request: Request) -> Response:
-        threads, thread = await self._found(request)
+        threads, thread = await self._find_thread(request)
         return json_response(thread_info(await threads.undo(thread.id, key=idempotency_key(request))))
 
-    async def _threads(self, request: Request) -> Threads:
-        return self._threadline.threads(await self._who_asks(request))
+    def _threads(self, request: Request) -> Threads:
+        return self._threadline.threads(scope_of(request))
 
-    async def _found(self, request: Request) -> tuple[Threads, Thread]:
-        threads = await self._threads(request)
-        return threads, await find_by_key(threads, request.path_params["state_key"])
+    async def _find_thread(self, request: Request) -> tuple[Threads, Thread]:
+        threads = self._threads(request)
+        return threads, await find_thread(threads, request.path_params["state_key"])
 
 
-async def find_by_key(threads: Threads, state_key: str) -> Thread:
+async def find_thread(threads: Threads, state_key: str) -> Thread:
     found = await threads.get_by_key(state_key)
     if found is None:
         raise NotFound("thread", state_key)

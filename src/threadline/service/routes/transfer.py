@@ -1,6 +1,6 @@
-"""The routes that let threads out and in: an export is written page by page, an import is taken whole or not at all.
+"""Export and import of threads: an export is streamed page by page, an import is all or nothing.
 
-An import is read twice, once to check every line, so its body waits in a temporary file rather than in memory.
+An import is read twice, first to check every line, so its body is kept in a temporary file rather than in memory.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from threadline.api_types import ImportResponse
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.transfer import ExportFormat
-from threadline.service.auth.callers import WhoAsks
-from threadline.service.operation import Body, ResponseSpec, operation
-from threadline.service.requests import Shape, read_query
-from threadline.service.responses import json_response, thread_info
-from threadline.service.routes.threads import find_by_key
+from threadline.service.context import ServiceContext
+from threadline.service.http.request_context import scope_of
+from threadline.service.http.requests import RequestStruct, read_query
+from threadline.service.http.responses import json_response, thread_info
+from threadline.service.openapi.operation import Body, ResponseSpec, operation
+from threadline.service.routes.threads import find_thread
 from threadline.threads.transfer import Importer, export
 
 IMPORT_PATH = "/api/v1/ai/threads/import"
-_IN_MEMORY = 1_048_576
+_IN_MEMORY_BYTES = 1_048_576
 _MEDIA_TYPES: dict[ExportFormat, str] = {
     "json": "application/json",
     "jsonl": "application/x-ndjson",
@@ -34,14 +34,13 @@ _MEDIA_TYPES: dict[ExportFormat, str] = {
 }
 
 
-class Exporting(Shape, frozen=True):
+class ExportQuery(RequestStruct, frozen=True):
     format: ExportFormat = "jsonl"
 
 
 class TransferRoutes:
-    def __init__(self, threadline: Threadline, who_asks: WhoAsks) -> None:
-        self._threadline = threadline
-        self._who_asks = who_asks
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
 
     def routes(self) -> list[Route]:
         return [
@@ -51,44 +50,43 @@ class TransferRoutes:
 
     @operation(
         "exportThread",
-        "Let a thread out",
+        "Export a thread",
         ResponseSpec(
             200,
-            "The thread, written page by page.",
+            "The thread with all its messages.",
             {"application/json": dict[str, Any], _MEDIA_TYPES["jsonl"]: str, _MEDIA_TYPES["markdown"]: str},
         ),
         tag="threads",
-        query=Exporting,
+        query=ExportQuery,
         errors=(errors.NotFound, errors.InvalidName),
     )
     async def export(self, request: Request) -> Response:
-        threads = self._threadline.threads(await self._who_asks(request))
-        asked = read_query(request, Exporting)
-        thread = await find_by_key(threads, request.path_params["state_key"])
-        return StreamingResponse(export(threads, thread.id, asked.format), media_type=_MEDIA_TYPES[asked.format])
+        threads = self._threadline.threads(scope_of(request))
+        query = read_query(request, ExportQuery)
+        thread = await find_thread(threads, request.path_params["state_key"])
+        return StreamingResponse(export(threads, thread.id, query.format), media_type=_MEDIA_TYPES[query.format])
 
     @operation(
         "importThreads",
-        "Take threads in",
-        ResponseSpec(201, "The threads that were made.", ImportResponse),
+        "Import threads",
+        ResponseSpec(201, "The imported threads.", ImportResponse),
         tag="threads",
-        description="The lines that an export as `jsonl` gives; all of them are taken, or none.",
+        description="Takes the lines of an export in the format `jsonl`. Either all threads are imported or none.",
         body=Body(str, media_types=("application/x-ndjson", "application/jsonl", "application/json")),
         errors=(errors.InvalidImport, errors.DuplicateId),
-        needs="member",
     )
     async def import_threads(self, request: Request) -> Response:
-        scope = await self._who_asks(request)
-        importer = Importer(self._threadline.store, self._threadline.sealer, scope)
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+        importer = Importer(self._threadline.store, self._threadline.sealer, scope_of(request))
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
             async for piece in request.stream():
+                # In a thread: beyond a megabyte this writes to the disk.
                 await asyncio.to_thread(file.write, piece)
-            made = await importer.run(lambda: _lines(file, importer.longest_line))
-        return json_response(ImportResponse([thread_info(thread) for thread in made]), 201)
+            imported = await importer.run(lambda: _lines(file, importer.longest_line))
+        return json_response(ImportResponse([thread_info(thread) for thread in imported]), 201)
 
 
-def _lines(file: IO[bytes], longest: int) -> Iterator[bytes]:
-    """From the start each time. A line that is too long is cut, so that whoever reads it can say so."""
+def _lines(file: IO[bytes], max_length: int) -> Iterator[bytes]:
+    """All lines from the start. A line that is too long is cut just over the limit, so that the importer sees it."""
     file.seek(0)
-    while line := file.readline(longest + 1):
+    while line := file.readline(max_length + 1):
         yield line

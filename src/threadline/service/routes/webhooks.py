@@ -1,8 +1,8 @@
-"""The webhook: platforms deliver here, and are answered as soon as what they brought is stored.
+"""The webhooks that platforms call. They are answered as soon as the messages are stored.
 
-A body that its platform did not sign is answered with 401 and leaves no trace. What is signed and cannot be read as
-JSON is 400, with an id to ask the operator about; whatever else is odd about a signed body is acknowledged and put
-aside, because a platform sends a refused one again and again, and in the end stops sending.
+A body without a valid signature gets 401 and nothing is stored. A signed body that is not JSON gets 400 with a
+correlation id. Any other unexpected content of a signed body is acknowledged and stored as a dead letter, because a
+platform sends a refused delivery again and again and finally disables the webhook.
 """
 
 from __future__ import annotations
@@ -16,62 +16,63 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from threadline.api_types import ApiStruct
-from threadline.bootstrap import Threadline
 from threadline.core import errors
 from threadline.core.errors import InvalidJson, InvalidName, InvalidText, LimitExceeded, NotFound
 from threadline.core.ids import check_tenant_id, new_id
 from threadline.core.platform_messages import Delivery
 from threadline.messaging.inbox import Decision
 from threadline.ports import Channel
-from threadline.service.operation import Body, ResponseSpec, operation
-from threadline.service.problems import Problem
-from threadline.service.responses import json_response
+from threadline.service.context import ServiceContext
+from threadline.service.http.problems import Problem
+from threadline.service.http.responses import json_response
+from threadline.service.openapi.operation import Body, ResponseSpec, operation
 
 log = logging.getLogger("threadline.hooks")
 
 _WEBHOOK = "/api/v1/tenants/{tenant}/channels/{platform}/webhook"
 
 
-class Result(ApiStruct, frozen=True):
-    """What became of one message."""
+class MessageResult(ApiStruct, frozen=True):
+    """How one message was handled."""
 
     decision: Decision
     turn_id: str | None = None
 
 
-class Received(ApiStruct, frozen=True):
-    """What became of a delivery, message by message; what was no message is not told."""
+class WebhookResponse(ApiStruct, frozen=True):
+    """How each message of a delivery was handled. Content that is not a message is not listed."""
 
     correlation_id: str
-    results: list[Result]
+    results: list[MessageResult]
 
 
-class HookRoutes:
-    def __init__(self, threadline: Threadline) -> None:
-        self._threadline = threadline
-        self._messaging = threadline.messaging
+class WebhookRoutes:
+    def __init__(self, context: ServiceContext) -> None:
+        self._threadline = context.threadline
+        self._messaging = context.threadline.messaging
 
     def routes(self) -> list[Route]:
         return [
-            Route(_WEBHOOK, self.deliver, methods=["POST"]),
-            Route(_WEBHOOK, self.greet, methods=["GET"]),
+            Route(_WEBHOOK, self.receive, methods=["POST"]),
+            Route(_WEBHOOK, self.verify, methods=["GET"]),
         ]
 
     @operation(
         "deliver",
-        "Take what a platform delivers",
+        "Receive a delivery of a platform",
         ResponseSpec(
-            200, "Stored; the answers follow through the platform. A platform's question is answered.", Received
+            200,
+            "The messages are stored; replies are sent through the platform. A challenge is answered.",
+            WebhookResponse,
         ),
-        ResponseSpec(403, "Every message of it came from somebody who is not linked.", Received),
+        ResponseSpec(403, "Every message came from an account that is not linked.", WebhookResponse),
         tag="channels",
-        description="Signed by the platform, in the platform's own form.",
+        description="In the platform's format, signed by the platform.",
         body=Body(dict[str, Any]),
         errors=(errors.NotFound, errors.SignatureInvalid, errors.InvalidText),
-        needs=None,
     )
-    async def deliver(self, request: Request) -> Response:
-        tenant_id, channel = self._address(request)
+    async def receive(self, request: Request) -> Response:
+        tenant_id, channel = self._find_channel(request)
         secrets = await self._messaging.credentials.open(tenant_id, channel.platform)
         body = await request.body()
         channel.verify(secrets, request.headers.items(), body, self._threadline.clock.now())
@@ -82,18 +83,18 @@ class HookRoutes:
             return Problem(400, exc.code, str(exc)).response(correlationId=correlation_id)
         if delivery.challenge is not None:
             return PlainTextResponse(delivery.challenge)
-        await self._put_aside(tenant_id, channel, delivery, body, correlation_id)
+        await self._record_ignored(tenant_id, channel, delivery, body, correlation_id)
         for report in delivery.reports:
             await self._messaging.outbox.hear(tenant_id, report)
-        # One after the other: they stand in the order in which they were written.
+        # One after another, so that messages of a thread keep the order in which they were written.
         receipts = [
             await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals
         ]
-        strangers = bool(receipts) and all(receipt.decision == "denied_unverified" for receipt in receipts)
-        results = [Result(receipt.decision, receipt.turn_id) for receipt in receipts]
-        return json_response(Received(correlation_id, results), 403 if strangers else 200)
+        is_unlinked = bool(receipts) and all(receipt.decision == "denied_unverified" for receipt in receipts)
+        results = [MessageResult(receipt.decision, receipt.turn_id) for receipt in receipts]
+        return json_response(WebhookResponse(correlation_id, results), 403 if is_unlinked else 200)
 
-    async def _put_aside(
+    async def _record_ignored(
         self, tenant_id: str, channel: Channel, delivery: Delivery, body: bytes, correlation_id: str
     ) -> None:
         for number, ignored in enumerate(delivery.ignored):
@@ -109,18 +110,17 @@ class HookRoutes:
 
     @operation(
         "greetPlatform",
-        "Answer a platform that asks whether somebody is there",
-        ResponseSpec(200, "What it asked for, as plain text.", str, media_types=("text/plain",)),
+        "Answer a platform that verifies the webhook",
+        ResponseSpec(200, "The challenge, as plain text.", str, media_types=("text/plain",)),
         tag="channels",
         errors=(errors.NotFound, errors.SignatureInvalid),
-        needs=None,
     )
-    async def greet(self, request: Request) -> Response:
-        tenant_id, channel = self._address(request)
+    async def verify(self, request: Request) -> Response:
+        tenant_id, channel = self._find_channel(request)
         secrets = await self._messaging.credentials.open(tenant_id, channel.platform)
         return PlainTextResponse(channel.greet(secrets, dict(request.query_params)))
 
-    def _address(self, request: Request) -> tuple[str, Channel]:
+    def _find_channel(self, request: Request) -> tuple[str, Channel]:
         try:
             tenant_id = check_tenant_id(request.path_params["tenant"])
         except InvalidName:

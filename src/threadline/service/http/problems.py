@@ -1,7 +1,7 @@
-"""Errors as HTTP answers: `application/problem+json` with a stable `code`, from one table.
+"""Errors as HTTP responses: `application/problem+json` with a stable `code`, from one table.
 
-Everything that goes wrong ends here. What a caller did wrong is told in a sentence; what failed in the house is logged,
-and the caller learns only that it did, because such messages name files and servers.
+A fault of the caller is described in `detail`. An internal failure is logged and its details are kept from the caller,
+because such messages name files and servers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from starlette.routing import Route
 
 from threadline.core import errors, jsontext
 from threadline.core.errors import ThreadlineError
+from threadline.service.http.request_context import request_id_of
 
 log = logging.getLogger("threadline.service")
 
-_NO_ROUTE = "There is nothing at this address. /docs lists the routes of this service."
-REQUEST_ID_KEY = "threadline.request_id"
-"""Where a request's id stands in its ASGI scope."""
+_NO_ROUTE = "no such route: /docs lists the routes of this service"
+
 
 STATUSES: dict[type[ThreadlineError], int] = {
     errors.ThreadlineError: 500,
@@ -62,28 +62,28 @@ STATUSES: dict[type[ThreadlineError], int] = {
 
 TITLES = {
     400: "Bad request",
-    401: "Not signed in",
+    401: "Not authenticated",
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
     413: "Too large",
     415: "Unsupported media type",
-    421: "Not for this host",
-    422: "Key used before",
+    421: "Wrong host name",
+    422: "Key already used",
     429: "Too many requests",
     431: "Header too large",
     500: "Internal error",
-    502: "The agent failed",
-    503: "Not available now",
+    502: "Agent failed",
+    503: "Temporarily unavailable",
     507: "No space left",
 }
-_HOUSE_FAULT = "Something failed here. It has been written to the log; try again later."
+_INTERNAL = "internal error: details are in the service's log; try again later"
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Problem(Exception):
-    """A fault of the request itself, before the house has looked at what it asks."""
+    """A fault that only exists over HTTP, such as a missing token or a body that is too large."""
 
     def __init__(self, status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -104,60 +104,68 @@ class Problem(Exception):
         return Response(written, self.status, self.headers, media_type="application/problem+json")
 
 
-async def answer_problem(request: Request, exc: Exception) -> Response:
+async def handle_problem(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, Problem)
     return exc.response()
 
 
-async def answer_error(request: Request, exc: Exception) -> Response:
-    """For every error of the house."""
+async def handle_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, ThreadlineError)
     status = STATUSES[type(exc)]
     if status < 500:
-        return Problem(status, exc.code, _sayable(str(exc))).response(**_details(exc))
+        return Problem(status, exc.code, _printable(str(exc))).response(**_details(exc))
     log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
-    detail = _sayable(str(exc)) if isinstance(exc, errors.AgentFailed) else _HOUSE_FAULT
+    detail = _printable(str(exc)) if isinstance(exc, errors.AgentFailed) else _INTERNAL
     headers = {"Retry-After": "5"} if status == 503 else None
     return Problem(status, exc.code, detail, headers).response()
 
 
-async def answer_http(request: Request, exc: Exception) -> Response:
-    """For what the router raises: no such route, no such method."""
+async def handle_http_exception(request: Request, exc: Exception) -> Response:
+    """For what the router raises: unknown path, unknown method."""
     assert isinstance(exc, HTTPException)
     code = _CODES.get(exc.status_code, "invalid_input")
     status = exc.status_code if exc.status_code in TITLES else 400
     headers = {"Allow": ", ".join(_allowed(request))} if status == 405 else dict(exc.headers or {})
-    detail = _NO_ROUTE if status == 404 else exc.detail
+    detail = _http_detail(request, status, exc.detail)
     return Problem(status, code, detail, headers).response()
 
 
+def _http_detail(request: Request, status: int, detail: str) -> str:
+    match status:
+        case 404:
+            return _NO_ROUTE
+        case 405:
+            return f"method {request.method[:20]} is not allowed here: use {', '.join(_allowed(request)) or 'GET'}"
+    return detail[:1].lower() + detail[1:].rstrip(".")
+
+
 def _allowed(request: Request) -> list[str]:
-    """Every method of this path; the router tells only those of the first route that has it."""
+    """Every method of this path. Starlette names only those of the first route that matches it."""
     routes = [each for each in request.app.routes if isinstance(each, Route)]
-    asked = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    known = any(each.path == asked for each in routes)
-    path = asked if known else getattr(request.scope.get("route"), "path", None)
-    same = (each for each in routes if each.path == path)
-    return sorted({method for route in same for method in route.methods or ()})
+    given = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    is_literal = any(each.path == given for each in routes)
+    path = given if is_literal else getattr(request.scope.get("route"), "path", None)
+    return sorted({method for route in routes if route.path == path for method in route.methods or ()})
 
 
-async def answer_crash(request: Request, exc: Exception) -> Response:
+async def handle_crash(request: Request, exc: Exception) -> Response:
     log.error("request crashed", extra=_where(request), exc_info=exc)
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return Problem(500, "internal", _HOUSE_FAULT, headers).response()
+    return Problem(500, "internal", _INTERNAL, headers).response()
 
 
 def _where(request: Request) -> dict[str, Any]:
-    return {"route": getattr(request.scope.get("route"), "path", None), "request_id": request.scope.get(REQUEST_ID_KEY)}
+    route = getattr(request.scope.get("route"), "path", None)
+    return {"route": route, "request_id": request_id_of(request.scope)}
 
 
-def _sayable(text: str) -> str:
-    # A message may quote what the caller sent, and that may be half a character.
+def _printable(text: str) -> str:
+    # The text may quote the request, which may contain a lone surrogate: that cannot be encoded as UTF-8.
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def _details(exc: ThreadlineError) -> dict[str, Any]:
-    """What a program needs to go on, beside the sentence."""
+    """Additional keys for programs, beside the text."""
     match exc:
         case errors.HeadMoved():
             return {"currentCount": exc.current_count}

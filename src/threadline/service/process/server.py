@@ -1,7 +1,7 @@
-"""Serving the app with uvicorn, inside a loop that is running already.
+"""A uvicorn server inside a running event loop.
 
-A wish to end (SIGTERM, SIGINT) is not passed on: no new requests are taken, turns get their time to end, and then
-`serve` returns to whoever opened the database, who closes it.
+SIGTERM and SIGINT do not end the process directly: the server stops accepting requests, turns get their grace period,
+and `serve` returns to its caller, which closes the database.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.datastructures import State
 from starlette.types import ASGIApp
 
 from threadline.core.errors import SettingsInvalid
+from threadline.service.app import ServiceApp
+from threadline.service.context import Shutdown
 
 _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """`ready` is set once requests are taken; the app's `ending`, once no more are, so that nobody waits for news, and
-    its `deadline`, the loop's time by which its turns have to end; its `hurry`, if they are not to be waited for."""
+    """`ready` is set once requests are accepted."""
 
     def __init__(self, app: ASGIApp, *, grace_seconds: float) -> None:
         super().__init__(
@@ -44,42 +43,39 @@ class Server(uvicorn.Server):
             )
         )
         self.ready = asyncio.Event()
-        self._ending = asyncio.Event()
-        self._grace = grace_seconds
-        self._state = app.state if isinstance(app, Starlette) else State()
-        self._state.ending = self._ending
-        self._state.hurry = asyncio.Event()
+        self._grace_seconds = grace_seconds
+        self._shutdown = app.shutdown if isinstance(app, ServiceApp) else Shutdown()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ending.set()
-        self._state.deadline = asyncio.get_running_loop().time() + self._grace
+        self._shutdown.start(self._grace_seconds)
         await super().shutdown(sockets)
         if self.force_exit:
-            # Uvicorn leaves the app as it is then; what its turns showed is to be kept.
+            # Uvicorn skips the lifespan's end after a second signal. It still has to run: it stores the turns' output.
             await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         if self.force_exit:
-            self._state.hurry.set()
+            self._shutdown.forced.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Uvicorn's own sends the signal again afterwards, which ends the process before the database is closed."""
+        """Does nothing. Uvicorn's version raises the signal again at the end, which would kill the process before the
+        database is closed."""
         yield
 
 
-async def serve(server: Server, listening: socket.socket, *, lifeline: int | None = None) -> None:
-    """Until the process is told to end. A second SIGINT does not wait for anyone. The end of `lifeline`, a pipe from
-    the parent, means that the parent is gone, and is the same wish."""
-    calm_collector()
+async def serve(server: Server, listening: socket.socket, *, parent_pipe: int | None = None) -> None:
+    """Serves until SIGINT or SIGTERM; a second signal does not wait for turns. The end of `parent_pipe` means that the
+    parent process is gone, and stops the server too."""
+    reduce_gc_pauses()
     loop = asyncio.get_running_loop()
-    if lifeline is not None:
-        loop.add_reader(lifeline, _look_at, lifeline, server)
+    if parent_pipe is not None:
+        loop.add_reader(parent_pipe, _read_parent_pipe, parent_pipe, server)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: server.handle_exit(signal.SIGINT, None))
     try:
@@ -89,36 +85,36 @@ async def serve(server: Server, listening: socket.socket, *, lifeline: int | Non
             loop.remove_signal_handler(number)
 
 
-def _look_at(lifeline: int, server: Server) -> None:
-    if not os.read(lifeline, 1):
-        asyncio.get_running_loop().remove_reader(lifeline)
+def _read_parent_pipe(parent_pipe: int, server: Server) -> None:
+    if not os.read(parent_pipe, 1):
+        asyncio.get_running_loop().remove_reader(parent_pipe)
         server.handle_exit(signal.SIGINT, None)
 
 
-def calm_collector() -> None:
-    """What is there at the start is never garbage, and the collector need not look so often. With ten thousand open
-    streams it stopped everything for a second every few words; this way a word reaches all of them in a quarter."""
+def reduce_gc_pauses() -> None:
+    """Excludes what is loaded at the start from garbage collection, and collects less often. Measured with ten thousand
+    open streams: with the defaults each word took a second to reach all of them, this way a quarter."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Port 0 takes a free one. SettingsInvalid if the address cannot be had."""
+    """Port 0 picks a free one. SettingsInvalid if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)
     except OSError as exc:
         raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}") from exc
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_BACKLOG)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
     except OSError as exc:
-        found.close()
-        hint = "; --port chooses another, 0 a free one" if exc.errno == errno.EADDRINUSE else ""
+        listening.close()
+        hint = "; choose another port with --port, or 0 for a free one" if exc.errno == errno.EADDRINUSE else ""
         raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}{hint}") from exc
-    return found
+    return listening
 
 
 def address_of(listening: socket.socket) -> str:

@@ -1,8 +1,8 @@
-"""JWTs: tokens that somebody else signs, read as a scope.
+"""JWTs of an external issuer, read as scopes.
 
-Signature, issuer, audience and time are PyJWT's to check, with the algorithms of the key that was found and no others.
-A token needs an end. Tenant, user and role come from the claims that the settings name; a role that is none of ours
-counts for nothing, so that nobody becomes more than what was written down for them.
+PyJWT checks signature, issuer, audience and times, with the algorithms of the found key only. A token must expire.
+Tenant, user and role come from the claims that the settings name; unknown roles are ignored, so that they never grant
+more than the default role.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from threadline.core.threads import Scope
 from threadline.service.auth.jwt_keys import Keys, KeySet, Load, OneKey, public_key, secret_key
 from threadline.settings import JwtSettings
 
-_FETCH_SECONDS = 5.0
-_KEY_SET_BYTES = 1_048_576
-_BROKEN = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
-"""What a text that is no JWT may raise: before its signature is checked, its header is anyone's JSON."""
+# A request waits while the key set is loaded, so a slow issuer must fail soon.
+_FETCH_TIMEOUT_SECONDS = 5.0
+_MAX_KEY_SET_BYTES = 1_048_576
+_INVALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+"""What a text that is not a JWT may raise: before the signature is checked, its header is arbitrary JSON."""
 
 
 class JwtReader:
@@ -36,7 +37,7 @@ class JwtReader:
         self._keys = keys
 
     async def read(self, text: str) -> Scope | None:
-        """None for a token that is not valid here."""
+        """None for an invalid token."""
         try:
             key = await self._keys.find(jwt.get_unverified_header(text).get("kid"))
             if key is None:
@@ -50,7 +51,7 @@ class JwtReader:
                 leeway=self._settings.leeway_seconds,
                 options={"require": ["exp"], "verify_aud": self._settings.audience is not None},
             )
-        except _BROKEN:
+        except _INVALID:
             return None
         return self._scope(claims)
 
@@ -67,7 +68,7 @@ class JwtReader:
 
 
 def claim(claims: dict[str, Any], name: str) -> Any:
-    """By its name, else by its name read as a path."""
+    """The claim of this name, else the name read as a dotted path."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -76,17 +77,19 @@ def claim(claims: dict[str, Any], name: str) -> Any:
     return found
 
 
-def role_of(said: Any) -> TokenRole | None:
-    """The highest role among what was said, which may be one word or a list of them."""
-    words = said if isinstance(said, list) else [said]
-    return next((role for role in reversed(TOKEN_ROLES) if role in words), None)
+def role_of(claimed: Any) -> TokenRole | None:
+    """The highest known role; the claim may be a string or a list."""
+    roles = claimed if isinstance(claimed, list) else [claimed]
+    return next((role for role in reversed(TOKEN_ROLES) if role in roles), None)
 
 
 def jwt_reader(settings: JwtSettings) -> JwtReader:
-    """SettingsInvalid unless the settings name one key, and it is usable."""
+    """SettingsInvalid unless the settings name exactly one usable key."""
     given = [kind for kind in ("secret", "public_key_file", "jwks") if getattr(settings, kind) is not None]
     if len(given) != 1:
-        raise SettingsInvalid("service.jwt needs one of secret, public_key_file and jwks")
+        raise SettingsInvalid(
+            f"service.jwt must have one of secret, public_key_file and jwks, got {' and '.join(given) or 'none'}"
+        )
     return JwtReader(settings, _keys(settings))
 
 
@@ -111,7 +114,7 @@ def _loader(place: str) -> Load:
         _read(place)
         return lambda: asyncio.to_thread(_read, place)
     if not _is_safe(place):
-        raise SettingsInvalid("service.jwt.jwks: an address begins with https://, except on this machine")
+        raise SettingsInvalid("service.jwt.jwks must start with https://, except on this machine")
     return lambda: asyncio.to_thread(_fetch, place)
 
 
@@ -126,7 +129,7 @@ def _is_safe(url: str) -> bool:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Whoever may redirect may choose the keys."""
+    """A redirect could point to keys of someone else."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -135,10 +138,10 @@ class _NoRedirects(HTTPRedirectHandler):
 def _fetch(url: str) -> bytes:
     request = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
     try:
-        with build_opener(_NoRedirects).open(request, timeout=_FETCH_SECONDS) as answer:
-            body: bytes = answer.read(_KEY_SET_BYTES + 1)
+        with build_opener(_NoRedirects).open(request, timeout=_FETCH_TIMEOUT_SECONDS) as answer:
+            body: bytes = answer.read(_MAX_KEY_SET_BYTES + 1)
     except HTTPException as exc:
-        raise URLError("the answer is no HTTP") from exc
-    if len(body) > _KEY_SET_BYTES:
-        raise URLError("the key set is too large")
+        raise URLError("response is not HTTP") from exc
+    if len(body) > _MAX_KEY_SET_BYTES:
+        raise URLError(f"key set has more than {_MAX_KEY_SET_BYTES} bytes")
     return body

@@ -1,8 +1,8 @@
-"""The requests of AI SDK clients, read with suspicion.
+"""Parsing of AI SDK clients' chat requests. Clients are not trusted.
 
-Of everything a client sends, only three things count: the words and files of its last user message, which message it
-wants edited or answered anew, and yes or no to what the last reply asked approval for. History, roles other than user,
-tool results and whatever else it claims are not read at all: what was said is what the server stored.
+Only three things are read: the text and files of the last user message, which message to edit or regenerate, and the
+decisions on approvals that the last reply requested. History, other roles and tool results that a client sends are
+ignored: the server's store is the only source of the history.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
 from threadline.core.parts import FilePart, OtherPart, Part, TextPart, ToolPart, decode
 from threadline.core.turns import Policy
+from threadline.service.http.faults import json_type
+from threadline.service.http.requests import parse_object
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
-_PARTS = 1_000
+_MAX_PARTS = 1_000
 _DATA_URL = "data:"
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A reply that came back with answers to approvals: its id, and its calls as the client has them."""
+    """A reply sent back with decisions on approvals: its id, and its tool calls as the client has them."""
 
     message_id: str
     calls: tuple[ToolPart, ...]
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """`message` is None where a reply is to be written anew, or goes on. `replaces` names the message to go back to:
-    the user's own that is edited, or the reply that is to be written anew (None: the last)."""
+    """`message` is None for a regeneration and for decisions on approvals. `replaces` is the message to replace: the
+    user message that is edited, or the reply to regenerate (None: the last)."""
 
     state_key: str | None
     trigger: Trigger = "submit-message"
@@ -44,28 +46,28 @@ class ChatRequest(msgspec.Struct, frozen=True):
     claim: Claim | None = None
 
 
-class TextGiven(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+class TextInput(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
     text: str
 
 
-class FileGiven(msgspec.Struct, frozen=True, tag="file", tag_field="type", rename="camel"):
+class FileInput(msgspec.Struct, frozen=True, tag="file", tag_field="type", rename="camel"):
     media_type: str
-    url: Annotated[str, msgspec.Meta(description="A data: URL.", extra_json_schema={"pattern": "^data:"})]
+    url: Annotated[str, msgspec.Meta(description="A `data:` URL.", extra_json_schema={"pattern": "^data:"})]
     filename: str | None = None
 
 
 class UserMessage(msgspec.Struct, frozen=True):
-    """`parts`, or a text as `content`."""
+    """With `parts`, or with a text as `content`."""
 
     role: Literal["user"]
     id: Id | None = None
-    parts: Annotated[list[TextGiven | FileGiven], msgspec.Meta(max_length=_PARTS)] | None = None
+    parts: Annotated[list[TextInput | FileInput], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
     content: str | None = None
 
 
-class AnyMessage(msgspec.Struct, frozen=True):
-    """A message of the client's history. Only the last one of the user is read, or, if the very last is a reply whose
-    approvals are answered, those answers."""
+class HistoryMessage(msgspec.Struct, frozen=True):
+    """A message of the client's history. Only the last user message is read; or the decisions on approvals, if the last
+    message is a reply that contains some."""
 
     role: str
     id: str | None = None
@@ -73,12 +75,12 @@ class AnyMessage(msgspec.Struct, frozen=True):
 
 
 class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
-    """What a client sends, for those who read the API; `read_request` is what decides. Other keys are not read."""
+    """The body as the API reference describes it; `parse_chat_request` validates it. Other keys are ignored."""
 
     id: StateKey | None = None
     state_key: StateKey | None = None
     message: UserMessage | None = None
-    messages: list[AnyMessage] | None = None
+    messages: list[HistoryMessage] | None = None
     trigger: Trigger | None = None
     message_id: Id | None = None
     agent_id: Id | None = None
@@ -99,11 +101,9 @@ ChatBody: TypeAlias = Annotated[
 ]
 
 
-def read_request(body: bytes) -> ChatRequest:
-    """InvalidInput (or a kind of it) for anything that is not a request of these clients."""
-    value = jsontext.parse(body)
-    if not isinstance(value, dict):
-        raise InvalidInput("the body is a JSON object")
+def parse_chat_request(body: bytes) -> ChatRequest:
+    """InvalidInput or a subclass for anything that is not a request of an AI SDK client."""
+    value = parse_object(body)
     trigger: Trigger = _one_of(value, "trigger", get_args(Trigger)) or "submit-message"
     state_key = _text(value, "stateKey" if value.get("stateKey") is not None else "id")
     replaces = _text(value, "messageId")
@@ -121,7 +121,7 @@ def read_request(body: bytes) -> ChatRequest:
 
 
 def _claim(body: dict[str, Any]) -> Claim | None:
-    """The reply that came back, if the last thing the client sends is one with an approval answered."""
+    """The reply with decisions on approvals, if that is the last message."""
     messages = body.get("messages")
     last = body["message"] if "message" in body else messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "assistant" or not isinstance(last.get("parts"), list):
@@ -129,11 +129,11 @@ def _claim(body: dict[str, Any]) -> Claim | None:
     found = [part for part in last["parts"] if isinstance(part, dict)]
     if not any(part.get("state") == "approval-responded" for part in found):
         return None
-    if len(found) > _PARTS:
-        raise LimitExceeded("parts per message", _PARTS, len(found))
+    if len(found) > _MAX_PARTS:
+        raise LimitExceeded("parts per message", _MAX_PARTS, len(found))
     parts = decode(jsontext.dump([part for part in found if isinstance(part.get("type"), str)], "parts"))
     if any(isinstance(part, OtherPart) for part in parts):
-        raise InvalidInput("the reply that came back holds a part that is not understood")
+        raise InvalidInput("reply with approval decisions contains a part of unknown type: send the parts as received")
     message_id = check_id("message", _text(last, "id") or "")
     return Claim(message_id, tuple(part for part in parts if isinstance(part, ToolPart)))
 
@@ -141,21 +141,21 @@ def _claim(body: dict[str, Any]) -> Claim | None:
 def _user_message(body: dict[str, Any]) -> NewMessage:
     found = body["message"] if "message" in body else _last_user_message(body.get("messages"))
     if not isinstance(found, dict) or found.get("role") != "user":
-        raise InvalidInput("there is no user message to answer")
+        raise InvalidInput("no user message: send one as `message` or as the last of `messages`")
     message_id = _text(found, "id")
     parts = found.get("parts")
     if parts is None and isinstance(found.get("content"), str):
         parts = [{"type": "text", "text": found["content"]}]
     if not isinstance(parts, list):
-        raise InvalidInput("a message has an array of parts")
-    if len(parts) > _PARTS:
-        raise LimitExceeded("parts per message", _PARTS, len(parts))
+        raise InvalidInput(f"`parts` of the message must be an array, got {json_type(parts)}")
+    if len(parts) > _MAX_PARTS:
+        raise LimitExceeded("parts per message", _MAX_PARTS, len(parts))
     return NewMessage("user", tuple(map(_part, parts)), id=message_id or None)
 
 
 def _last_user_message(messages: Any) -> Any:
     if not isinstance(messages, list):
-        raise InvalidInput("messages is an array, or message is an object")
+        raise InvalidInput(f"`messages` must be an array, got {json_type(messages)}")
     users = (each for each in reversed(messages) if isinstance(each, dict) and each.get("role") == "user")
     return next(users, None)
 
@@ -166,22 +166,22 @@ def _part(value: Any) -> Part:
             return TextPart(text)
         case {"type": "file", "mediaType": str(media_type), "url": str(url)}:
             if not url.startswith(_DATA_URL):
-                raise InvalidInput("a file is sent along as a data: URL, never named by an address")
+                raise InvalidInput("`url` of a file must be a data: URL: other addresses are not fetched")
             return FilePart(media_type, url, _text(value, "filename"))
         case {"type": str(kind)}:
-            raise InvalidInput(f"a user message holds text and files, not {kind[:60]!r}")
-    raise InvalidInput("a part is an object with a type")
+            raise InvalidInput(f"part of a user message must be text or file, got {kind[:60]!r}")
+    raise InvalidInput("part of the message must be an object with the keys of its `type`")
 
 
 def _text(value: dict[str, Any], key: str) -> str | None:
     found = value.get(key)
     if found is not None and not isinstance(found, str):
-        raise InvalidInput(f"{key} is a string")
+        raise InvalidInput(f"`{key}` must be a string, got {json_type(found)}")
     return found
 
 
 def _one_of(value: dict[str, Any], key: str, allowed: tuple[Any, ...]) -> Any:
     found = _text(value, key)
     if found is not None and found not in allowed:
-        raise InvalidInput(f"{key} is one of {', '.join(allowed)}")
+        raise InvalidInput(f"`{key}` must be one of {', '.join(allowed)}, got {found[:60]!r}")
     return found

@@ -1,9 +1,9 @@
-"""Events to UI message chunks: what the npm `ai` client reads while a turn runs.
+"""Events as UI message chunks, which the npm package `ai` reads while a turn runs.
 
-The clients are strict: an unknown type, an extra key or a null puts them into an error, a delta before its start as
-well, and a part that is not ended stays "streaming" for ever. So this keeps track of what is open, closes it before
-anything else begins and writes nothing that is absent. How a stream ends is not the agent's to say but the turn's, once
-it is stored: `end` tells it, and after that nothing is written.
+The clients are strict: an unknown type, an extra key, a null or a delta before its start is an error, and a part that
+is not ended stays "streaming" for ever. So the writer tracks the open part, closes it before the next one starts, and
+leaves out absent keys. How the stream ends depends on the turn's stored status, not on the agent's last event: `end`
+writes it, and nothing is written after it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from threadline.core.events import (
 from threadline.core.turns import TurnStatus
 
 OLDEST, LATEST = 5, 6
-"""The majors of the AI SDK whose chunks are written. Version 5 knows no approvals and stops reading at one."""
+"""The supported major versions of the AI SDK. Version 5 has no approvals and stops reading at one."""
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -48,29 +48,29 @@ HEADERS = {
 
 
 class ChunkWriter:
-    """One per stream, fed with every event of the turn from its first: what is open depends on all that came before."""
+    """One per stream. Gets every event of the turn from the first, because the open part depends on all of them."""
 
     def __init__(self, message_id: str, major: int = LATEST) -> None:
         self._message_id = message_id
-        self._knows_approvals = major > OLDEST
+        self._has_approvals = major > OLDEST
         self._open: Literal["text", "reasoning"] | None = None
         self._parts = 0
         self._in_step = False
         self._reason: FinishReason | None = None
 
     def start(self, event_id: str | None = None) -> bytes:
-        """The first chunk: names the message under which the reply will be stored."""
+        """The first chunk: the id under which the reply will be stored."""
         return frame({"type": "start", "messageId": self._message_id}, event_id)
 
     def event(self, event: Event, event_id: str | None = None) -> bytes:
-        """The chunks of one event. The last of them carries the id, so that whoever has seen it has seen them all."""
+        """The chunks of one event. Only the last one has the event's id: a reader that has it has all of them."""
         chunks = list(self._chunks(event))
         if not chunks:
             return b""
         return b"".join(frame(chunk) for chunk in chunks[:-1]) + frame(chunks[-1], event_id)
 
     def end(self, status: TurnStatus, error: str | None = None) -> bytes:
-        """Closes what is open and says how the turn ended."""
+        """Closes the open part and writes how the turn ended."""
         chunks = [*self._close(), *self._end_step(), _ending(status, error, self._reason or "stop")]
         return b"".join(map(frame, chunks)) + DONE
 
@@ -90,7 +90,7 @@ class ChunkWriter:
                 self._in_step = True
                 yield {"type": "start-step"}
             case Restart():
-                # No chunk takes back what a client shows. Who knows this one does; others do when they load the thread.
+                # The protocol cannot retract output. Clients that know this chunk discard it, others when they reload.
                 yield from self._close()
                 yield from self._end_step()
                 yield {"type": "data-again", "data": {}, "transient": True}
@@ -104,7 +104,7 @@ class ChunkWriter:
             case ToolInputStart() | ToolCall():
                 yield from self._close()
                 yield from _tool_chunk(event)
-            case ApprovalRequest() | ToolDenied() if not self._knows_approvals:
+            case ApprovalRequest() | ToolDenied() if not self._has_approvals:
                 yield from _without_approvals(event)
             case _:
                 yield from _tool_chunk(event)
@@ -138,7 +138,7 @@ def _ending(status: TurnStatus, error: str | None, reason: FinishReason) -> dict
             return {"type": "finish", "finishReason": reason}
         case "stopped":
             return {"type": "abort"}
-    return {"type": "error", "errorText": error or f"the turn ended {status}"}
+    return {"type": "error", "errorText": error or f"turn ended with status {status}"}
 
 
 def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:
@@ -169,13 +169,13 @@ def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:
 
 
 def _without_approvals(event: ApprovalRequest | ToolDenied) -> Iterator[dict[str, Any]]:
-    """A call that waits is one without a result, and a denial is an error: that much every version understands."""
+    """For version 5: a pending call has no result yet, and a denial is an error."""
     if isinstance(event, ToolDenied):
         denied = "denied" if event.reason is None else f"denied: {event.reason}"
         yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": denied}
 
 
 def frame(chunk: dict[str, Any], event_id: str | None = None) -> bytes:
-    """One server-sent event. JSON has no raw newline, so no text can end it early or begin another."""
+    """One server-sent event. JSON has no raw newline, so no text can end the event early."""
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return head + b"data: " + jsontext.dump(chunk, "chunk") + b"\n\n"

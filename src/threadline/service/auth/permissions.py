@@ -1,0 +1,97 @@
+"""Which operation needs which role. The authentication middleware and the OpenAPI document both read this table.
+
+An operation that is missing here stops the app from being built. `tests/service/test_who_may.py` calls every route as
+every kind of caller.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from threadline.core.threads import UserRole
+
+
+class Permission(NamedTuple):
+    role: UserRole | None
+    """The lowest role that is allowed; None if no authentication is needed."""
+    on_behalf: bool = False
+    """Whether a token may do it on behalf of a user, with the header X-On-Behalf-Of."""
+    bot_role: UserRole | None = None
+    """A lower role that suffices for a token that may act for users, on its own account."""
+    is_open_locally: bool = False
+    """Whether callers on the same machine need no token."""
+
+
+PUBLIC = Permission(None)
+VIEWER = Permission("viewer", on_behalf=True)
+MEMBER = Permission("member", on_behalf=True)
+# Impersonation never grants more than the role of a member, so these answer role_refused to an impersonating token.
+TENANT_ADMIN = Permission("admin", on_behalf=True)
+ADMIN = Permission("admin")
+
+PERMISSIONS: dict[str, Permission] = {
+    # chat
+    "chat": MEMBER,
+    "resumeChat": VIEWER,
+    "stopChat": MEMBER,
+    # threads
+    "listThreads": VIEWER,
+    "beginThread": MEMBER,
+    "readThread": VIEWER,
+    "changeThread": MEMBER,
+    "deleteThread": MEMBER,
+    "restoreThread": MEMBER,
+    "branchThread": MEMBER,
+    "listTimelines": VIEWER,
+    "switchTimeline": MEMBER,
+    "undo": MEMBER,
+    "exportThread": VIEWER,
+    "importThreads": MEMBER,
+    "listTurns": VIEWER,
+    "readSeen": VIEWER,
+    "readLineage": VIEWER,
+    "listPlaces": VIEWER,
+    "readHead": VIEWER,
+    # saved points
+    "listSaves": VIEWER,
+    "savePoint": MEMBER,
+    "forgetPoint": MEMBER,
+    "loadPoint": MEMBER,
+    # agents
+    "listAgents": VIEWER,
+    "createAgent": TENANT_ADMIN,
+    "changeAgent": TENANT_ADMIN,
+    "deleteAgent": TENANT_ADMIN,
+    "pinContext": MEMBER,
+    "readContext": VIEWER,
+    "clearContext": MEMBER,
+    "askAgent": MEMBER,
+    "streamAgent": MEMBER,
+    # channels. Making a link code on behalf of a user is not allowed: the link would outlive the token.
+    "listLinks": VIEWER,
+    "putLink": ADMIN,
+    "removeLink": MEMBER,
+    "makeLinkCode": Permission("member"),
+    "redeemLinkCode": Permission("admin", bot_role="member"),
+    "listDeliveries": ADMIN,
+    "requeueDelivery": ADMIN,
+    "listCredentials": ADMIN,
+    "putCredentials": ADMIN,
+    "deleteCredentials": ADMIN,
+    # webhooks: the platform's signature is checked instead
+    "deliver": PUBLIC,
+    "greetPlatform": PUBLIC,
+    # administration
+    "listTokens": ADMIN,
+    "createToken": ADMIN,
+    "revokeToken": ADMIN,
+    "listActs": ADMIN,
+    # operations
+    "page": PUBLIC,
+    "welcome": PUBLIC,
+    "openapi": PUBLIC,
+    "docs": PUBLIC,
+    "health": PUBLIC,
+    "ready": PUBLIC,
+    "metrics": Permission("admin", is_open_locally=True),
+}

@@ -1,0 +1,42 @@
+"""Typed objects that the app, its routes and the server share. Nothing is stored in `app.state`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from threadline.bootstrap import Threadline
+from threadline.service.aisdk.turn_streams import TurnStreams
+from threadline.settings import ServiceSettings
+
+
+class Shutdown:
+    """How the server tells the app that it stops.
+
+    `started` is set once no new requests are accepted: long polls return then, because the server waits for open
+    requests. `forced` is set by a second signal: running turns are not waited for any longer.
+    """
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.forced = asyncio.Event()
+        self._deadline: float | None = None
+
+    def start(self, grace_seconds: float) -> None:
+        self._deadline = asyncio.get_running_loop().time() + grace_seconds
+        self.started.set()
+
+    def remaining_seconds(self, grace_seconds: float) -> float:
+        """What is left of the grace period; all of it if no server started the shutdown (a mounted app)."""
+        if self._deadline is None:
+            return grace_seconds
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+
+class ServiceContext(NamedTuple):
+    """What every route class is constructed with."""
+
+    threadline: Threadline
+    settings: ServiceSettings
+    turn_streams: TurnStreams
+    shutdown: Shutdown

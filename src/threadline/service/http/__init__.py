@@ -1,0 +1,1 @@
+"""How HTTP requests are read and answered: bodies, headers, JSON responses, problems."""
