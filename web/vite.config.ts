@@ -19,7 +19,10 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    rolldownOptions: { checks: { pluginTimings: false }, onLog: (level, log, next) => (log.code === "MODULE_LEVEL_DIRECTIVE" ? undefined : next(level, log)) },
+    rolldownOptions: {
+      checks: { pluginTimings: false },
+      onLog: (level, log, next) => (log.code === "MODULE_LEVEL_DIRECTIVE" ? undefined : next(level, log)),
+    },
   },
   server: { proxy: { "/api": "http://127.0.0.1:8300" } },
 });

@@ -3,9 +3,9 @@ import { useEffect } from "preact/hooks";
 import { useCell } from "./cell";
 import { ThreadView } from "./chat/ThreadView";
 import { openNew, route } from "./router";
+import { SignIn } from "./SignIn";
 import { signInWanted } from "./session";
 import { isListOpen, isPanelOpen, uncover } from "./shell";
-import { SignIn } from "./SignIn";
 import { Sidebar } from "./threads/Sidebar";
 import { Toasts } from "./ui/toasts";
 
@@ -18,10 +18,13 @@ export function App() {
   const closeList = () => isListOpen.set(false);
   return (
     <div class={isListShown ? "page page-list-open" : "page"}>
+      {/* biome-ignore lint/a11y/useValidAnchor: a skip link; the handler only keeps the address as it is */}
       <a class="skip" href="#composer" onClick={skip}>
         Skip to the conversation
       </a>
       <Sidebar onClose={closeList} />
+      {/* biome-ignore lint/a11y/useKeyWithClickEvents: Escape does the same, see useShortcuts */}
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a backdrop, not a control */}
       <div class="veil" onClick={closeList} />
       <main class="main">
         <ThreadView key={`${at.stateKey} ${at.seq ?? ""}`} at={at} />

@@ -47,7 +47,11 @@ export const MessageView = memo(
         )}
         {!isEditing && !isStreaming && (
           <footer class="message-foot">
-            <VersionSwitch versions={versionsAt(facts, seq, isUser)} talk={talk} what={isUser ? "question" : "answer"} />
+            <VersionSwitch
+              versions={versionsAt(facts, seq, isUser)}
+              talk={talk}
+              what={isUser ? "question" : "answer"}
+            />
             <MessageActions message={message} talk={talk} isBusy={isBusy} onEdit={() => setEditing(true)} />
           </footer>
         )}
@@ -73,7 +77,8 @@ function UserParts({ message }: { message: UIMessage }) {
     <div class="said">
       {message.parts.map((part, at) => {
         if (part.type === "text") return <Markdown key={at} text={part.text} />;
-        if (part.type === "file") return <FileNote key={at} name={part.filename} type={part.mediaType} url={part.url} />;
+        if (part.type === "file")
+          return <FileNote key={at} name={part.filename} type={part.mediaType} url={part.url} />;
         return null;
       })}
     </div>

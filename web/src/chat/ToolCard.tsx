@@ -59,7 +59,7 @@ function Value({ title, value }: { title: string; value: unknown }) {
         <span>{title}</span>
         <CopyButton text={text} label={`Copy ${title.toLowerCase()}`} />
       </div>
-      <pre tabIndex={0} aria-label={title}>
+      <pre tabIndex={0} role="group" aria-label={title}>
         {text}
       </pre>
     </div>

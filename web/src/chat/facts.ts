@@ -1,7 +1,7 @@
 /** What is known about a thread beside its messages: its turns by id, its timelines and saved points. */
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
-import { call, type SavedPoint, threadPath, type Timeline, type Turn } from "../api";
-import { versionsOf, type Versions } from "../lineage/versions";
+import { call, type SavedPoint, type Timeline, type Turn, threadPath } from "../api";
+import { type Versions, versionsOf } from "../lineage/versions";
 
 const REPLY = "-reply";
 

@@ -2,7 +2,7 @@
  * Scrolling: the newest message stays in view as long as the reader is at the end; who scrolled up is left alone until
  * they say something. Older messages come when their place comes near, and nothing jumps.
  */
-import { type RefObject } from "preact";
+import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Conversing } from "./conversation";
 

@@ -47,6 +47,8 @@ function Knot({ point, onGo }: { point: DrawnPoint; onGo: () => void }) {
   const { x, y, isCurrent } = point;
   const named = isCurrent ? "knot knot-current" : "knot";
   if (point.kind === "save")
+    // biome-ignore lint/a11y/noStaticElementInteractions: the rows beside the drawing are the buttons for it
     return <path class={`${named} knot-save`} d={`M${x} ${y - 6}l6 6-6 6-6-6z`} onClick={onGo} />;
+  // biome-ignore lint/a11y/noStaticElementInteractions: the rows beside the drawing are the buttons for it
   return <circle class={named} cx={x} cy={y} r={isCurrent ? 5.5 : 4.5} onClick={onGo} />;
 }

@@ -48,7 +48,9 @@ export function versionsOf(all: readonly Timeline[]): Map<number, Versions> {
   const current = all.find((timeline) => timeline.current);
   const found = new Map<number, Versions>();
   if (!current) return found;
-  for (const seq of new Set(all.filter((each) => each.begins?.role === "user").map((each) => (each.parent?.seq ?? -1) + 1))) {
+  for (const seq of new Set(
+    all.filter((each) => each.begins?.role === "user").map((each) => (each.parent?.seq ?? -1) + 1),
+  )) {
     if (seq >= current.messageCount) continue;
     const beside = all.filter((each) => each.messageCount > seq && isBeside(timelines, current.id, each.id, seq));
     const newest = new Map<string, Timeline>();

@@ -31,7 +31,7 @@ export function CodeBlock({ code, language, isOpen = false }: Props) {
         <span>{name || "text"}</span>
         <CopyButton text={code} label="Copy code" />
       </figcaption>
-      <pre tabIndex={0} aria-label={name ? `Code, ${name}` : "Code"}>
+      <pre tabIndex={0} role="group" aria-label={name ? `Code, ${name}` : "Code"}>
         <code>{coloured?.code === code ? coloured.nodes : code}</code>
       </pre>
     </figure>

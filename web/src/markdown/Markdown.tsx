@@ -5,7 +5,7 @@
  * While an answer streams in, blocks that are complete are neither read nor drawn again.
  */
 import { lexer, type Token, type Tokens } from "marked";
-import { Fragment, type ComponentChildren } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { memo } from "preact/compat";
 import { useRef } from "preact/hooks";
 import { CodeBlock } from "./CodeBlock";

@@ -20,7 +20,13 @@ export function SeenDialog({ stateKey, turnId, onClose }: Props) {
   }, [stateKey, turnId]);
   return (
     <Dialog title="What the model saw" onClose={onClose} wide>
-      {seen === null ? <p role="status">Loading…</p> : typeof seen === "string" ? <p role="alert">{seen}</p> : <Shown seen={seen} />}
+      {seen === null ? (
+        <p role="status">Loading…</p>
+      ) : typeof seen === "string" ? (
+        <p role="alert">{seen}</p>
+      ) : (
+        <Shown seen={seen} />
+      )}
     </Dialog>
   );
 }

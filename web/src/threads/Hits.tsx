@@ -63,7 +63,10 @@ function HitRow({ hit, words, onOpen }: { hit: Hit; words: string; onOpen: () =>
 }
 
 function Marked({ text, words }: { text: string; words: string }) {
-  const wanted = words.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const wanted = words
+    .trim()
+    .split(/\s+/)
+    .map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   const pieces = text.split(new RegExp(`(${wanted.join("|")})`, "giu"));
   return <>{pieces.map((piece, at) => (at % 2 ? <mark key={at}>{piece}</mark> : piece))}</>;
 }

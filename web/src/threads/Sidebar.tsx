@@ -4,11 +4,11 @@ import { type Hit, told } from "../api";
 import { useCell } from "../cell";
 import { openNew, route } from "../router";
 import { signOut, token } from "../session";
-import { Icon, Mark } from "../ui/icons";
 import { IconButton } from "../ui/IconButton";
+import { Icon, Mark } from "../ui/icons";
 import { Hits } from "./Hits";
-import { ThreadRow } from "./ThreadRow";
 import { listing, more, refresh, search } from "./store";
+import { ThreadRow } from "./ThreadRow";
 
 const TYPING_MS = 140;
 const REFRESH_MS = 15_000;

@@ -24,6 +24,7 @@ export function Dialog({ title, onClose, children, wide = false }: Props) {
     };
   }, []);
   return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog; the click is on its backdrop
     <dialog
       ref={dialog}
       class={wide ? "dialog dialog-wide" : "dialog"}

@@ -1,7 +1,7 @@
 /** A small menu behind a button: arrow keys move in it, Escape and a click elsewhere close it. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Icon, type IconName } from "./icons";
 import { IconButton } from "./IconButton";
+import { Icon, type IconName } from "./icons";
 
 export interface Choice {
   label: string;
@@ -41,6 +41,7 @@ export function Menu({ label, choices, icon = "more" }: { label: string; choices
     } else if (event.key === "Tab") setOpen(false);
   };
   return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: receives the keys of the buttons inside
     <div class="menu" ref={place} onKeyDown={onKeyDown}>
       <IconButton
         icon={icon}
