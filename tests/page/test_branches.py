@@ -44,7 +44,7 @@ def test_an_edited_question_is_a_second_version_and_one_goes_back_to_the_first(p
     expect(page.locator(".message")).to_have_count(2)
     versions = page.get_by_role("group", name="Versions of this question")
     expect(versions).to_contain_text("2/2")
-    versions.get_by_role("button", name="Version before").click()
+    versions.get_by_role("button", name="Previous version").click()
     expect(shown(page, "You said: “Lisbon?”.")).to_be_visible()
     expect(page.locator(".message")).to_have_count(4)
     expect(versions).to_contain_text("1/2")
@@ -55,12 +55,12 @@ def test_an_earlier_answer_is_asked_for_again_and_each_of_its_versions_is_kept(p
     talk(page, "calculate 6*7", "Hello")
     versions = page.get_by_role("group", name="Versions of this answer")
     for expected in ("2/2", "3/3"):
-        press(page, 1, "Answer again")
+        press(page, 1, "Regenerate answer")
         expect(versions).to_contain_text(expected)
         expect(page.locator(".message")).to_have_count(2)
-    versions.get_by_role("button", name="Version before").click()
+    versions.get_by_role("button", name="Previous version").click()
     expect(versions).to_contain_text("2/3")
-    versions.get_by_role("button", name="Version before").click()
+    versions.get_by_role("button", name="Previous version").click()
     expect(versions).to_contain_text("1/3")
     expect(page.locator(".message")).to_have_count(4)
 
@@ -87,9 +87,9 @@ def test_a_point_is_saved_by_name_and_gone_on_from(person: Person) -> None:
     panel = details(page)
     expect(panel.get_by_role("list", name="Saved points")).to_contain_text("Before the booking")
     talk(page, "Book it")
-    panel.get_by_role("button", name="Go on from Before the booking").click()
+    panel.get_by_role("button", name="Load Before the booking").click()
     expect(page.locator(".message")).to_have_count(2)
-    panel.get_by_role("button", name="Forget Before the booking").click()
+    panel.get_by_role("button", name="Delete Before the booking").click()
     expect(panel.get_by_role("list", name="Saved points")).to_be_hidden()
 
 
@@ -98,9 +98,9 @@ def test_the_last_question_is_taken_back_and_the_picture_leads_to_it_again(perso
     page = person.open()
     talk(page, "Lisbon?", "Hotels?")
     panel = details(page)
-    panel.get_by_role("button", name="Take back the last question").click()
+    panel.get_by_role("button", name="Undo the last message").click()
     expect(page.locator(".message")).to_have_count(2)
-    ends = panel.get_by_role("list", name="Lineage").get_by_role("button")
+    ends = panel.get_by_role("list", name="Versions").get_by_role("button")
     expect(ends).to_have_count(2)
     ends.filter(has_text="4 messages").click()
     expect(page.locator(".message")).to_have_count(4)
@@ -135,7 +135,7 @@ def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, 
     service.do(bind())
     page = person.open("/t/bound")
     panel = details(page)
-    expect(panel.get_by_role("list", name="Places where this thread goes on")).to_contain_text("#travel")
+    expect(panel.get_by_role("list", name="Places where this thread continues")).to_contain_text("#travel")
     expect(page.get_by_text("2 messages").first).to_be_visible()
     talk(page, "calculate 1+1")
     expect(page.locator(".head .counts")).to_contain_text("tokens")
@@ -145,8 +145,8 @@ def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, 
 def test_a_link_code_is_made_and_a_linked_account_named_and_unlinked(person: Person, service: Service) -> None:
     page = person.open()
     panel = details(page)
-    expect(panel).to_contain_text("from Slack, Telegram, WhatsApp or Matrix.")
-    panel.get_by_role("button", name="Make a link code").click()
+    expect(panel).to_contain_text("in Slack, Telegram, WhatsApp or Matrix.")
+    panel.get_by_role("button", name="Create a link code").click()
     words = panel.locator(".link-code code").inner_text()
 
     async def link() -> None:

@@ -16,7 +16,7 @@ from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
 @pytest.mark.req("S1-32")
 def test_a_first_message_is_answered_and_its_address_leads_back_to_it(person: Person) -> None:
     page = person.open()
-    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+    expect(page.get_by_text("Start a conversation")).to_be_visible()
     say(page, "Hello there")
     expect(shown(page, "You said: “Hello there”.")).to_be_visible()
     settled(page)
@@ -39,7 +39,7 @@ def test_tools_and_thoughts_are_folded_and_open_to_what_is_in_them(person: Perso
     expect(good.get_by_label("Output", exact=True)).to_have_text("14")
     settled(page)
     say(page, "think about rain")
-    thought = shown(page, "Thought about it")
+    thought = shown(page, "Reasoning")
     expect(thought).to_be_visible()
     expect(shown(page, "So, rain. Let me see.")).to_be_hidden()
     thought.click()
@@ -227,7 +227,7 @@ def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, servi
     page = person.open("/t/up")
     expect(shown(page, "Question 39")).to_be_in_viewport()
     page.locator(".scroller").evaluate("scroller => scroller.scrollTo(0, 200)")
-    expect(page.get_by_role("button", name="To the newest message")).to_be_visible()
+    expect(page.get_by_role("button", name="Jump to the newest message")).to_be_visible()
     say(page, "calculate 6*7")
     expect(shown(page, "6*7 is 42.")).to_be_in_viewport()
 
@@ -238,7 +238,7 @@ def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, servi
 def test_a_tool_waits_for_an_approval_also_through_a_reload(person: Person, answer: str, outcome: str) -> None:
     page = person.open()
     say(page, "stamp hello")
-    question = page.get_by_text("May stamp run with this input?")
+    question = page.get_by_text("Allow stamp to run with this input?")
     expect(question).to_be_visible()
     settled(page)
     page.reload()

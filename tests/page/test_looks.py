@@ -51,7 +51,7 @@ def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen:
         await thread.append("Where should we stay?", threadline.assistant(RICH))
 
     page = person.open()
-    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+    expect(page.get_by_text("Start a conversation")).to_be_visible()
     check(page, "the empty page")
     service.do(make())
     page.goto("/t/rich")
@@ -66,7 +66,7 @@ def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen:
         page.get_by_role("complementary").get_by_role("button", name="Hide details").click()
         page.get_by_role("button", name="Threads", exact=True).click()
     page.get_by_role("searchbox").fill("stay")
-    expect(page.get_by_role("list", name="Found")).to_be_visible()
+    expect(page.get_by_role("list", name="Search results")).to_be_visible()
     check(page, "a search")
     page.get_by_role("searchbox").fill("")
     page.get_by_role("button", name="More for Lisbon").click()
@@ -77,7 +77,7 @@ def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen:
 
 def test_an_address_under_which_nothing_was_said_is_a_new_thread(person: Person) -> None:
     page = person.open("/t/never-there")
-    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+    expect(page.get_by_text("Start a conversation")).to_be_visible()
 
 
 def test_an_address_that_cannot_be_one_says_so(person: Person) -> None:

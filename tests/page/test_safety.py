@@ -83,14 +83,14 @@ def test_a_service_that_wants_to_know_who_asks_gets_a_token_and_no_address_holds
         page = open_tab()
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("That token was not taken")
+        expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
         page.get_by_label("Token").fill("somebody")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("What is on your mind?")).to_be_visible()
+        expect(page.get_by_text("Start a conversation")).to_be_visible()
         assert "somebody" not in page.url
         assert page.evaluate("document.cookie + JSON.stringify(localStorage)").count("somebody") == 0
         page.reload()
-        expect(page.get_by_text("What is on your mind?")).to_be_visible()
+        expect(page.get_by_text("Start a conversation")).to_be_visible()
 
 
 def test_the_page_carries_a_policy_that_lets_nothing_in(service: Service, person: Person) -> None:

@@ -29,7 +29,7 @@ def open_list(page: Page) -> None:
 def choose(page: Page, title: str, action: str) -> None:
     row = page.get_by_role("navigation").get_by_role("listitem").filter(has_text=title)
     row.hover()
-    row.get_by_role("button", name=f"More for {title}").click()
+    row.get_by_role("button", name=f"Actions for {title}").click()
     page.get_by_role("menuitem", name=action).click()
 
 
@@ -49,7 +49,7 @@ def test_threads_are_listed_opened_and_come_first_when_they_go_on(person: Person
     expect(rows).to_contain_text(["Lisbon", "Porto"])
     expect(rows.first).to_contain_text("web")
     page.go_back()
-    expect(page.get_by_text("What is on your mind?")).to_be_visible()
+    expect(page.get_by_text("Start a conversation")).to_be_visible()
 
 
 @EVERY_SCREEN
@@ -58,7 +58,7 @@ def test_a_search_shows_the_passage_while_one_types_and_leads_to_it(person: Pers
     page = person.open()
     open_list(page)
     page.get_by_role("searchbox").press_sequentially("answer porto")
-    hit = page.get_by_role("list", name="Found").get_by_role("listitem")
+    hit = page.get_by_role("list", name="Search results").get_by_role("listitem")
     expect(hit).to_have_count(1)
     expect(hit).to_contain_text("An answer about Porto")
     expect(hit.locator("mark").first).to_have_text(re.compile("answer", re.IGNORECASE))
@@ -75,8 +75,8 @@ def test_a_thread_is_renamed_archived_and_brought_back(person: Person, service: 
     expect(page.get_by_role("link", name="A week in Lisbon")).to_be_visible()
     choose(page, "A week in Lisbon", "Archive")
     expect(page.get_by_role("link", name="A week in Lisbon")).to_be_hidden()
-    page.get_by_role("button", name="Archive", exact=True).click()
-    choose(page, "A week in Lisbon", "Bring back")
+    page.get_by_role("button", name="Archived threads").click()
+    choose(page, "A week in Lisbon", "Unarchive")
     page.get_by_role("button", name="Back to all threads").click()
     expect(page.get_by_role("link", name="A week in Lisbon")).to_be_visible()
 
@@ -88,7 +88,7 @@ def test_a_deleted_thread_is_gone_until_it_is_undone(person: Person, service: Se
     expect(shown(page, "An answer about Lisbon")).to_be_visible()
     open_list(page)
     choose(page, "Lisbon", "Delete")
-    expect(page.get_by_text("What you say will be kept here.")).to_be_attached()
+    expect(page.get_by_text("Your threads will appear here.")).to_be_attached()
     page.get_by_role("button", name="Undo").click()
     page.get_by_role("link", name="Lisbon").click()
     expect(shown(page, "An answer about Lisbon")).to_be_visible()

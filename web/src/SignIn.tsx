@@ -1,4 +1,4 @@
-/** Asks for a token when the service wants one. It stays in this tab and is sent in a header, never in an address. */
+/** The sign-in form. The token stays in this tab and is sent in a header, never in a URL. */
 import { useId, useState } from "preact/hooks";
 import { useCell } from "./cell";
 import { isRefused, signIn } from "./session";
@@ -19,10 +19,10 @@ export function SignIn() {
       >
         <Mark />
         <h1>Sign in</h1>
-        <p>This service wants to know who you are. Paste the token that you were given.</p>
+        <p>This service requires a token. Paste yours to sign in.</p>
         {wasRefused && (
           <p class="refused" role="alert">
-            That token was not taken. It may have expired.
+            This token is not valid. It may have expired.
           </p>
         )}
         <label for={fieldId}>Token</label>
@@ -38,7 +38,7 @@ export function SignIn() {
         <button type="submit" class="button button-primary" disabled={!given.trim()}>
           Sign in
         </button>
-        <p class="note">It is kept until you close this tab.</p>
+        <p class="note">The token is stored until you close this tab.</p>
       </form>
     </main>
   );

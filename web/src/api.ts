@@ -1,7 +1,4 @@
-/**
- * Requests to the service, relative to where the page is mounted. Errors are sentences that may be shown; a 401 asks
- * for a token, whoever made the request.
- */
+/** Requests to the service, relative to where the page is mounted. Any response with status 401 opens the sign-in form. */
 import type { UIMessage } from "ai";
 import { askToSignIn, authorization } from "./session";
 
@@ -127,7 +124,7 @@ export function threadPath(stateKey: string): string {
   return `ai/threads/${encodeURIComponent(stateKey)}`;
 }
 
-/** The fetch of this page: signs requests, and asks for a token when the service wants one. */
+/** `fetch` with the token of this tab. Opens the sign-in form if the service requires another one. */
 export const signedFetch: typeof fetch = async (input, init) => {
   const headers = new Headers(init?.headers);
   for (const [name, value] of Object.entries(authorization())) headers.set(name, value);
@@ -144,29 +141,35 @@ export async function call<T>(method: string, path: string, body?: unknown, sign
     init.headers = { "content-type": "application/json" };
   }
   const answer = await signedFetch(address(path), init);
-  if (!answer.ok) throw new ApiError(answer.status, await sentence(answer));
+  if (!answer.ok) throw new ApiError(answer.status, await detailOf(answer));
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
-async function sentence(answer: Response): Promise<string> {
+async function detailOf(answer: Response): Promise<string> {
   try {
     const problem = (await answer.json()) as { detail?: string };
     if (problem.detail) return problem.detail;
   } catch {
-    // Not of this service: a proxy, perhaps. Its page is not for showing.
+    // Not JSON: an error page of a proxy, perhaps.
   }
-  return `The service answered ${answer.status}.`;
+  return `the service responded with status ${answer.status}`;
 }
 
-/** What to tell a person about anything that was thrown. */
-export function told(error: unknown): string {
-  if (error instanceof ApiError) return error.message;
+/** Anything that was thrown, as a sentence to show. */
+export function errorText(error: unknown): string {
+  if (error instanceof ApiError) return sentence(error.message);
   if (error instanceof TypeError) return "The service cannot be reached.";
-  if (error instanceof Error) return problemDetail(error.message) ?? error.message;
-  return String(error);
+  if (error instanceof Error) return sentence(problemDetail(error.message) ?? error.message);
+  return sentence(String(error));
 }
 
-/** useChat makes an error's message of the whole body of an answer. */
+/** Details of problems have no capital letter and no full stop. */
+function sentence(text: string): string {
+  const capitalised = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…”]$/.test(text) ? capitalised : `${capitalised}.`;
+}
+
+/** useChat puts the whole body of a failed response into the error's message. */
 function problemDetail(text: string): string | undefined {
   if (!text.startsWith("{")) return undefined;
   try {

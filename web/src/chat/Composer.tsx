@@ -65,7 +65,7 @@ function AgentChoice({ chosen, onChoose }: { chosen: string | undefined; onChoos
   if (ids.length < 2) return null;
   return (
     <label class="agent-choice">
-      Answered by
+      Agent
       <select value={chosen ?? agents?.default} onChange={(event) => onChoose(event.currentTarget.value)}>
         {ids.map((id) => (
           <option key={id}>{id}</option>

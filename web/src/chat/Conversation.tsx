@@ -66,7 +66,7 @@ function Reachability() {
   if (useCell(isReachable)) return null;
   return (
     <p class="offline" role="status">
-      The service cannot be reached. What you see is kept; this goes on by itself.
+      The service cannot be reached. The page reconnects automatically.
     </p>
   );
 }
@@ -79,7 +79,7 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
     <div class="scroller" ref={scrolling.place} onScroll={scrolling.onScroll} tabIndex={-1}>
       {firstSeq > 0 && (
         <button type="button" class="link-button older" ref={scrolling.older} onClick={() => void talk.loadOlder()}>
-          Older messages
+          Load older messages
         </button>
       )}
       <ol class="messages" aria-label="Messages">
@@ -106,7 +106,7 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
       </ol>
       <Trouble talk={talk} />
       {!scrolling.isAtEnd && (
-        <IconButton icon="down" label="To the newest message" class="to-end" onClick={scrolling.toEnd} />
+        <IconButton icon="down" label="Jump to the newest message" class="to-end" onClick={scrolling.toEnd} />
       )}
     </div>
   );

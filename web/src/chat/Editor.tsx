@@ -38,7 +38,7 @@ export function Editor({ initial, onDone, onCancel }: Props) {
           Cancel
         </button>
         <button type="submit" class="button button-primary" disabled={!text.trim()}>
-          Ask this instead
+          Send edited message
         </button>
       </div>
     </form>

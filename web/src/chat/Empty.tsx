@@ -1,4 +1,4 @@
-/** Where nothing was said yet: what this is, and, where the rehearsal agent answers, a few things to try. */
+/** An empty thread. If the rehearsal agent is the default, it shows a few messages to try. */
 import { useAgents } from "../agents";
 import { Mark } from "../ui/icons";
 
@@ -10,10 +10,10 @@ export function Empty({ onPick }: { onPick: (text: string) => void }) {
     <div class="scroller">
       <div class="middle">
         <Mark />
-        <h2>What is on your mind?</h2>
+        <h2>Start a conversation</h2>
         <p>
-          What you say is kept on the server, once. You can edit it, branch it, come back to it another day, or go on
-          from another place.
+          Threads are stored on the server. You can edit messages, branch a thread, and continue it later or on another
+          platform.
         </p>
         <ul class="tries" aria-label="Things to try" hidden={!isRehearsal}>
           {TRIES.map((text) => (

@@ -26,7 +26,7 @@ export function MessageActions({ message, talk, isBusy, onEdit }: Props) {
     const made = await talk.act(() => call<Thread>("POST", `${threadPath(stateKey)}/branch`, { at: message.id }));
     if (!made) return;
     open(made.stateKey);
-    toast("A new thread goes on from here. The other one is as it was.", {
+    toast("Branched into a new thread. The original is unchanged.", {
       action: { label: "Back", run: () => open(stateKey) },
     });
   };
@@ -40,7 +40,12 @@ export function MessageActions({ message, talk, isBusy, onEdit }: Props) {
       {message.role === "user" ? (
         <IconButton icon="edit" label="Edit" disabled={isBusy} onClick={onEdit} />
       ) : (
-        <IconButton icon="again" label="Answer again" disabled={isBusy} onClick={() => talk.regenerate(message.id)} />
+        <IconButton
+          icon="again"
+          label="Regenerate answer"
+          disabled={isBusy}
+          onClick={() => talk.regenerate(message.id)}
+        />
       )}
       <IconButton icon="branch" label="Branch from here" onClick={() => void branch()} />
       <IconButton icon="flag" label="Save this point" onClick={() => setAsking("save")} />

@@ -87,10 +87,10 @@ function UserParts({ message }: { message: UIMessage }) {
 
 function FileNote({ name, type, url }: { name: string | undefined; type: string; url: string }) {
   if (/^data:image\/(png|jpeg|gif|webp);base64,/i.test(url))
-    return <img class="picture" src={url} alt={name ?? "A picture"} />;
+    return <img class="picture" src={url} alt={name ?? "Image"} />;
   return (
     <p class="file-note">
-      {name ?? "A file"} <span>{type}</span>
+      {name ?? "File"} <span>{type}</span>
     </p>
   );
 }
@@ -112,7 +112,7 @@ function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; 
       {turn.surface !== "web" && <span class="surface">{turn.surface}</span>}
       {tokens > 0 && <span>{tokens.toLocaleString()} tokens</span>}
       {turnId && turn.status === "stopped" && <span class="ended">stopped</span>}
-      {turnId && turn.status === "interrupted" && <span class="ended">broken off</span>}
+      {turnId && turn.status === "interrupted" && <span class="ended">interrupted</span>}
     </>
   );
 }

@@ -35,7 +35,7 @@ function Thought({ text, isOngoing }: { text: string; isOngoing: boolean }) {
     <details class="card thought">
       <summary>
         <Icon name="thought" />
-        <span>{isOngoing ? "Thinking…" : "Thought about it"}</span>
+        <span>{isOngoing ? "Thinking…" : "Reasoning"}</span>
       </summary>
       <div class="card-body">
         <Markdown text={text} />

@@ -1,6 +1,6 @@
 /** One thread: loads its newest messages, then shows the conversation; or says that it cannot. */
 import { useEffect, useState } from "preact/hooks";
-import { call, type History, threadPath, told } from "../api";
+import { call, errorText, type History, threadPath } from "../api";
 import type { Route } from "../router";
 import { Conversation } from "./Conversation";
 
@@ -20,7 +20,7 @@ export function ThreadView({ at }: { at: Route }) {
     const asking = new AbortController();
     load(begun, asking.signal).then(
       (history) => setLoading({ state: "ready", history }),
-      (error: unknown) => asking.signal.aborted || setLoading({ state: "failed", why: told(error) }),
+      (error: unknown) => asking.signal.aborted || setLoading({ state: "failed", why: errorText(error) }),
     );
     return () => asking.abort();
   }, [begun, tries]);
@@ -29,7 +29,7 @@ export function ThreadView({ at }: { at: Route }) {
   if (loading.state === "failed")
     return (
       <div class="middle" role="alert">
-        <h2>This thread cannot be shown</h2>
+        <h2>This thread could not be loaded</h2>
         <p>{loading.why}</p>
         <button type="button" class="button" onClick={() => setTries(tries + 1)}>
           Try again

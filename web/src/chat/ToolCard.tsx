@@ -8,11 +8,11 @@ type ToolPart = ToolUIPart | DynamicToolUIPart;
 const STATES: Record<string, string> = {
   "input-streaming": "preparing",
   "input-available": "running",
-  "approval-requested": "waits for you",
+  "approval-requested": "needs approval",
   "approval-responded": "answered",
   "output-available": "done",
   "output-error": "failed",
-  "output-denied": "not allowed",
+  "output-denied": "denied",
 };
 
 interface Props {
@@ -37,7 +37,7 @@ export function ToolCard({ name, part, onApproval }: Props) {
         {part.state === "output-error" && <Value title="Error" value={part.errorText} />}
         {isAsking && (
           <div class="approval">
-            <p>May {name} run with this input?</p>
+            <p>Allow {name} to run with this input?</p>
             <button type="button" class="button" onClick={() => onApproval(part.approval.id, false)}>
               Deny
             </button>

@@ -28,5 +28,5 @@ function troubleOf({ messages, firstSeq, facts, error }: Conversing): string | u
   const newest = facts.turns.values().next().value;
   const turn = turnId ? facts.turns.get(turnId) : newest?.requestSeq === seq ? newest : undefined;
   if (!turn || !FAILED.has(turn.status)) return undefined;
-  return turn.error ?? "The answer broke off.";
+  return turn.error ?? "The answer was interrupted.";
 }

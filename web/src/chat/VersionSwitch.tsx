@@ -19,13 +19,13 @@ export function VersionSwitch({ versions, talk, what }: Props) {
   };
   return (
     <span class="versions" role="group" aria-label={`Versions of this ${what}`}>
-      <IconButton icon="left" label="Version before" disabled={at === 0 || talk.isBusy} onClick={() => go(at - 1)} />
+      <IconButton icon="left" label="Previous version" disabled={at === 0 || talk.isBusy} onClick={() => go(at - 1)} />
       <span class="versions-count">
         {at + 1}/{timelineIds.length}
       </span>
       <IconButton
         icon="right"
-        label="Version after"
+        label="Next version"
         disabled={at === timelineIds.length - 1 || talk.isBusy}
         onClick={() => go(at + 1)}
       />

@@ -5,7 +5,7 @@
 import { useChat } from "@ai-sdk/react";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { call, type Head, type History, type Thread, threadPath, told } from "../api";
+import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
 import { useCell } from "../cell";
 import { settle } from "../router";
 import { refresh as refreshThreads } from "../threads/store";
@@ -73,7 +73,7 @@ export function useConversation(initial: History): Conversing {
     const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
     if (unsent.length) {
       setDraft((written) => [...unsent, written].filter(Boolean).join("\n\n"));
-      toast(`Not sent: ${told(now.current.error)}`, { kind: "error" });
+      toast(`Not sent: ${errorText(now.current.error)}`, { kind: "error" });
       clearError();
     }
     now.current.messages = fresh.messages;
@@ -123,7 +123,7 @@ export function useConversation(initial: History): Conversing {
         await refresh();
         return done;
       } catch (failure) {
-        toast(told(failure), { kind: "error" });
+        toast(errorText(failure), { kind: "error" });
         return null;
       }
     },
@@ -146,7 +146,7 @@ export function useConversation(initial: History): Conversing {
     facts,
     isBusy,
     isStreaming: status === "streaming",
-    error: error && told(error),
+    error: error && errorText(error),
     draft,
     setDraft,
     loadOlder,
@@ -161,7 +161,7 @@ export function useConversation(initial: History): Conversing {
       void chat.sendMessage(last);
     },
     answerApproval: (id, approved) => void chat.addToolApprovalResponse({ id, approved }),
-    // The client's own stop only hangs up; the service has to be told.
+    // The client's own stop only hangs up; the service has to be errorText.
     stop: () =>
       void call("POST", `ai/chat/${encodeURIComponent(stateKey)}/stop`).then(
         () => undefined,

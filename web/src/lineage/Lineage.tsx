@@ -5,7 +5,7 @@ import { type DrawnPoint, draw } from "./drawing";
 
 export function Lineage({ talk }: { talk: Conversing }) {
   const { timelines, saves } = talk.facts;
-  if (!timelines.length) return <p>It begins with your first message.</p>;
+  if (!timelines.length) return <p>Versions appear here after the first message.</p>;
   const { width, height, lines, points } = draw(timelines, saves);
   const path = threadPath(talk.thread.stateKey);
   const go = (point: DrawnPoint) => {
@@ -23,14 +23,14 @@ export function Lineage({ talk }: { talk: Conversing }) {
           <Knot key={point.key} point={point} onGo={() => go(point)} />
         ))}
       </svg>
-      <ul class="lineage-labels" style={{ height: `${height}px` }} aria-label="Lineage">
+      <ul class="lineage-labels" style={{ height: `${height}px` }} aria-label="Versions">
         {points.map((point) => (
           <li key={point.key} style={{ top: `${point.y - 17}px` }}>
             <button
               type="button"
               class={point.isCurrent && point.kind === "end" ? "lineage-label lineage-current" : "lineage-label"}
               aria-current={point.isCurrent && point.kind === "end" ? "true" : undefined}
-              title={point.kind === "save" ? `Go on from “${point.label}”` : point.label}
+              title={point.kind === "save" ? `Load “${point.label}”` : point.label}
               onClick={() => go(point)}
             >
               <span>{point.label}</span>

@@ -83,7 +83,7 @@ function endOf(timeline: Timeline, laneOf: (id: string) => number): Placed {
     x: laneOf(timeline.id),
     seq: count - 1,
     timelineId: timeline.id,
-    label: timeline.begins?.text || "The beginning",
+    label: timeline.begins?.text || "Start of the thread",
     detail: `${count} ${count === 1 ? "message" : "messages"}`,
     isCurrent: timeline.current,
   };

@@ -165,7 +165,7 @@ function Picture({ token }: { token: Tokens.Image }) {
   if (!url) return <>{token.raw}</>;
   return (
     <span class="picture-note">
-      Picture{token.text ? ` “${token.text}”` : ""}, not loaded:{" "}
+      Image{token.text ? ` “${token.text}”` : ""}, not loaded:{" "}
       <a href={url.href} target="_blank" rel="noopener noreferrer">
         {url.href}
       </a>

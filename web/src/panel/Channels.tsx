@@ -1,6 +1,6 @@
 /** Where a thread goes on beside this page, and the accounts on messaging platforms that are the user's. */
 import { useEffect, useState } from "preact/hooks";
-import { call, type Link, type LinkCode, type Place, threadPath, told } from "../api";
+import { call, errorText, type Link, type LinkCode, type Place, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
 import { briefly } from "../times";
 import { CopyButton } from "../ui/CopyButton";
@@ -30,7 +30,7 @@ function Places({ talk }: { talk: Conversing }) {
   return (
     <section>
       <h3>Places</h3>
-      <ul class="places" aria-label="Places where this thread goes on">
+      <ul class="places" aria-label="Places where this thread continues">
         {places.map((place) => (
           <li key={`${place.surface} ${place.place}`}>
             <span class="surface">{place.surface}</span> {place.label ?? place.place}
@@ -53,7 +53,7 @@ function Links() {
   };
   useEffect(refresh, []);
   if (!links) return null;
-  const attempt = (work: Promise<void>) => work.catch((error: unknown) => toast(told(error), { kind: "error" }));
+  const attempt = (work: Promise<void>) => work.catch((error: unknown) => toast(errorText(error), { kind: "error" }));
   const make = () => void attempt(call<LinkCode>("POST", "channels/links/code", {}).then(setCode));
   const unlink = ({ platform, platformUserId }: Link) => {
     const which = new URLSearchParams({ platform, platformUserId });
@@ -68,7 +68,7 @@ function Links() {
             <li key={`${link.platform} ${link.platformUserId}`}>
               <span class="saves-name">
                 <span class="surface">{link.platform}</span> {link.platformUserId}
-                {link.state === "revoked" && " (barred)"}
+                {link.state === "revoked" && " (blocked)"}
               </span>
               <IconButton icon="close" label={`Unlink ${link.platformUserId}`} onClick={() => unlink(link)} />
             </li>
@@ -79,10 +79,10 @@ function Links() {
         <Code code={code} />
       ) : (
         <>
-          <p>Go on with your threads from Slack, Telegram, WhatsApp or Matrix.</p>
+          <p>Continue your threads in Slack, Telegram, WhatsApp or Matrix.</p>
           <div>
             <button type="button" class="button" onClick={make}>
-              Make a link code
+              Create a link code
             </button>
           </div>
         </>

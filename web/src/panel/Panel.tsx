@@ -20,7 +20,7 @@ export function Panel({ talk }: { talk: Conversing }) {
         <IconButton icon="close" label="Hide details" class="only-narrow" onClick={() => isPanelOpen.set(false)} />
       </header>
       <section>
-        <h3>Lineage</h3>
+        <h3>Versions</h3>
         <Lineage talk={talk} />
         {isThere && <UndoButton talk={talk} />}
       </section>
@@ -38,7 +38,7 @@ function UndoButton({ talk }: { talk: Conversing }) {
     <div>
       <button type="button" class="button" disabled={talk.isBusy || !talk.messages.length} onClick={undo}>
         <Icon name="undo" />
-        Take back the last question
+        Undo the last message
       </button>
     </div>
   );
@@ -64,7 +64,7 @@ function Counts({ talk }: { talk: Conversing }) {
         )}
         {thread.createdAt && (
           <>
-            <dt>Begun</dt>
+            <dt>Created</dt>
             <dd>{exactly(thread.createdAt)}</dd>
           </>
         )}

@@ -1,7 +1,7 @@
 /** What the user pinned for an agent: it goes first in everything the agent is shown. Edited in its place. */
 import { useEffect, useId, useState } from "preact/hooks";
 import { useAgents } from "../agents";
-import { ApiError, call, told } from "../api";
+import { ApiError, call, errorText } from "../api";
 import { toast } from "../ui/toasts";
 
 export function Pinned({ agentId }: { agentId: string | undefined }) {
@@ -27,9 +27,9 @@ export function Pinned({ agentId }: { agentId: string | undefined }) {
     try {
       await (text.trim() ? call("POST", path, { context: text }) : call("DELETE", path));
       setStored(text);
-      toast(text.trim() ? `Pinned for ${id}.` : `Nothing is pinned for ${id} now.`);
+      toast(text.trim() ? `Pinned for ${id}.` : `Nothing is pinned for ${id}.`);
     } catch (error) {
-      toast(told(error), { kind: "error" });
+      toast(errorText(error), { kind: "error" });
     }
   };
   return (
@@ -40,7 +40,7 @@ export function Pinned({ agentId }: { agentId: string | undefined }) {
       <textarea
         id={fieldId}
         rows={4}
-        placeholder="What it should always know about you"
+        placeholder="What the agent should always know about you"
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
       />

@@ -19,7 +19,7 @@ export function Saves({ talk }: { talk: Conversing }) {
     <section>
       <h3>Saved points</h3>
       {saves.length === 0 ? (
-        <p>The flag below a message gives its place a name.</p>
+        <p>Save a point with the flag below a message.</p>
       ) : (
         <ul class="saves" aria-label="Saved points">
           {saves.map((save) => (
@@ -27,11 +27,11 @@ export function Saves({ talk }: { talk: Conversing }) {
               <span class="saves-name">{save.name}</span>
               <IconButton
                 icon="undo"
-                label={`Go on from ${save.name}`}
+                label={`Load ${save.name}`}
                 disabled={talk.isBusy || !talk.thread.id}
                 onClick={() => load(save.name)}
               />
-              <IconButton icon="trash" label={`Forget ${save.name}`} onClick={() => forget(save.name)} />
+              <IconButton icon="trash" label={`Delete ${save.name}`} onClick={() => forget(save.name)} />
             </li>
           ))}
         </ul>

@@ -1,6 +1,6 @@
 /** What the model saw in a turn: the texts that went first, the messages of its window, and what was left out. */
 import { useEffect, useState } from "preact/hooks";
-import { call, type Seen, threadPath, told } from "../api";
+import { call, errorText, type Seen, threadPath } from "../api";
 import { textOf } from "../chat/conversation";
 import { Dialog } from "../ui/Dialog";
 
@@ -15,7 +15,7 @@ export function SeenDialog({ stateKey, turnId, onClose }: Props) {
   useEffect(() => {
     call<Seen>("GET", `${threadPath(stateKey)}/seen?turnId=${encodeURIComponent(turnId)}`).then(
       setSeen,
-      (error: unknown) => setSeen(told(error)),
+      (error: unknown) => setSeen(errorText(error)),
     );
   }, [stateKey, turnId]);
   return (
@@ -37,7 +37,7 @@ function Shown({ seen }: { seen: Seen }) {
       <p class="counts">
         {seen.messages.length} {seen.messages.length === 1 ? "message" : "messages"}, about{" "}
         {seen.tokens.toLocaleString()} tokens
-        {seen.messagesLeftOut > 0 && `; ${seen.messagesLeftOut} earlier ones were left out`}
+        {seen.messagesLeftOut > 0 && `; ${seen.messagesLeftOut} earlier ones left out`}
         {seen.agentId && ` · ${seen.agentId}`}
       </p>
       <ol class="seen">

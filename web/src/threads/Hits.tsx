@@ -27,9 +27,11 @@ export function Hits({ words, found, onOpen }: Props) {
   return (
     <div class="list">
       <p class="list-count" role="status">
-        {found.hits.length ? `${found.hits.length} found` : `Nothing holds “${words.trim()}”.`}
+        {found.hits.length
+          ? `${found.hits.length} ${found.hits.length === 1 ? "result" : "results"}`
+          : `No messages match “${words.trim()}”.`}
       </p>
-      <ul aria-label="Found">
+      <ul aria-label="Search results">
         {found.hits.map((hit) => (
           <HitRow key={`${hit.stateKey} ${hit.messageId}`} hit={hit} words={found.words} onOpen={onOpen} />
         ))}

@@ -1,6 +1,6 @@
 /** The threads at the side: the list or what a search found, and the way to a new one. Arrow keys move in it. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Hit, told } from "../api";
+import { errorText, type Hit } from "../api";
 import { useCell } from "../cell";
 import { openNew, route } from "../router";
 import { signOut, token } from "../session";
@@ -34,7 +34,7 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
           <Mark />
           Threadline
         </a>
-        <IconButton icon="close" label="Close the list" class="only-narrow" onClick={onClose} />
+        <IconButton icon="close" label="Close the thread list" class="only-narrow" onClick={onClose} />
       </header>
       <div class="sidebar-tools">
         <button
@@ -54,7 +54,7 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
             type="search"
             id="search"
             placeholder="Search"
-            aria-label="Search in all threads"
+            aria-label="Search all threads"
             value={words}
             onInput={(event) => setWords(event.currentTarget.value)}
             onKeyDown={(event) => event.key === "Escape" && setWords("")}
@@ -68,7 +68,7 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
       )}
       <footer class="sidebar-foot">
         <button type="button" class="link-button" onClick={() => void refresh(!shown.archived)}>
-          {shown.archived ? "Back to all threads" : "Archive"}
+          {shown.archived ? "Back to all threads" : "Archived threads"}
         </button>
         {token() && (
           <button type="button" class="link-button" onClick={signOut}>
@@ -94,7 +94,7 @@ function ThreadList({ shown, current, onOpen }: { shown: Shown; current: string;
       </div>
     );
   if (!shown.threads.length)
-    return <p class="list-note">{shown.archived ? "Nothing is archived." : "What you say will be kept here."}</p>;
+    return <p class="list-note">{shown.archived ? "No archived threads." : "Your threads will appear here."}</p>;
   return (
     <div class="list">
       <ul aria-label={shown.archived ? "Archived threads" : "Threads"}>
@@ -119,7 +119,7 @@ function MoreWhenSeen() {
   }, []);
   return (
     <button ref={place} type="button" class="link-button list-more" onClick={() => void more()}>
-      Older threads
+      Load more threads
     </button>
   );
 }
@@ -170,7 +170,7 @@ function useSearch(words: string): Found | null {
     const timer = window.setTimeout(() => {
       search(words, asking.signal).then(
         (hits) => setFound({ words, hits }),
-        (error: unknown) => asking.signal.aborted || setFound({ words, hits: [], failure: told(error) }),
+        (error: unknown) => asking.signal.aborted || setFound({ words, hits: [], failure: errorText(error) }),
       );
     }, TYPING_MS);
     return () => {

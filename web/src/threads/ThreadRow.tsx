@@ -57,18 +57,18 @@ export function ThreadRow({ thread, isCurrent, onOpen }: Props) {
         </span>
       </a>
       <Menu
-        label={`More for ${title}`}
+        label={`Actions for ${title}`}
         choices={[
           { label: "Rename", icon: "edit", run: () => setRenaming(true) },
           thread.archivedAt
-            ? { label: "Bring back", icon: "archive", run: () => void archive(thread, false) }
+            ? { label: "Unarchive", icon: "archive", run: () => void archive(thread, false) }
             : { label: "Archive", icon: "archive", run: () => void archive(thread, true) },
           { label: "Delete", icon: "trash", run: discard },
         ]}
       />
       {isRenaming && (
         <AskName
-          title="Rename the thread"
+          title="Rename thread"
           label="Title"
           action="Rename"
           initial={thread.title ?? ""}

@@ -2,7 +2,7 @@
  * The list of threads: the first pages of it, newest activity first, kept in step with the service by asking again
  * when something happened here, when the window comes back, and now and then.
  */
-import { call, type Hit, type Thread, type ThreadPage, threadPath, told } from "../api";
+import { call, errorText, type Hit, type Thread, type ThreadPage, threadPath } from "../api";
 import { Cell } from "../cell";
 import { toast } from "../ui/toasts";
 
@@ -33,7 +33,7 @@ export async function refresh(archived = listing.get().archived): Promise<void> 
   } catch (error) {
     if (mine !== asked) return;
     const shown = listing.get();
-    listing.set(shown.threads.length ? shown : { ...shown, state: "failed", failure: told(error) });
+    listing.set(shown.threads.length ? shown : { ...shown, state: "failed", failure: errorText(error) });
   }
 }
 
@@ -58,7 +58,7 @@ export async function more(): Promise<void> {
     const added = page.threads.filter((thread) => !shown.has(thread.id));
     listing.set({ ...before, threads: [...before.threads, ...added], nextCursor: page.nextCursor });
   } catch (error) {
-    toast(told(error), { kind: "error" });
+    toast(errorText(error), { kind: "error" });
   }
 }
 
@@ -74,7 +74,7 @@ export async function archive(thread: Thread, archived: boolean): Promise<void> 
   const done = await act(() => call("PATCH", threadPath(thread.stateKey), { archived }));
   if (done) {
     const undo = { label: "Undo", run: () => void archive(thread, !archived) };
-    toast(archived ? "Archived." : "Brought back from the archive.", { action: undo });
+    toast(archived ? "Archived." : "Unarchived.", { action: undo });
   }
 }
 
@@ -89,7 +89,7 @@ async function act(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
   } catch (error) {
-    toast(told(error), { kind: "error" });
+    toast(errorText(error), { kind: "error" });
     return false;
   }
   await refresh();

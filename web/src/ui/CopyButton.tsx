@@ -11,7 +11,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      toast("The browser does not allow copying here.", { kind: "error" });
+      toast("Copying is blocked by the browser.", { kind: "error" });
       return;
     }
     setDone(true);
