@@ -46,7 +46,7 @@ UiParts: TypeAlias = Annotated[
         },
     ),
 ]
-"""Raw bytes on both sides: stored parts are sent as they are and decoded only when somebody reads them."""
+"""Raw bytes on both sides: stored parts are sent as they are and decoded only when they are used."""
 
 
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -26,7 +26,7 @@ class Service(NamedTuple):
     def pids(self) -> list[int]:
         """Of every worker that ever served, in the order of their beginning."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line["pid"] for line in lines if "worker serves" in line.values()]
+        return [line["pid"] for line in lines if "worker ready" in line.values()]
 
 
 @contextmanager

@@ -74,5 +74,5 @@ async def test_without_a_built_page_a_plain_one_says_why(
     transport = httpx2.ASGITransport(app=build_app(threadline))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         page = await http.get("/")
-        assert "it is built by <code>make page</code>" in page.text
+        assert "Build it with <code>make page</code>" in page.text
         assert (await http.get("/t/some-thread")).status_code == 404

@@ -91,7 +91,7 @@ def test_whatever_an_agent_emits_a_strict_client_accepts(said: list[Event], stat
     [
         ("executed", {"type": "finish", "finishReason": "length"}),
         ("stopped", {"type": "abort"}),
-        ("interrupted", {"type": "error", "errorText": "the turn ended interrupted"}),
+        ("interrupted", {"type": "error", "errorText": "turn ended with status interrupted"}),
     ],
 )
 def test_the_turn_says_how_a_stream_ends_whatever_the_agent_said(status: TurnStatus, last: dict[str, Any]) -> None:

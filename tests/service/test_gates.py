@@ -91,7 +91,7 @@ async def test_a_body_without_a_declared_length_is_counted(client: Client) -> No
     body = b" " * 1_048_577
     answer = await told(client, HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s" % (len(body), body))
     assert answer.startswith(b"HTTP/1.1 413")
-    assert b"limited to 1048576 bytes" in answer
+    assert b"body must have at most 1048576 bytes" in answer
 
 
 async def test_a_page_of_another_origin_may_not_write(client: Client) -> None:
@@ -115,7 +115,7 @@ async def test_without_authentication_only_names_of_this_machine_are_answered(cl
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
 def test_without_authentication_no_address_that_others_reach_is_served(host: str) -> None:
-    with pytest.raises(SettingsInvalid, match="can be reached by others"):
+    with pytest.raises(SettingsInvalid, match="can be reached from other machines"):
         check_address(host)
 
 

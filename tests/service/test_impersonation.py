@@ -109,7 +109,7 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
     await bot.ask("Hi", "lisbon", headers=acting_for("root"))
     for question in questions(threadline):
         operation = question.operation
-        if question.permission.role is None:
+        if question.role is None:
             continue
         before = await counts(threadline)
         headers = {**acting_for("root"), **({} if question.body is None else {"content-type": question.media_type})}

@@ -80,4 +80,4 @@ def test_an_address_that_others_reach_is_refused_at_start(
     tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--host", host, "--database", str(tmp_path / "t.db")]) == 2
-    assert "can be reached by others" in capsys.readouterr().err
+    assert "can be reached from other machines" in capsys.readouterr().err

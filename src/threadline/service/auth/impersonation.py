@@ -2,7 +2,7 @@
 
 Only a token created for it may send the headers, only for users of its own tenant, never with more than the role of a
 member, and only for operations that `permissions` allows. Any other request with these headers is refused rather than
-handled as its own caller, because the sender means somebody else.
+handled as its own caller, because its sender means another user.
 """
 
 from __future__ import annotations
