@@ -305,3 +305,15 @@ class OutcomeUnknown(StoreFailed):
     """The connection broke during commit, so the write may or may not be stored. Repeat it with the same key."""
 
     code = "outcome_unknown"
+
+
+def nothing_to_append() -> InvalidInput:
+    return InvalidInput("`messages` must contain at least one message, got none")
+
+
+def nothing_to_undo(thread_id: str) -> InvalidInput:
+    return InvalidInput(f"thread {quote(thread_id)} has no user message to undo")
+
+
+def no_such_seq(thread_id: str, seq: int) -> InvalidInput:
+    return InvalidInput(f"thread {quote(thread_id)} has no message {seq}: read its `message_count`")

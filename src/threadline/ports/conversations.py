@@ -1,6 +1,6 @@
-"""The store's verbs for a conversation: threads, their messages, and the timelines they stand on.
+"""Store operations on conversations: threads, messages and timelines.
 
-Each verb is bound to one scope, as `threadline.ports` says, and its docstring is the whole of its contract.
+Every operation is bound to one scope (see `threadline.ports`). Its docstring is its whole contract.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from threadline.core.threads import Appended, Hit, NewThread, Page, SavedPoint, 
 
 class ThreadOperations(Protocol):
     async def create_thread(self, new: NewThread) -> Thread:
-        """A new, empty thread on a new timeline. DuplicateId if the id is taken in this tenant, or the state key by a
-        living thread of this owner."""
+        """Creates an empty thread on a new timeline. DuplicateId if the tenant already has a thread with this id, or
+        the owner a thread with this state key that is not deleted."""
         ...
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
-        """The living thread (or, asked for, the deleted one as well); None if there is none."""
+        """The thread with this id; None if there is none. A deleted thread is returned only with `deleted`."""
         ...
 
     async def thread_by_key(self, state_key: str) -> Thread | None:
-        """The living thread under this state key; None if there is none."""
+        """The thread with this state key that is not deleted; None if there is none."""
         ...
 
     async def threads(
@@ -37,25 +37,28 @@ class ThreadOperations(Protocol):
         archived: bool | None = False,
         deleted: bool = False,
     ) -> Page[Thread]:
-        """Latest activity first, ties by id, the greater first. `archived` None lists both kinds; `deleted` lists the
-        deleted ones instead of the living. A cursor costs the same at any depth, and a page after it never repeats a
-        thread. InvalidCursor for one that was not issued here."""
+        """A page of threads: latest activity first, then the greater id first. `archived` None lists archived and other
+        threads; `deleted` lists only deleted threads. A cursor costs the same at any depth, and the page after it never
+        repeats a thread. InvalidCursor if the cursor was not issued for this list. InvalidInput if `limit` is below 1,
+        or `offset` below 0."""
         ...
 
     async def update_thread(self, thread_id: str, changes: ThreadChanges) -> Thread:
-        """Changes only what is given; never a message. Activity is not moved by it. NotFound."""
+        """Changes only the given fields; never a message. The time of the last activity stays the same. NotFound."""
         ...
 
     async def delete_thread(self, thread_id: str) -> bool:
-        """Hides it from every read; its state key is free again. False if there was none: not an error."""
+        """Hides the thread from every read; its state key can be used again. False if there is no such thread."""
         ...
 
     async def restore_thread(self, thread_id: str) -> Thread:
-        """Brings a deleted thread back. NotFound; DuplicateId if its state key is in use by now."""
+        """Restores a deleted thread. NotFound if there is no deleted thread with this id; DuplicateId if another thread
+        has its state key now."""
         ...
 
     async def prune_threads(self, *, idle_since: dt.datetime) -> int:
-        """Deletes for good the owner's threads that never held a message and had no activity since. How many."""
+        """Removes the owner's threads that never had a message and have had no activity since `idle_since`. Returns how
+        many."""
         ...
 
 
@@ -71,16 +74,17 @@ class MessageOperations(Protocol):
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
-        """Writes the messages at the head, all or none, and touches the thread. A thread without a title takes `title`,
-        which a person may change later. A message with a `created_us` of its own keeps it. `Appended.thread` has what
-        an append changes about its thread, so that a caller need not read it again.
+        """Writes the messages at the head, all or none, and updates the thread's activity. A thread without a title
+        gets `title`, which a person can change later. A message that has `created_us` keeps that time.
+        `Appended.thread` has what an append changes about its thread, so that a caller need not read it again.
 
-        The same call again is safe: with the same key, or with message ids that already stand in this history in this
-        order with this role and content, nothing is written and the answer is the first one's, `replayed`.
-        A key counts within its thread. KeyReused: the key came with other messages; ids may differ, since sealing may
-        have made them up. DuplicateId: a message id stands in this history and this is no repeat (other content,
-        another order, or only some of them). HeadMoved: `expected_count` is not the count. NotFound: no such living
-        thread. LimitExceeded: the thread would hold more than the store's limit. Appending nothing is InvalidInput."""
+        A repeated call is safe: with the same key, or with message ids that are already in this history in this order
+        with this role and content, nothing is written and the first result is returned as `replayed`. A key is valid
+        within its thread. KeyReused: the key was used with other messages; ids may differ, because sealing generates
+        missing ids. DuplicateId: a message id is in this history and this is not a repeat (other content, another
+        order, or only some of them). HeadMoved: `expected_count` is not the count. NotFound: there is no such thread,
+        or it is deleted. LimitExceeded: the thread would have more messages than the store's limit. InvalidInput if
+        `messages` is empty."""
         ...
 
     async def messages(
@@ -92,66 +96,72 @@ class MessageOperations(Protocol):
         limit: int | None = None,
         timeline_id: str | None = None,
     ) -> list[Message]:
-        """Seqs `first` to `last` (inclusive) of the history, in order, at most `limit` of them. `timeline_id` reads
-        one the thread stood on instead of the present one. NotFound for an unknown thread, or for a timeline it never
-        stood on; an empty thread is []."""
+        """The messages `first` to `last` (inclusive) of the history, in order, at most `limit` of them. `timeline_id`
+        reads another timeline of the thread instead of the current one. NotFound if there is no such thread, or the
+        timeline is not one of the thread's; an empty thread is []. InvalidInput if `limit` is negative."""
         ...
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
-        """The newest messages that begin with the `turns`-th last user message, in order; all if there are fewer.
-        `before` looks only at seqs below it. Costs the same at any length of the thread. NotFound for an unknown
-        thread."""
+        """The messages from the `turns`-th last user message on, in order; all messages if there are fewer. [] if
+        `turns` is 0. With `before`, only messages with a lower seq count. Costs the same at any length of the thread.
+        NotFound if there is no such thread."""
         ...
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
-        """One message of the present history by its id."""
+        """The message of the current history with this id. None if the thread or the message does not exist."""
         ...
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        """Messages in the present history of living threads that hold all the words, best first. A message that several
-        threads show is found once, in the one it was written in if that still shows it. Every word is literal: no
-        operator of any database works. Finds everything that was acknowledged before the call."""
+        """Messages that contain all the words, in the current history of threads that are not deleted, best match
+        first. A message that several threads share is found once, in the thread it was written in if it is still in its
+        history. Every word is literal: no search operator of a database works. Finds every message that was
+        acknowledged before the call."""
         ...
 
 
 class TimelineOperations(Protocol):
-    """Each of these writes one or two small rows and no message, whatever the length of the history. A thread that goes
-    on elsewhere is active by that."""
+    """Each of these operations writes one or two small rows and no message, at any length of the history. Moving a
+    thread counts as activity."""
 
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
-        """A new thread whose history is the source's up to and with seq `at` (default: all of it; -1: nothing).
-        Independent from then on. What `new` leaves out is taken from the source (agent, model, system prompt, working
-        directory). NotFound; InvalidInput if `at` is past the head; DuplicateId as in create_thread."""
+        """Creates a thread whose history is the source's up to and including seq `at` (default: all of it; -1:
+        nothing). The two are independent afterwards. Agent, model, system prompt and working directory that `new`
+        leaves out are copied from the source. NotFound; InvalidInput if `at` is past the head; DuplicateId as in
+        create_thread."""
         ...
 
     async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
-        """The thread goes on from `seq` of its history, or of another timeline of its own, on a new timeline. The old
-        one stays and can be switched to. NotFound; InvalidInput if there is no such seq."""
+        """Moves the thread to a new timeline that continues after `seq` of its history, or of another of its
+        timelines. The previous timeline stays and can be switched to. NotFound; InvalidInput if the history has no
+        message `seq`."""
         ...
 
     async def undo(self, thread_id: str) -> Thread:
-        """The thread goes on, on a new timeline, from before its last user message. InvalidInput if it has none."""
+        """Moves the thread to a new timeline that ends before its last user message. InvalidInput if the history has no
+        user message."""
         ...
 
     async def switch(self, thread_id: str, timeline_id: str) -> Thread:
-        """The thread stands on one of its own timelines again, at that timeline's end; if it stands there already,
-        nothing changes. NotFound."""
+        """Moves the thread back to the end of one of its timelines; if it is there already, nothing changes.
+        NotFound."""
         ...
 
     async def timelines(self, thread_id: str) -> list[Timeline]:
-        """Every timeline the thread has stood on, oldest first. NotFound."""
+        """Every timeline of the thread, oldest first. NotFound."""
         ...
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
-        """Gives the point a name of the owner's; a name used before moves. NotFound; InvalidInput past the head."""
+        """Saves the point under a name of the owner; an existing name is moved. The name is stored in Unicode's NFC,
+        without spaces around it. NotFound; InvalidInput if `at` is past the head."""
         ...
 
     async def load(self, thread_id: str, name: str) -> Thread:
-        """The thread goes on from the saved point, whichever thread it was saved in, on a new timeline. NotFound."""
+        """Moves the thread to a new timeline that continues from the saved point, which may belong to any thread of the
+        owner. NotFound."""
         ...
 
     async def saved_points(self) -> list[SavedPoint]:
-        """The owner's, by name."""
+        """The owner's saved points, by name."""
         ...
 
     async def saved_point(self, name: str) -> SavedPoint | None: ...

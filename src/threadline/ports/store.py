@@ -33,7 +33,8 @@ class StoreSession(
     Protocol,
 ):
     """Every operation, bound to one scope. An operation that stores a row also creates the rows of its tenant and owner
-    if they do not exist."""
+    if they do not exist. An argument of the wrong type, an integer outside its range, and text with a NUL character or
+    a lone surrogate raise InvalidInput."""
 
     @property
     def scope(self) -> Scope: ...

@@ -46,7 +46,7 @@ class TurnOperations(Protocol):
         ...
 
     async def active_turns(self, thread_id: str) -> list[Turn]:
-        """Accepted and running ones of the thread, in order of acceptance."""
+        """Accepted and running ones of the thread, in order of acceptance. [] if the thread does not exist."""
         ...
 
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:

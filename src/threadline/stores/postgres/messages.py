@@ -11,14 +11,7 @@ from typing import TypeVar
 
 import asyncpg
 
-from threadline.core.errors import (
-    DuplicateId,
-    HeadMoved,
-    InvalidInput,
-    KeyReused,
-    LimitExceeded,
-    NotFound,
-)
+from threadline.core.errors import DuplicateId, HeadMoved, KeyReused, LimitExceeded, NotFound, nothing_to_append
 from threadline.core.messages import Message, Role, from_us
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, ThreadState
@@ -29,6 +22,7 @@ from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/messages.sql")
+_THREAD_SQL = load_queries(__package__, "queries/threads.sql")
 ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
 _MOST_TURNS = 500
@@ -109,7 +103,7 @@ class MessageOperations:
 
     def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
         if not messages:
-            raise InvalidInput("appending needs at least one message")
+            raise nothing_to_append()
         most = self.session.internals.limits.messages_per_append
         if len(messages) > most:
             raise LimitExceeded("messages per append", most, len(messages))
@@ -122,8 +116,7 @@ class MessageOperations:
     async def _refuse_other_content(self, thread_id: str, messages: Sequence[Sealed], first: int) -> None:
         stored = await self.messages(thread_id, first=first, limit=len(messages))
         for given, found in zip(messages, stored, strict=True):
-            same = (given.role, given.parts_json, given.metadata_json)
-            if same != (found.role, found.parts_json, found.metadata_json):
+            if (given.role, given.parts_json) != (found.role, found.parts_json):
                 raise DuplicateId("message", given.id)
 
     async def messages(
@@ -140,12 +133,19 @@ class MessageOperations:
             None, reads=True,
         )  # fmt: skip
         if found and found[0][0] is None:
-            raise NotFound("thread" if timeline_id is None else "timeline", timeline_id or thread_id)
+            # The function does not say which of the two is missing: the error is rare, so a second query finds out.
+            if timeline_id is not None and await self._is_known(thread_id):
+                raise NotFound("timeline", timeline_id)
+            raise NotFound("thread", thread_id)
         return self._typed(found)
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
+        if turns == 0:
+            if not await self._is_known(thread_id):
+                raise NotFound("thread", thread_id)
+            return []
         last = _LAST_SEQ if before is None else before - 1
-        if 0 < turns <= _MOST_TURNS:
+        if turns <= _MOST_TURNS:
             # A question and an answer each: that is mostly enough.
             newest = await self.session.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
             if newest and newest[0][0] is None:
@@ -161,6 +161,9 @@ class MessageOperations:
     async def message(self, thread_id: str, message_id: str) -> Message | None:
         found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
         return self._typed(found)[0] if found else None
+
+    async def _is_known(self, thread_id: str) -> bool:
+        return bool(await self.session.call(_THREAD_SQL["find_thread"], thread_id, None, False, reads=True))
 
     def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
         unpack = self.session.internals.bodies.unpack

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from threadline.core.errors import InvalidInput
-from threadline.core.ids import check_characters
 from threadline.core.messages import from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
@@ -35,9 +33,6 @@ class SearchOperations:
     session: ScopedSession
 
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        check_characters("query", query)
-        if limit < 1 or offset < 0:
-            raise InvalidInput("a search has a limit of at least 1 and an offset of at least 0")
         words = words_of(query)
         if not words:
             return []

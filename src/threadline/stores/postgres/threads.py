@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.errors import DuplicateId, NotFound, no_such_seq
 from threadline.core.ids import new_id, new_state_key
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
@@ -85,7 +85,7 @@ class ThreadOperations:
     async def restore_thread(self, thread_id: str) -> Thread:
         found = await self.session.row(_SQL["lock_deleted_thread"], thread_id)
         if found is None:
-            raise NotFound("thread", thread_id)
+            raise NotFound("deleted thread", thread_id)
         if await self.session.row(_SQL["is_key_taken"], found["owner_id"], found["state_key"]) is not None:
             raise DuplicateId("state key", found["state_key"])
         restored = await self.session.row(_SQL["restore_thread"], thread_id)
@@ -148,7 +148,9 @@ async def begin_thread(
         case "source":
             raise NotFound("thread", source)
         case "seq":
-            raise InvalidInput(f"there is no message {at} in thread {source}")
+            assert source is not None
+            assert at is not None
+            raise no_such_seq(source, at)
         case "state_key":
             raise DuplicateId("state key", state_key)
         case _:

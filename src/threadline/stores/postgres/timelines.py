@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import new_id
+from threadline.core.errors import NotFound, no_such_seq, nothing_to_undo
+from threadline.core.ids import check_name, new_id
 from threadline.core.threads import NewThread, SavedPoint, Thread, Timeline
 from threadline.stores import rows
 from threadline.stores.postgres.session import ScopedSession, in_transaction
@@ -40,6 +40,7 @@ class TimelineOperations:
         return rows.thread(row)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
+        name = check_name("saved point", name)
         ((problem, *row),) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
         _refuse(problem, thread_id, seq=at)
         return rows.saved_point(row)
@@ -76,6 +77,6 @@ def _refuse(problem: str | None, thread_id: str, **named: Any) -> None:
         case "name":
             raise NotFound("saved point", named["name"])
         case "seq":
-            raise InvalidInput(f"there is no message {named['seq']} in thread {thread_id}")
+            raise no_such_seq(thread_id, named["seq"])
         case _:
-            raise InvalidInput(f"thread {thread_id} has no question to take back")
+            raise nothing_to_undo(thread_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threadline.core.threads import Scope
+from threadline.stores.arguments import check_arguments
 from threadline.stores.postgres.access import AccessOperations
 from threadline.stores.postgres.credentials import CredentialOperations
 from threadline.stores.postgres.messages import MessageOperations
@@ -20,6 +21,7 @@ from threadline.stores.postgres.turn_output import TurnOutputOperations
 from threadline.stores.postgres.turns import TurnOperations
 
 
+@check_arguments
 class PostgresTransaction(
     ThreadOperations,
     MessageOperations,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import NotFound, no_such_seq
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
 from threadline.core.turns import Chunk, Summary, ToolRun
@@ -66,7 +66,7 @@ class TurnOutputOperations:
     async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
         count, owner_id, timeline_id, lineage = await self._history(thread_id)
         if not 0 <= seq < count:
-            raise InvalidInput(f"there is no seq {seq} in a history of {count} messages")
+            raise no_such_seq(thread_id, seq)
         (holding,) = segments(timeline_id, lineage, seq, seq)
         values = (holding.timeline_id, seq, owner_id, text, self.session.now())
         row = await self.session.row(_SQL["put_summary"], *values)

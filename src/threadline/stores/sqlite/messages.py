@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReused, LimitExceeded, NotFound
+from threadline.core.errors import DuplicateId, HeadMoved, KeyReused, LimitExceeded, NotFound, nothing_to_append
 from threadline.core.messages import ROLES, Message, from_us
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, ThreadState
@@ -79,7 +79,7 @@ def append(
     title: CleanText | None,
 ) -> Appended:
     if not messages:
-        raise InvalidInput("nothing to append: give at least one message")
+        raise nothing_to_append()
     head = find_head(session, thread_id)
     digest = None if key is None else fingerprint(messages)
     replayed = (key is not None and _done_under_key(session, thread_id, head, key, digest)) or _standing(
@@ -198,8 +198,6 @@ class Span(NamedTuple):
 def find_span(
     session: ScopedSession, thread_id: str, first: int, last: int | None, limit: int | None, timeline_id: str | None
 ) -> Span:
-    if limit is not None and limit < 0:
-        raise InvalidInput("a limit is at least 0")
     head = head_on(session, find_head(session, thread_id), timeline_id)
     first = max(first, 0)
     end = head.message_count - 1 if last is None else min(last, head.message_count - 1)
@@ -246,7 +244,10 @@ def newest_turns(session: ScopedSession, thread_id: str, turns: int, before: int
 
 def find_message(session: ScopedSession, thread_id: str, message_id: str) -> Message | None:
     with session.snapshot():
-        head = find_head(session, thread_id)
+        try:
+            head = find_head(session, thread_id)
+        except NotFound:
+            return None
         belongs = tops(head.timeline_no, head.ancestors)
         for timeline_no, seq, number in session.rows(_SQL["find_by_id"], (message_id,)):
             if seq <= belongs.get(timeline_no, -1):

@@ -10,8 +10,8 @@ import datetime as dt
 
 from msgspec import UNSET
 
-from threadline.core.errors import DuplicateId, InvalidInput, NotFound
-from threadline.core.ids import check_characters, check_id, check_thread_key, new_id, new_state_key
+from threadline.core.errors import DuplicateId, NotFound
+from threadline.core.ids import new_id, new_state_key
 from threadline.core.messages import to_us
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
@@ -70,9 +70,6 @@ def create_thread(session: ScopedSession, new: NewThread) -> Thread:
 def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, message_count: int) -> Thread:
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
-    check_id("thread", thread_id)
-    check_thread_key(state_key)
-    _check_texts(new)
     metadata = rows.json_bytes(new.metadata, "metadata")
     if not session.knows(timeline.owner_id):
         if refusal := _taken(session, thread_id, timeline.owner_id, state_key):
@@ -100,13 +97,6 @@ def _taken(session: ScopedSession, thread_id: str, owner_id: str, state_key: str
     return DuplicateId("state key", state_key) if found[1] else None
 
 
-def _check_texts(given: NewThread | ThreadChanges) -> None:
-    for field in ("title", "agent_id", "model", "system_prompt", "working_dir"):
-        value = getattr(given, field)
-        if isinstance(value, str):
-            check_characters(field, value)
-
-
 def find_thread(session: ScopedSession, thread_id: str, *, deleted: bool = False) -> Thread | None:
     row = session.row(_SQL["find_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all, deleted))
     return None if row is None else rows.thread(row)
@@ -127,8 +117,6 @@ def thread_by_key(session: ScopedSession, state_key: str) -> Thread | None:
 def list_threads(
     session: ScopedSession, *, limit: int, cursor: str | None, offset: int, archived: bool | None, deleted: bool
 ) -> Page[Thread]:
-    if limit < 1 or offset < 0:
-        raise InvalidInput("a page has a limit of at least 1 and an offset of at least 0")
     listing = repr(("threads", session.tenant_id, session.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
     found = _page(session, after, limit + 1, offset, archived, deleted)
@@ -157,7 +145,6 @@ def _page(
 
 def update_thread(session: ScopedSession, thread_id: str, changes: ThreadChanges) -> Thread:
     before = existing_thread(session, thread_id)
-    _check_texts(changes)
     given = {field: value for field in changes.__struct_fields__ if (value := getattr(changes, field)) is not UNSET}
     title = given.get("title", before.title)
     by_person = given.get("title_by_person", title is not None if "title" in given else before.title_by_person)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import NotFound, no_such_seq, nothing_to_undo
 from threadline.core.ids import check_name
 from threadline.core.messages import from_us
 from threadline.core.threads import NewThread, Point, SavedPoint, Thread, Timeline
@@ -66,32 +66,32 @@ class TimelineOperations(Operations):
 
 def branch(session: ScopedSession, thread_id: str, new: NewThread, at: int | None) -> Thread:
     source, head = find_standing(session, thread_id)
-    seq = _within(head, at)
+    seq = _within(thread_id, head, at)
     inherited = {field: getattr(source, field) for field in _INHERITED if getattr(new, field) is None}
     given = msgspec.structs.replace(new, **inherited)
     return add_thread(session, given, new_timeline(head.owner_id, head, seq), message_count=seq + 1)
 
 
-def _within(head: Head, at: int | None) -> int:
-    """The seq that was asked for; by default the last. InvalidInput past the head."""
+def _within(thread_id: str, head: Head, at: int | None) -> int:
+    """The seq `at`, by default the last one. InvalidInput past the head."""
     if at is None:
         return head.message_count - 1
     if not -1 <= at < head.message_count:
-        raise InvalidInput(f"there is no seq {at} in a history of {head.message_count} messages")
+        raise no_such_seq(thread_id, at)
     return at
 
 
 def move(session: ScopedSession, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
     thread, head = find_standing(session, thread_id)
     origin = head_on(session, head, timeline_id)
-    return _go_on_from(session, thread, origin, _within(origin, seq))
+    return _go_on_from(session, thread, origin, _within(thread_id, origin, seq))
 
 
 def undo(session: ScopedSession, thread_id: str) -> Thread:
     thread, head = find_standing(session, thread_id)
     question = session.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
     if question is None:
-        raise InvalidInput("there is nothing to undo: this history has no user message")
+        raise nothing_to_undo(thread_id)
     return _go_on_from(session, thread, head, question[0] - 1)
 
 
@@ -133,7 +133,7 @@ def list_timelines(session: ScopedSession, thread_id: str) -> list[Timeline]:
 def save(session: ScopedSession, thread_id: str, name: str, at: int | None) -> SavedPoint:
     name = check_name("saved point", name)
     head = find_head(session, thread_id)
-    seq, now = _within(head, at), session.now_us()
+    seq, now = _within(thread_id, head, at), session.now_us()
     session.run(_SQL["save_point"], (session.tenant_id, head.owner_id, name, head.timeline_no, seq, now))
     return SavedPoint(name, Point(head.timeline_id, seq), thread_id, from_us(now))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from threadline.ports import TransactionBody
+from threadline.stores.arguments import check_arguments
 from threadline.stores.sqlite.access import AccessOperations
 from threadline.stores.sqlite.arrivals import ArrivalOperations
 from threadline.stores.sqlite.credentials import CredentialOperations
@@ -26,6 +27,7 @@ from threadline.stores.sqlite.turns import TurnOperations
 T = TypeVar("T")
 
 
+@check_arguments
 class SqliteTransaction(
     ThreadOperations,
     MessageOperations,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from threadline.core.errors import InvalidInput
+from threadline.core.errors import no_such_seq
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Chunk, Summary, ToolRun
@@ -106,7 +106,7 @@ def list_tool_runs(session: ScopedSession, turn_id: str) -> list[ToolRun]:
 def put_summary(session: ScopedSession, thread_id: str, seq: int, text: CleanText) -> Summary:
     head = find_head(session, thread_id)
     if not 0 <= seq < head.message_count:
-        raise InvalidInput(f"there is no seq {seq} in a history of {head.message_count} messages")
+        raise no_such_seq(thread_id, seq)
     standing = holder(head.timeline_no, seq, head.ancestors)
     session.run(_SQL["put_summary"], (standing, seq, text, session.now_us()))
     stored = _newest_summary(session, head, seq)

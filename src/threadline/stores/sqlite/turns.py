@@ -122,14 +122,20 @@ def find_turn_by_key(session: ScopedSession, key: str) -> Turn | None:
 
 def list_active_turns(session: ScopedSession, thread_id: str) -> list[Turn]:
     with session.snapshot():
-        number = find_head(session, thread_id).thread_no
+        number = _find_thread_no(session, thread_id)
         return [rows.turn(row) for row in session.rows(_SQL["list_active_turns"], (session.tenant_id, number))]
 
 
 def list_turns(session: ScopedSession, thread_id: str, limit: int) -> list[Turn]:
     with session.snapshot():
-        number = find_head(session, thread_id).thread_no
+        number = _find_thread_no(session, thread_id)
         return [rows.turn(row) for row in session.rows(_SQL["list_turns"], (number, limit))]
+
+
+def _find_thread_no(session: ScopedSession, thread_id: str) -> int | None:
+    """A deleted thread keeps its turns. No turn belongs to None."""
+    row = session.row(_SQL["find_thread_no"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
+    return None if row is None else row[0]
 
 
 def list_surfaces(session: ScopedSession, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:

@@ -30,7 +30,7 @@ from threadline.testing.conformance.message_builders import (
 class TestAppending:
     @pytest.mark.req("S4-05")
     async def test_messages_are_numbered_from_zero_in_order(self, alice: Transaction, clock: ManualClock) -> None:
-        """Writes the messages at the head, all or none, and touches the thread."""
+        """Writes the messages at the head, all or none, and updates the thread's activity."""
         thread = await alice.create_thread(NewThread())
         first = await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m1")])
         state = ThreadState(thread.timeline_id, 2, 0, None, thread.updated_at)
@@ -51,7 +51,7 @@ class TestAppending:
         assert (stored.message_count, stored.updated_at) == (3, at)
 
     async def test_all_messages_are_written_or_none(self, alice: Transaction, clock: ManualClock) -> None:
-        """Writes the messages at the head, all or none, and touches the thread."""
+        """Writes the messages at the head, all or none, and updates the thread's activity."""
         before = await create_thread_with(alice, "a", "b")
         taken = (await alice.messages(before.id))[0].id
         clock.advance()
@@ -79,7 +79,7 @@ class TestAppending:
         assert (second.metadata, second.turn_id) == ({}, None)
 
     async def test_a_message_keeps_the_time_it_was_said(self, alice: Transaction) -> None:
-        """A message with a `created_us` of its own keeps it."""
+        """A message that has `created_us` keeps that time."""
         said_at = dt.datetime(2020, 2, 29, 23, 59, 59, 999_999, tzinfo=dt.UTC)
         thread = await alice.create_thread(NewThread())
         old = seal(msgspec.structs.replace(new_message("user", "long ago"), created_at=said_at))
@@ -89,7 +89,7 @@ class TestAppending:
 
     @pytest.mark.req("S4-12")
     async def test_a_thread_without_a_title_takes_one(self, alice: Transaction) -> None:
-        """A thread without a title takes `title`, which a person may change later."""
+        """A thread without a title gets `title`, which a person can change later."""
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, exchange("first words"), title=clean_text("first words"))
         await alice.append(thread.id, exchange("later words"), title=clean_text("later words"))
@@ -118,7 +118,7 @@ class TestAppending:
         assert after.thread.apply_to(thread) == await alice.thread(thread.id)
 
     async def test_a_title_that_was_given_stays(self, alice: Transaction) -> None:
-        """A thread without a title takes `title`"""
+        """A thread without a title gets `title`"""
         thread = await alice.create_thread(NewThread(title="Given", title_by_person=True))
         await alice.append(thread.id, exchange("words"), title=clean_text("words"))
         stored = await alice.thread(thread.id)
@@ -127,21 +127,21 @@ class TestAppending:
 
     @pytest.mark.req("S4-01", "S4-05")
     async def test_a_thread_that_is_not_there_takes_nothing(self, alice: Transaction) -> None:
-        """NotFound: no such living thread."""
+        """NotFound: there is no such thread, or it is deleted."""
         with pytest.raises(NotFound, match="nowhere"):
             await alice.append("nowhere", exchange("lost"), key="k")
         assert await alice.search("lost") == []
         assert (await alice.row_counts()).get("messages") == 0
 
     async def test_appending_nothing_is_refused(self, alice: Transaction) -> None:
-        """Appending nothing is InvalidInput."""
+        """InvalidInput if `messages` is empty."""
         thread = await alice.create_thread(NewThread())
         with pytest.raises(InvalidInput):
             await alice.append(thread.id, [])
 
     @pytest.mark.req("S1-10")
     async def test_a_full_thread_says_which_limit(self, alice: Transaction) -> None:
-        """LimitExceeded: the thread would hold more than the store's limit."""
+        """LimitExceeded: the thread would have more messages than the store's limit."""
         most = LIMITS.messages_per_thread
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, exchange(*map(str, range(most - 1))))
@@ -181,8 +181,8 @@ class TestExpectedCount:
 
 class TestRepeating:
     async def test_the_same_key_is_the_same_call(self, alice: Transaction, clock: ManualClock) -> None:
-        """The same call again is safe: with the same key, or with message ids that already stand in this history in
-        this order with this role and content, nothing is written and the answer is the first one's, `replayed`."""
+        """A repeated call is safe: with the same key, or with message ids that are already in this history in this
+        order with this role and content, nothing is written and the first result is returned as `replayed`."""
         thread = await alice.create_thread(NewThread())
         said = exchange("a", "b")
         first = await alice.append(thread.id, said, key="k1", expected_count=0, tokens=5)
@@ -195,7 +195,7 @@ class TestRepeating:
         assert await history(alice, thread.id) == ["a", "b", "c"]
 
     async def test_a_repeat_under_a_key_may_carry_new_ids(self, alice: Transaction) -> None:
-        """KeyReused: the key came with other messages; ids may differ, since sealing may have made them up."""
+        """KeyReused: the key was used with other messages; ids may differ, because sealing generates missing ids."""
         thread = await alice.create_thread(NewThread())
         first = await alice.append(thread.id, exchange("a", "b"), key="k1")
         again = await alice.append(thread.id, exchange("a", "b"), key="k1")
@@ -212,7 +212,7 @@ class TestRepeating:
         ids=["other words", "other role", "one more"],
     )
     async def test_a_key_comes_back_with_other_messages(self, alice: Transaction, other: list[NewMessage]) -> None:
-        """KeyReused: the key came with other messages"""
+        """KeyReused: the key was used with other messages"""
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, exchange("a"), key="k1")
         with pytest.raises(KeyReused, match="k1"):
@@ -222,7 +222,7 @@ class TestRepeating:
     async def test_a_key_belongs_to_its_thread(
         self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        """A key counts within its thread."""
+        """A key is valid within its thread."""
         for tx in (alice, alice, bob, other_tenant):
             thread = await tx.create_thread(NewThread())
             assert not (await tx.append(thread.id, exchange(thread.id), key="k1")).replayed
@@ -236,8 +236,8 @@ class TestRepeating:
         assert not (await alice.append(thread.id, exchange("b"), key="k1")).replayed
 
     async def test_the_same_message_ids_are_the_same_call(self, alice: Transaction, clock: ManualClock) -> None:
-        """with message ids that already stand in this history in this order with this role and content, nothing is
-        written and the answer is the first one's, `replayed`."""
+        """with message ids that are already in this history in this order with this role and content, nothing is
+        written and the first result is returned as `replayed`."""
         thread = await alice.create_thread(NewThread())
         said = [user_message("a", "m0"), assistant_message("b", "m1")]
         first = await alice.append(thread.id, said, expected_count=0)
@@ -261,8 +261,8 @@ class TestRepeating:
         ids=["other words", "other role", "other order", "one known, one new", "one new, one known"],
     )
     async def test_a_message_id_is_used_once_in_a_history(self, alice: Transaction, other: list[Sealed]) -> None:
-        """DuplicateId: a message id stands in this history and this is no repeat (other content, another order, or
-        only some of them)."""
+        """DuplicateId: a message id is in this history and this is not a repeat (other content, another order, or only
+        some of them)."""
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m1")])
         with pytest.raises(DuplicateId):
@@ -270,22 +270,22 @@ class TestRepeating:
         assert await history(alice, thread.id) == ["a", "b"]
 
     async def test_one_append_names_an_id_once(self, alice: Transaction) -> None:
-        """DuplicateId: a message id stands in this history and this is no repeat (other content, another order, or
-        only some of them)."""
+        """DuplicateId: a message id is in this history and this is not a repeat (other content, another order, or only
+        some of them)."""
         thread = await alice.create_thread(NewThread())
         with pytest.raises(DuplicateId):
             await alice.append(thread.id, [user_message("a", "m0"), assistant_message("b", "m0")])
         assert await history(alice, thread.id) == []
 
     async def test_a_message_id_in_another_history_is_free(self, alice: Transaction, bob: Transaction) -> None:
-        """message ids that already stand in this history"""
+        """message ids that are already in this history"""
         for tx in (alice, alice, bob):
             thread = await tx.create_thread(NewThread())
             assert not (await tx.append(thread.id, [user_message(thread.id, "m0")])).replayed
             assert await history(tx, thread.id) == [thread.id]
 
     async def test_a_message_id_that_was_undone_is_free(self, alice: Transaction) -> None:
-        """message ids that already stand in this history"""
+        """message ids that are already in this history"""
         thread = await create_thread_with(alice, "a", "b")
         await alice.append(thread.id, [user_message("c", "m2")])
         await alice.undo(thread.id)
@@ -293,7 +293,7 @@ class TestRepeating:
         assert await history(alice, thread.id) == ["a", "b", "d"]
 
     async def test_a_repeat_is_known_across_a_fork(self, alice: Transaction) -> None:
-        """message ids that already stand in this history"""
+        """message ids that are already in this history"""
         source = await alice.create_thread(NewThread())
         said = [user_message("a", "m0"), assistant_message("b", "m1")]
         await alice.append(source.id, said)
@@ -305,7 +305,7 @@ class TestRepeating:
         assert await history(alice, branch.id) == ["a", "not b"]
 
     async def test_many_repeats_at_once_write_once(self, alice: Transaction) -> None:
-        """The same call again is safe"""
+        """A repeated call is safe"""
         thread = await alice.create_thread(NewThread())
         by_key = [alice.append(thread.id, exchange("a"), key="k1") for _ in range(10)]
         by_id = [alice.append(thread.id, [user_message("b", "m1")]) for _ in range(10)]

@@ -50,7 +50,7 @@ HOSTILE_PARTS = {
 
 class TestReadingMessages:
     async def test_an_empty_thread_is_an_empty_list(self, alice: Transaction) -> None:
-        """NotFound for an unknown thread, or for a timeline it never stood on; an empty thread is []."""
+        """NotFound if there is no such thread, or the timeline is not one of the thread's; an empty thread is []."""
         thread = await alice.create_thread(NewThread())
         assert await alice.messages(thread.id) == []
         with pytest.raises(NotFound, match="nowhere"):
@@ -77,7 +77,7 @@ class TestReadingMessages:
     async def test_a_range_has_both_its_ends(
         self, alice: Transaction, first: int, last: int | None, limit: int | None, expected: range
     ) -> None:
-        """Seqs `first` to `last` (inclusive) of the history, in order, at most `limit` of them."""
+        """The messages `first` to `last` (inclusive) of the history, in order, at most `limit` of them."""
         source = await create_thread_with(alice, "0", "1", "2", "3", "4")
         forked = await alice.branch(source.id, NewThread(), at=2)
         await alice.append(forked.id, exchange("3", "4"))
@@ -95,7 +95,7 @@ class TestReadingMessages:
         assert texts(message for page in pages for message in page) == [str(n) for n in range(23)]
 
     async def test_a_timeline_it_stood_on_can_be_read(self, alice: Transaction) -> None:
-        """`timeline_id` reads one the thread stood on instead of the present one."""
+        """`timeline_id` reads another timeline of the thread instead of the current one."""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         await alice.move(thread.id, 1)
         await alice.append(thread.id, exchange("e"))
@@ -105,7 +105,7 @@ class TestReadingMessages:
         assert texts(ranged) == ["b", "c"]
 
     async def test_a_timeline_it_never_stood_on_is_not_found(self, alice: Transaction) -> None:
-        """`timeline_id` reads one the thread stood on instead of the present one."""
+        """`timeline_id` reads another timeline of the thread instead of the current one."""
         source, other = await create_thread_with(alice, "a"), await create_thread_with(alice, "b")
         branch = await alice.branch(source.id, NewThread())
         for timeline_id in ("nowhere", other.timeline_id, source.timeline_id):
@@ -113,7 +113,7 @@ class TestReadingMessages:
                 await alice.messages(branch.id, timeline_id=timeline_id)
 
     async def test_one_message_is_found_by_its_id(self, alice: Transaction) -> None:
-        """One message of the present history by its id."""
+        """The message of the current history with this id. None if the thread or the message does not exist."""
         thread = await alice.create_thread(NewThread())
         await alice.append(
             thread.id,
@@ -171,7 +171,7 @@ class TestKeepingBytes:
 
 class TestLastTurns:
     async def test_the_last_turns_begin_with_a_user_message(self, alice: Transaction) -> None:
-        """The newest messages that begin with the `turns`-th last user message, in order"""
+        """The messages from the `turns`-th last user message on, in order"""
         said = ["u0", "a1", "u2", "a3", "u4", "a5"]
         thread = await create_thread_with(alice, *said)
         assert texts(await alice.last_turns(thread.id, 1)) == said[4:]
@@ -179,7 +179,7 @@ class TestLastTurns:
         assert [m.seq for m in await alice.last_turns(thread.id, 2)] == [2, 3, 4, 5]
 
     async def test_fewer_turns_than_asked_are_all_of_them(self, alice: Transaction) -> None:
-        """all if there are fewer."""
+        """all messages if there are fewer."""
         thread = await alice.create_thread(NewThread())
         assert await alice.last_turns(thread.id, 3) == []
         await alice.append(thread.id, [assistant_message("welcome"), *exchange("u", "a")])
@@ -188,7 +188,7 @@ class TestLastTurns:
         assert texts(await alice.last_turns(thread.id, 99)) == ["welcome", "u", "a"]
 
     async def test_a_turn_holds_all_that_followed_its_question(self, alice: Transaction) -> None:
-        """The newest messages that begin with the `turns`-th last user message"""
+        """The messages from the `turns`-th last user message on"""
         tool = seal(new_message("assistant", [parts.tool_part("clock", "c", {}, output="12:00")]))
         note = seal(new_message("system", "a note"))
         thread = await alice.create_thread(NewThread())
@@ -200,7 +200,7 @@ class TestLastTurns:
         assert [m.seq for m in await alice.last_turns(thread.id, 2)] == [2, 3, 4, 5, 6]
 
     async def test_before_looks_only_below(self, alice: Transaction) -> None:
-        """`before` looks only at seqs below it."""
+        """With `before`, only messages with a lower seq count."""
         thread = await create_thread_with(alice, "u0", "a1", "u2", "a3", "u4")
         assert texts(await alice.last_turns(thread.id, 1, before=4)) == ["u2", "a3"]
         assert texts(await alice.last_turns(thread.id, 1, before=3)) == ["u2"]
@@ -209,7 +209,7 @@ class TestLastTurns:
         assert texts(await alice.last_turns(thread.id, 1, before=99)) == ["u4"]
 
     async def test_turns_reach_through_forks(self, alice: Transaction) -> None:
-        """The newest messages that begin with the `turns`-th last user message, in order"""
+        """The messages from the `turns`-th last user message on, in order"""
         thread = await create_thread_with(alice, "u0", "a1", "u2", "a3", "not this")
         for seq, said in ((3, ("u4", "a5", "nor this")), (5, ("u6", "a7", "u8")), (8, ("a9",))):
             thread = await alice.branch(thread.id, NewThread(), at=seq)
@@ -220,7 +220,7 @@ class TestLastTurns:
         assert texts(await alice.last_turns(thread.id, 2, before=6)) == said_in_all[2:6]
 
     async def test_a_long_answer_is_read_whole(self, alice: Transaction) -> None:
-        """The newest messages that begin with the `turns`-th last user message, in order"""
+        """The messages from the `turns`-th last user message on, in order"""
         thread = await alice.create_thread(NewThread())
         steps = [assistant_message(f"step {n}") for n in range(300)]
         await alice.append(thread.id, [*exchange("u", "a"), user_message("do it"), *steps])
@@ -228,6 +228,6 @@ class TestLastTurns:
         assert texts(found) == ["do it", *(f"step {n}" for n in range(300))]
 
     async def test_the_last_turns_of_an_unknown_thread_are_not_found(self, alice: Transaction) -> None:
-        """NotFound for an unknown thread."""
+        """NotFound if there is no such thread."""
         with pytest.raises(NotFound, match="nowhere"):
             await alice.last_turns("nowhere", 1)

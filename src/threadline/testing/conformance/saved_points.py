@@ -13,7 +13,7 @@ from threadline.testing.conformance.message_builders import create_thread_with, 
 
 class TestSaving:
     async def test_a_point_gets_a_name(self, alice: Transaction, clock: ManualClock) -> None:
-        """Gives the point a name of the owner's"""
+        """Saves the point under a name of the owner"""
         thread = await create_thread_with(alice, "a", "b", "c")
         saved = await alice.save(thread.id, "before the storm")
         assert (saved.name, saved.thread_id, saved.point.seq) == ("before the storm", thread.id, 2)
@@ -23,7 +23,7 @@ class TestSaving:
         assert (await alice.save(thread.id, "before it all", at=-1)).point.seq == -1
 
     async def test_a_name_used_before_moves(self, alice: Transaction) -> None:
-        """a name used before moves"""
+        """an existing name is moved"""
         thread, other = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x", "y", "z")
         await alice.save(thread.id, "here", at=0)
         moved = await alice.save(other.id, "here", at=1)
@@ -32,7 +32,7 @@ class TestSaving:
         assert await history(alice, thread.id) == ["x", "y"]
 
     async def test_saving_needs_a_thread_and_a_point(self, alice: Transaction) -> None:
-        """NotFound; InvalidInput past the head."""
+        """NotFound; InvalidInput if `at` is past the head."""
         thread = await create_thread_with(alice, "a", "b")
         with pytest.raises(NotFound, match="nowhere"):
             await alice.save("nowhere", "here")
@@ -48,7 +48,7 @@ class TestSaving:
         assert await history(alice, thread.id) == []
 
     async def test_saved_points_are_listed_by_name(self, alice: Transaction, bob: Transaction) -> None:
-        """The owner's, by name."""
+        """The owner's saved points, by name."""
         thread, theirs = await create_thread_with(alice, "a"), await create_thread_with(bob, "b")
         for name in ("pear", "apple", "Zebra", "élan"):
             await alice.save(thread.id, name)
@@ -71,7 +71,8 @@ class TestSaving:
 
 class TestLoading:
     async def test_a_thread_goes_back_to_its_saved_point(self, alice: Transaction) -> None:
-        """The thread goes on from the saved point, whichever thread it was saved in, on a new timeline."""
+        """Moves the thread to a new timeline that continues from the saved point, which may belong to any thread of the
+        owner."""
         thread = await create_thread_with(alice, "a", "b")
         await alice.save(thread.id, "here")
         await alice.append(thread.id, exchange("c", "d"))
@@ -85,7 +86,7 @@ class TestLoading:
 
     @pytest.mark.req("S4-06")
     async def test_another_threads_point_replaces_the_history_alone(self, alice: Transaction) -> None:
-        """whichever thread it was saved in"""
+        """which may belong to any thread of the owner"""
         source = await create_thread_with(alice, "a", "b", "c", new=NewThread(system_prompt="Be long."))
         await alice.save(source.id, "here", at=1)
         thread = await create_thread_with(alice, "x", new=NewThread(system_prompt="Be brief.", title="Mine"))
@@ -96,7 +97,7 @@ class TestLoading:
         assert await history(alice, source.id) == ["a", "b", "c"]
 
     async def test_a_point_on_a_timeline_left_behind_still_loads(self, alice: Transaction) -> None:
-        """The thread goes on from the saved point"""
+        """Moves the thread to a new timeline that continues from the saved point"""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B", "C"))
@@ -106,7 +107,7 @@ class TestLoading:
         assert await history(alice, thread.id) == ["a", "B", "C"]
 
     async def test_what_was_saved_in_a_deleted_thread_still_loads(self, alice: Transaction) -> None:
-        """whichever thread it was saved in"""
+        """which may belong to any thread of the owner"""
         source, thread = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x")
         await alice.save(source.id, "here")
         await alice.delete_thread(source.id)

@@ -48,7 +48,7 @@ async def say(tx: Transaction, thread_id: str, *said: tuple[str, str]) -> None:
 
 class TestSearching:
     async def test_a_hit_says_where_it_stands(self, alice: Transaction) -> None:
-        """Messages in the present history of living threads that hold all the words"""
+        """Messages that contain all the words, in the current history"""
         thread = await create_thread_with(alice, "hello", "hi", new=NewThread(state_key="zoo", title="Zoo"))
         await say(alice, thread.id, ("m2", "a zebra sleeps in the shade"))
         (hit,) = await alice.search("zebra")
@@ -58,7 +58,7 @@ class TestSearching:
         assert hit.created_at == (await alice.messages(thread.id))[2].created_at
 
     async def test_every_word_must_be_there(self, alice: Transaction) -> None:
-        """that hold all the words"""
+        """that contain all the words"""
         thread = await alice.create_thread(NewThread())
         await say(alice, thread.id, ("m0", "a zebra and a lion"), ("m1", "a zebra alone"), ("m2", "Lion, meet Zebra!"))
         assert found(await alice.search("zebra")) == {"m0", "m1", "m2"}
@@ -90,7 +90,7 @@ class TestSearching:
 
     @pytest.mark.parametrize("query", OPERATORS)
     async def test_no_operator_works(self, alice: Transaction, query: str) -> None:
-        """Every word is literal: no operator of any database works."""
+        """Every word is literal: no search operator of a database works."""
         thread = await alice.create_thread(NewThread())
         await say(alice, thread.id, ("m0", "the zebra sleeps"), ("m1", "nothing"))
         assert await alice.search(query) == []
@@ -99,7 +99,7 @@ class TestSearching:
 
     @pytest.mark.parametrize("query", NOISE)
     async def test_a_query_without_words_finds_nothing(self, alice: Transaction, query: str) -> None:
-        """Every word is literal: no operator of any database works."""
+        """Every word is literal: no search operator of a database works."""
         await create_thread_with(alice, "the zebra sleeps", query + " zebra")
         assert await alice.search(query) == []
 
@@ -109,7 +109,7 @@ class TestSearching:
         assert await alice.search("zebra " + " ".join(f"w{n}" for n in range(10_000))) == []
 
     async def test_what_was_acknowledged_is_found_at_once(self, alice: Transaction, store: Store) -> None:
-        """Finds everything that was acknowledged before the call."""
+        """Finds every message that was acknowledged before the call."""
         await store.index_pending()  # what other tests left in a database they share
         thread = await alice.create_thread(NewThread())
         for number in range(20):
@@ -119,7 +119,8 @@ class TestSearching:
         assert len(await alice.search("zebra", limit=50)) == 20
 
     async def test_the_best_come_first_a_page_at_a_time(self, alice: Transaction) -> None:
-        """Messages in the present history of living threads that hold all the words, best first."""
+        """Messages that contain all the words, in the current history of threads that are not deleted, best match
+        first."""
         thread = await alice.create_thread(NewThread())
         filler = " ".join(f"filler{n}" for n in range(60))
         said = [(f"m{n}", f"zebra {filler} {n}") for n in range(9)]
@@ -137,7 +138,7 @@ class TestSearching:
         assert len(await alice.search("zebra")) == 20
 
     async def test_only_what_a_person_reads_is_searched(self, alice: Transaction) -> None:
-        """that hold all the words"""
+        """that contain all the words"""
         call = parts.tool_part("zoo", "call", {"animal": "lion"}, output="asleep")
         said = (parts.TextPart("the zebra"), call, parts.TextPart("sleeps"))
         thread = await alice.create_thread(NewThread())
@@ -148,7 +149,7 @@ class TestSearching:
 
 class TestSearchingThePresent:
     async def test_only_the_present_history_is_searched(self, alice: Transaction) -> None:
-        """Messages in the present history of living threads"""
+        """in the current history of threads that are not deleted"""
         thread = await alice.create_thread(NewThread())
         await say(alice, thread.id, ("m0", "zebra one"), ("m1", "zebra two"))
         await alice.undo(thread.id)
@@ -159,7 +160,8 @@ class TestSearchingThePresent:
         assert found(await alice.search("zebra")) == {"m0", "m1"}
 
     async def test_a_hit_is_in_the_thread_it_was_written_in_if_that_shows_it(self, alice: Transaction) -> None:
-        """A message that several threads show is found once, in the one it was written in if that still shows it."""
+        """A message that several threads share is found once, in the thread it was written in if it is still in its
+        history."""
         source = await alice.create_thread(NewThread())
         await say(alice, source.id, ("m0", "zebra"), ("m1", "more"))
         branch = await alice.branch(source.id, NewThread())
@@ -182,7 +184,7 @@ class TestSearchingThePresent:
 
     @pytest.mark.req("SX-03")
     async def test_deleted_and_purged_words_are_not_found(self, alice: Transaction) -> None:
-        """living threads"""
+        """threads that are not deleted"""
         thread = await create_thread_with(alice, "a zebra")
         await alice.delete_thread(thread.id)
         assert await alice.search("zebra") == []
@@ -192,13 +194,13 @@ class TestSearchingThePresent:
         assert await alice.search("zebra") == []
 
     async def test_an_archived_thread_is_still_searched(self, alice: Transaction) -> None:
-        """living threads"""
+        """threads that are not deleted"""
         thread = await create_thread_with(alice, "a zebra")
         await alice.update_thread(thread.id, ThreadChanges(archived=True))
         assert len(await alice.search("zebra")) == 1
 
     async def test_a_crowd_of_others_words_hides_nothing(self, alice: Transaction, bob: Transaction) -> None:
-        """Messages in the present history of living threads that hold all the words"""
+        """Messages that contain all the words, in the current history"""
         first = await create_thread_with(alice, "my zebra")
         for _ in range(5):
             await create_thread_with(bob, *["their zebra"] * 450)

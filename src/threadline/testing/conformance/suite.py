@@ -4,6 +4,7 @@ with, and the limits to open the store with.
 
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.append import TestAppending, TestExpectedCount, TestRepeating
+from threadline.testing.conformance.arguments import TestWrongArguments
 from threadline.testing.conformance.arrivals import TestSenders, TestTakingIn
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.credentials import TestCredentials
@@ -106,6 +107,7 @@ __all__ = [
     "TestUndoing",
     "TestUsers",
     "TestWatching",
+    "TestWrongArguments",
     "admin",
     "alice",
     "bob",

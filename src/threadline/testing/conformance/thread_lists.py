@@ -39,7 +39,7 @@ async def walk(tx: Transaction, limit: int, *, archived: bool | None = False, de
 class TestListingThreads:
     @pytest.mark.req("S4-04")
     async def test_an_append_moves_a_thread_up_and_counts(self, alice: Transaction, clock: ManualClock) -> None:
-        """Latest activity first, ties by id, the greater first."""
+        """A page of threads: latest activity first, then the greater id first."""
         newest, middle, oldest = await one_a_second(alice, clock, 3)
         assert ids(await alice.threads()) == [newest, middle, oldest]
         at = clock.advance()
@@ -51,7 +51,7 @@ class TestListingThreads:
         assert page.items == tuple([await alice.thread(id) for id in ids(page)])
 
     async def test_threads_of_the_same_instant_have_one_order(self, alice: Transaction) -> None:
-        """Latest activity first, ties by id, the greater first."""
+        """A page of threads: latest activity first, then the greater id first."""
         made = [(await alice.create_thread(NewThread(id=id))).id for id in ("c", "a", "d", "b")]
         assert ids(await alice.threads()) == sorted(made, reverse=True)
         assert await walk(alice, 1) == sorted(made, reverse=True)
@@ -68,7 +68,7 @@ class TestListingThreads:
     async def test_the_pages_of_a_cursor_are_the_whole_list(
         self, alice: Transaction, clock: ManualClock, limit: int
     ) -> None:
-        """A cursor costs the same at any depth, and a page after it never repeats a thread."""
+        """A cursor costs the same at any depth, and the page after it never repeats a thread."""
         made = await one_a_second(alice, clock, 21)
         for thread_id in made[7:14]:
             await alice.update_thread(thread_id, ThreadChanges(archived=True))
@@ -80,7 +80,7 @@ class TestListingThreads:
         assert await walk(alice, limit, deleted=True) == made[14:]
 
     async def test_a_page_after_a_cursor_repeats_nothing(self, alice: Transaction, clock: ManualClock) -> None:
-        """A cursor costs the same at any depth, and a page after it never repeats a thread."""
+        """A cursor costs the same at any depth, and the page after it never repeats a thread."""
         made = await one_a_second(alice, clock, 6)
         page = await alice.threads(limit=3)
         clock.advance()
@@ -94,7 +94,7 @@ class TestListingThreads:
     async def test_an_invented_cursor_is_refused(
         self, alice: Transaction, bob: Transaction, clock: ManualClock
     ) -> None:
-        """InvalidCursor for one that was not issued here."""
+        """InvalidCursor if the cursor was not issued for this list."""
         await one_a_second(alice, clock, 3)
         cursor = (await alice.threads(limit=1)).next_cursor
         assert cursor is not None
@@ -106,7 +106,7 @@ class TestListingThreads:
             await bob.threads(cursor=cursor)
 
     async def test_archived_threads_have_a_list_of_their_own(self, alice: Transaction, clock: ManualClock) -> None:
-        """`archived` None lists both kinds."""
+        """`archived` None lists archived and other threads"""
         new, old = await one_a_second(alice, clock, 2)
         await alice.update_thread(old, ThreadChanges(archived=True))
         assert ids(await alice.threads()) == [new]
@@ -115,7 +115,7 @@ class TestListingThreads:
         assert (await alice.thread(old)) is not None
 
     async def test_deleted_threads_have_a_list_of_their_own(self, alice: Transaction, clock: ManualClock) -> None:
-        """`deleted` lists the deleted ones instead of the living."""
+        """`deleted` lists only deleted threads."""
         new, old = await one_a_second(alice, clock, 2)
         await alice.delete_thread(old)
         assert ids(await alice.threads(archived=None)) == [new]

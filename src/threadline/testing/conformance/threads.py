@@ -29,7 +29,7 @@ FULL = NewThread(
 class TestCreatingThreads:
     @pytest.mark.req("S4-02")
     async def test_a_thread_keeps_what_it_was_given(self, alice: Transaction, clock: ManualClock) -> None:
-        """A new, empty thread on a new timeline"""
+        """Creates an empty thread on a new timeline"""
         thread = await alice.create_thread(FULL)
         given = {field: getattr(thread, field) for field in FULL.__struct_fields__}
         assert given == {field: getattr(FULL, field) for field in FULL.__struct_fields__}
@@ -65,7 +65,8 @@ class TestCreatingThreads:
 
     @pytest.mark.req("S4-02")
     async def test_an_id_is_given_once_in_a_tenant(self, alice: Transaction, bob: Transaction) -> None:
-        """DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
+        """DuplicateId if the tenant already has a thread with this id, or the owner a thread with this state key that
+        is not deleted."""
         first = await alice.create_thread(NewThread(id="one"))
         for owner in (alice, bob):
             with pytest.raises(DuplicateId, match="thread 'one'"):
@@ -82,7 +83,8 @@ class TestCreatingThreads:
         assert (await alice.thread("one"), await other_tenant.thread("one")) == (here, there)
 
     async def test_a_state_key_has_one_living_thread(self, alice: Transaction) -> None:
-        """DuplicateId if the id is taken in this tenant, or the state key by a living thread of this owner."""
+        """DuplicateId if the tenant already has a thread with this id, or the owner a thread with this state key that
+        is not deleted."""
         await alice.create_thread(NewThread(state_key="plans"))
         with pytest.raises(DuplicateId, match="state key 'plans'"):
             await alice.create_thread(NewThread(state_key="plans"))
@@ -104,12 +106,12 @@ class TestCreatingThreads:
 
 class TestReadingThreads:
     async def test_an_unknown_thread_is_none(self, alice: Transaction) -> None:
-        """The living thread (or, asked for, the deleted one as well); None if there is none."""
+        """The thread with this id; None if there is none. A deleted thread is returned only with `deleted`."""
         assert await alice.thread("nowhere") is None
         assert await alice.thread("nowhere", deleted=True) is None
 
     async def test_a_state_key_leads_to_its_living_thread(self, alice: Transaction) -> None:
-        """The living thread under this state key; None if there is none."""
+        """The thread with this state key that is not deleted; None if there is none."""
         thread = await alice.create_thread(NewThread(state_key="plans"))
         assert await alice.thread_by_key("plans") == thread
         assert await alice.thread_by_key("Plans") is None
@@ -119,7 +121,7 @@ class TestReadingThreads:
 
 class TestChangingThreads:
     async def test_only_what_is_given_changes(self, alice: Transaction) -> None:
-        """Changes only what is given"""
+        """Changes only the given fields"""
         before = await alice.create_thread(FULL)
         after = await alice.update_thread(before.id, ThreadChanges(model="large", metadata={"new": 1}))
         assert (after.model, after.metadata) == ("large", {"new": 1})
@@ -128,7 +130,7 @@ class TestChangingThreads:
         assert await alice.thread(before.id) == after
 
     async def test_none_empties_a_field(self, alice: Transaction) -> None:
-        """Changes only what is given"""
+        """Changes only the given fields"""
         thread = await alice.create_thread(FULL)
         changes = ThreadChanges(title=None, agent_id=None, model=None, system_prompt=None, working_dir=None)
         after = await alice.update_thread(thread.id, changes)
@@ -145,7 +147,7 @@ class TestChangingThreads:
 
     @pytest.mark.req("S1-09")
     async def test_a_change_touches_no_message_and_no_activity(self, alice: Transaction, clock: ManualClock) -> None:
-        """never a message. Activity is not moved by it."""
+        """never a message. The time of the last activity stays the same."""
         thread = await create_thread_with(alice, "hello", "hi")
         before = await alice.messages(thread.id)
         clock.advance()
@@ -175,7 +177,7 @@ class TestChangingThreads:
 class TestDeletingThreads:
     @pytest.mark.req("SX-03")
     async def test_a_deleted_thread_is_hidden_from_every_read(self, alice: Transaction, clock: ManualClock) -> None:
-        """Hides it from every read"""
+        """Hides the thread from every read"""
         thread = await create_thread_with(alice, "a zebra", "two zebras", new=NewThread(state_key="zoo"))
         at = clock.advance()
         assert await alice.delete_thread(thread.id) is True
@@ -192,7 +194,7 @@ class TestDeletingThreads:
         assert deleted.deleted_at == at
 
     async def test_its_state_key_is_free_again(self, alice: Transaction) -> None:
-        """its state key is free again"""
+        """its state key can be used again"""
         old = await create_thread_with(alice, "old words", new=NewThread(state_key="plans"))
         await alice.delete_thread(old.id)
         new = await alice.create_thread(NewThread(state_key="plans"))
@@ -202,14 +204,14 @@ class TestDeletingThreads:
 
     @pytest.mark.req("S4-03")
     async def test_deleting_what_is_not_there_is_no_error(self, alice: Transaction) -> None:
-        """False if there was none: not an error."""
+        """False if there is no such thread."""
         thread = await alice.create_thread(NewThread())
         assert await alice.delete_thread("nowhere") is False
         assert await alice.delete_thread(thread.id) is True
         assert await alice.delete_thread(thread.id) is False
 
     async def test_a_restored_thread_is_whole(self, alice: Transaction) -> None:
-        """Brings a deleted thread back."""
+        """Restores a deleted thread."""
         before = await create_thread_with(alice, "hello", "hi", new=FULL)
         await alice.delete_thread(before.id)
         assert await alice.restore_thread(before.id) == before
@@ -217,7 +219,7 @@ class TestDeletingThreads:
         assert await history(alice, before.id) == ["hello", "hi"]
 
     async def test_only_a_deleted_thread_can_be_restored(self, alice: Transaction) -> None:
-        """NotFound; DuplicateId if its state key is in use by now."""
+        """NotFound if there is no deleted thread with this id; DuplicateId if another thread has its state key now."""
         with pytest.raises(NotFound, match="nowhere"):
             await alice.restore_thread("nowhere")
         old = await alice.create_thread(NewThread(state_key="plans"))
@@ -231,7 +233,8 @@ class TestDeletingThreads:
 
     @pytest.mark.req("S4-12")
     async def test_pruning_takes_empty_idle_threads_only(self, alice: Transaction, clock: ManualClock) -> None:
-        """Deletes for good the owner's threads that never held a message and had no activity since. How many."""
+        """Removes the owner's threads that never had a message and have had no activity since `idle_since`. Returns how
+        many."""
         idle = [await alice.create_thread(NewThread()) for _ in range(2)]
         used = await create_thread_with(alice, "hello")
         undone = await create_thread_with(alice, "hello")
@@ -246,7 +249,7 @@ class TestDeletingThreads:
     async def test_pruning_spares_a_branch_that_wrote_nothing_of_its_own(
         self, alice: Transaction, clock: ManualClock
     ) -> None:
-        """threads that never held a message"""
+        """threads that never had a message"""
         source = await create_thread_with(alice, "hello")
         blank = await alice.branch(source.id, NewThread(), at=-1)
         branch = await alice.branch(source.id, NewThread())
@@ -256,7 +259,7 @@ class TestDeletingThreads:
         assert await history(alice, branch.id) == ["hello"]
 
     async def test_pruning_is_the_owners_own(self, alice: Transaction, bob: Transaction, clock: ManualClock) -> None:
-        """Deletes for good the owner's threads that never held a message and had no activity since."""
+        """Removes the owner's threads that never had a message and have had no activity since `idle_since`."""
         theirs = await bob.create_thread(NewThread())
         clock.advance()
         assert await alice.prune_threads(idle_since=clock.now()) == 0

@@ -30,7 +30,8 @@ class TestBranching:
     async def test_a_branch_begins_with_its_sources_history(
         self, alice: Transaction, at: int | None, expected: list[str]
     ) -> None:
-        """A new thread whose history is the source's up to and with seq `at` (default: all of it; -1: nothing)."""
+        """Creates a thread whose history is the source's up to and including seq `at` (default: all of it; -1:
+        nothing)."""
         source = await create_thread_with(alice, "a", "b", "c")
         branch = await alice.branch(source.id, NewThread(id="fork", state_key="fork", title="Fork"), at=at)
         assert (branch.id, branch.state_key, branch.title) == ("fork", "fork", "Fork")
@@ -42,7 +43,7 @@ class TestBranching:
 
     @pytest.mark.req("S4-11")
     async def test_source_and_branch_are_independent(self, alice: Transaction) -> None:
-        """Independent from then on."""
+        """The two are independent afterwards."""
         source = await create_thread_with(alice, "a", "b", new=NewThread(title="Source"))
         branch = await alice.branch(source.id, NewThread(), at=0)
         await alice.append(branch.id, exchange("fork 1", "fork 2"))
@@ -56,7 +57,7 @@ class TestBranching:
 
     @pytest.mark.req("S4-11")
     async def test_a_branch_outlives_its_source(self, alice: Transaction) -> None:
-        """Independent from then on."""
+        """The two are independent afterwards."""
         source = await create_thread_with(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread(), at=1)
         await alice.append(branch.id, exchange("c"))
@@ -68,7 +69,7 @@ class TestBranching:
         assert await alice.thread(source.id, deleted=True) is None
 
     async def test_what_is_left_out_comes_from_the_source(self, alice: Transaction) -> None:
-        """What `new` leaves out is taken from the source (agent, model, system prompt, working directory)."""
+        """Agent, model, system prompt and working directory that `new` leaves out are copied from the source."""
         setup: dict[str, Any] = {
             "agent_id": "rehearsal",
             "model": "small",
@@ -101,7 +102,7 @@ class TestBranching:
         assert (await alice.threads()).items == ()
 
     async def test_branches_nest_and_fork_inside_their_ancestors(self, alice: Transaction) -> None:
-        """A new thread whose history is the source's up to and with seq `at`"""
+        """Creates a thread whose history is the source's up to and including seq `at`"""
         admin = await create_thread_with(alice, "r0", "r1", "r2", "r3")
         child = await alice.branch(admin.id, NewThread(), at=2)
         await alice.append(child.id, exchange("c3", "c4", "c5"))
@@ -117,7 +118,7 @@ class TestBranching:
         assert await history(alice, admin.id) == ["r0", "r1", "r2", "r3"]
 
     async def test_a_lineage_of_fifty_reads_as_one_history(self, alice: Transaction) -> None:
-        """A new thread whose history is the source's up to and with seq `at`"""
+        """Creates a thread whose history is the source's up to and including seq `at`"""
         thread, told = await create_thread_with(alice, "m0"), ["m0"]
         for depth in range(1, 51):
             thread = await alice.branch(thread.id, NewThread(), at=len(told) - 1)
@@ -129,7 +130,7 @@ class TestBranching:
         assert texts(await alice.last_turns(thread.id, 10)) == told[-10:]
 
     async def test_a_timeline_verb_writes_small_rows_and_no_message(self, alice: Transaction) -> None:
-        """Each of these writes one or two small rows and no message, whatever the length of the history."""
+        """Each of these operations writes one or two small rows and no message, at any length of the history."""
         thread = await create_thread_with(alice, *map(str, range(100)))
         verbs: list[Callable[[], Awaitable[object]]] = [
             lambda: alice.branch(thread.id, NewThread()),
@@ -150,7 +151,8 @@ class TestBranching:
 class TestMoving:
     @pytest.mark.parametrize("seq", [-1, 0, 2, 3])
     async def test_a_thread_goes_on_from_a_point_of_its_history(self, alice: Transaction, seq: int) -> None:
-        """The thread goes on from `seq` of its history, or of another timeline of its own, on a new timeline."""
+        """Moves the thread to a new timeline that continues after `seq` of its history, or of another of its
+        timelines."""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         moved = await alice.move(thread.id, seq)
         assert moved.timeline_id != thread.timeline_id
@@ -160,7 +162,7 @@ class TestMoving:
         assert await history(alice, thread.id) == [*["a", "b", "c", "d"][: seq + 1], "new"]
 
     async def test_the_old_timeline_stays(self, alice: Transaction) -> None:
-        """The old one stays and can be switched to."""
+        """The previous timeline stays and can be switched to."""
         thread = await create_thread_with(alice, "a", "b", "c")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B"))
@@ -169,7 +171,7 @@ class TestMoving:
         assert await history(alice, thread.id) == ["a", "b", "c"]
 
     async def test_a_thread_moves_to_another_timeline_of_its_own(self, alice: Transaction) -> None:
-        """or of another timeline of its own, on a new timeline"""
+        """or of another of its timelines"""
         thread = await create_thread_with(alice, "a", "b", "c")
         await alice.move(thread.id, 0)
         await alice.append(thread.id, exchange("B"))
@@ -178,7 +180,7 @@ class TestMoving:
         assert await history(alice, thread.id) == ["a", "b"]
 
     async def test_there_must_be_such_a_seq(self, alice: Transaction) -> None:
-        """NotFound; InvalidInput if there is no such seq."""
+        """NotFound; InvalidInput if the history has no message `seq`."""
         thread, other = await create_thread_with(alice, "a", "b", "c"), await create_thread_with(alice, "x", "y", "z")
         moved = await alice.move(thread.id, 1)
         for seq in (2, 99, -2):
@@ -201,7 +203,7 @@ class TestMoving:
         assert {f: getattr(moved, f) for f in kept} == {f: getattr(thread, f) for f in kept}
 
     async def test_going_on_elsewhere_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
-        """A thread that goes on elsewhere is active by that."""
+        """Moving a thread counts as activity."""
         thread = await create_thread_with(alice, "a", "b", "c")
         clock.advance()
         await alice.save(thread.id, "here")
@@ -219,7 +221,7 @@ class TestMoving:
 
 class TestUndoing:
     async def test_undo_goes_back_before_the_last_question(self, alice: Transaction) -> None:
-        """The thread goes on, on a new timeline, from before its last user message."""
+        """Moves the thread to a new timeline that ends before its last user message."""
         thread = await alice.create_thread(NewThread())
         await alice.append(
             thread.id, [*exchange("u0", "a1"), user_message("u2"), assistant_message("a3"), assistant_message("a4")]
@@ -234,7 +236,7 @@ class TestUndoing:
         assert await history(alice, thread.id) == ["u0", "a1", "u2", "a3", "a4"]
 
     async def test_undo_reaches_into_the_source_of_a_branch(self, alice: Transaction) -> None:
-        """from before its last user message"""
+        """ends before its last user message"""
         source = await create_thread_with(alice, "u0", "a1", "u2", "a3")
         branch = await alice.branch(source.id, NewThread())
         await alice.undo(branch.id)
@@ -242,7 +244,7 @@ class TestUndoing:
         assert await history(alice, source.id) == ["u0", "a1", "u2", "a3"]
 
     async def test_there_must_be_a_question_to_undo(self, alice: Transaction) -> None:
-        """InvalidInput if it has none."""
+        """InvalidInput if the history has no user message."""
         thread = await alice.create_thread(NewThread())
         with pytest.raises(InvalidInput):
             await alice.undo(thread.id)
@@ -256,7 +258,7 @@ class TestUndoing:
 
 class TestSwitching:
     async def test_a_thread_stands_at_the_end_of_the_timeline(self, alice: Transaction) -> None:
-        """The thread stands on one of its own timelines again, at that timeline's end."""
+        """Moves the thread back to the end of one of its timelines"""
         thread = await create_thread_with(alice, "a", "b")
         first = thread.timeline_id
         second = (await alice.move(thread.id, 0)).timeline_id
@@ -270,7 +272,7 @@ class TestSwitching:
         assert await history(alice, thread.id) == ["a", "b", "c"]
 
     async def test_a_switch_to_where_it_stands_changes_nothing(self, alice: Transaction, clock: ManualClock) -> None:
-        """if it stands there already, nothing changes"""
+        """if it is there already, nothing changes"""
         thread = await create_thread_with(alice, "a", "b")
         clock.advance()
         assert await alice.switch(thread.id, thread.timeline_id) == thread
@@ -288,7 +290,7 @@ class TestSwitching:
         assert await alice.thread(branch.id) == branch
 
     async def test_every_timeline_is_listed_oldest_first(self, alice: Transaction) -> None:
-        """Every timeline the thread has stood on, oldest first."""
+        """Every timeline of the thread, oldest first."""
         thread = await create_thread_with(alice, "a", "b", "c")
         moved = await alice.move(thread.id, 1)
         await alice.append(thread.id, exchange("C", "D"))

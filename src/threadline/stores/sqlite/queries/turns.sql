@@ -40,6 +40,9 @@ WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = 
     AND (r.status = 'accepted' OR r.lease_until_us <= ?)
 ORDER BY r.no LIMIT ?;
 
+-- name: find_thread_no
+SELECT no FROM threads WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
+
 -- name: find_turn_id
 SELECT 1 FROM turns WHERE tenant_id = ? AND id = ?;
 
