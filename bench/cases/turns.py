@@ -170,8 +170,8 @@ async def _watched(opened: threadline.Threadline, thread: threadline.ThreadHandl
 
 async def _count(opened: threadline.Threadline, scope: threadline.Scope, turn_id: str) -> int:
     count = 0
-    async for chunk in opened.streams.read(scope, turn_id):
-        count += b'"text-delta"' in chunk.json
+    async for streamed in opened.streams.read(scope, turn_id):
+        count += isinstance(streamed.event, TextDelta)
     return count
 
 

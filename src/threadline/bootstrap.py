@@ -45,10 +45,11 @@ from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
 from threadline.turns.dispatch import Dispatching
-from threadline.turns.gauges import watch
+from threadline.turns.gauges import register_gauges
+from threadline.turns.leases import Timing
 from threadline.turns.prompts import Prompting
-from threadline.turns.recovery import Recovery
-from threadline.turns.runner import Runner, Timing
+from threadline.turns.recovery import AbandonedTurns, Recovery
+from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 
 _GRACE_SECONDS = 5.0
@@ -85,6 +86,16 @@ class Threadline:
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompting = Prompting(store, shown, settings.agent, self.metrics)
         timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
+        abandoned = AbandonedTurns(
+            store,
+            self.turns,
+            clock,
+            DenyAll(),
+            later=Defer(),
+            timing=timing,
+            metrics=self.metrics,
+            handover_seconds=settings.service.handover_seconds,
+        )
         self.runner = Runner(
             store,
             self.turns,
@@ -93,25 +104,15 @@ class Threadline:
             self.directory,
             settings.agent,
             clock,
+            abandoned,
             masker=self.masker,
             timing=timing,
         )
-        self.recovery = Recovery(
-            store,
-            self.turns,
-            self.runner,
-            clock,
-            DenyAll(),
-            later=Defer(),
-            timing=timing,
-            metrics=self.metrics,
-            replay_seconds=settings.replay_seconds,
-            handover_seconds=settings.service.handover_seconds,
-        )
+        self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
-        watch(self.metrics, store, self.runner, self.streams)
+        register_gauges(self.metrics, store, self.runner, self.streams)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)

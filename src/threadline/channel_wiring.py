@@ -127,7 +127,7 @@ class Messaging:
         )
         self.outbox = Outbox(store, sealer, self.codecs, self.delivering.wake)
         self.unanswered_sweep = UnansweredSweep(store, self.outbox)
-        self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.enqueue_reply)
+        self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.render_reply)
         self._store = store
         self._sealer = sealer
         self._clock = clock

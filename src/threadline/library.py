@@ -27,12 +27,13 @@ from threadline.core.threads import (
     Timeline,
 )
 from threadline.core.transfer import ExportFormat
+from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo, turn_info
 from threadline.ports import Approver, Gateway, GatewayThread
 from threadline.replies import Defer, Reply, UserServices, stop_turns
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import export
-from threadline.turns.acceptance import Accepted, TurnRequest
+from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest
 
 

@@ -16,13 +16,14 @@ from threadline.core.errors import AgentFailed, TurnRunning
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
+from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Surface, Turn, TurnInfo, turn_info
 from threadline.ports import Approver, GatewayReply, Verdict
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.user_threads import Threads
-from threadline.turns.acceptance import Accepted, TurnRequest, Turns, reply_id
+from threadline.turns.acceptance import TurnRequest, Turns, reply_id
 from threadline.turns.approvals import Approvals
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
@@ -63,7 +64,7 @@ class UserServices(NamedTuple):
         return self.threads.scope
 
     async def accept(self, request: TurnRequest) -> Accepted:
-        return await self.turns.accept(self.scope, request, self.runner.lease())
+        return await self.turns.accept(self.scope, request, self.runner.new_lease())
 
     async def retry_when_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
         """Accepts; if a turn whose process died blocks the thread, ends that turn first. A library without a service
@@ -105,13 +106,12 @@ class Reply(GatewayReply):
     async def __aiter__(self) -> AsyncIterator[Event]:
         turn = (await self._start()).turn
         finish = events.Finish()
-        async for chunk in self._services.streams.read(self._services.scope, turn.id):
-            event = events.from_json(chunk.json)
-            if isinstance(event, events.Finish):
+        async for streamed in self._services.streams.read(self._services.scope, turn.id):
+            if isinstance(streamed.event, events.Finish):
                 # The agent says that it is done; how the turn ended is known once its end is stored.
-                finish = event
+                finish = streamed.event
             else:
-                yield event
+                yield streamed.event
         ended = await self.ended()
         yield finish if ended.status == "executed" else events.Failure(_reason(ended))
 

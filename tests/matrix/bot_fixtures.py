@@ -25,7 +25,7 @@ from threadline.matrix.bindings import Bindings, Book
 from threadline.matrix.bot import Bot
 from threadline.matrix.build import build_bot
 from threadline.settings import MatrixSettings, Settings
-from threadline.turns.runner import Timing
+from threadline.turns.leases import Timing
 
 TIMING = Timing(lease_seconds=1.0, flush_seconds=0.02, wait_seconds=0.05)
 

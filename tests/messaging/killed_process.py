@@ -21,7 +21,7 @@ from threadline.messaging.outbox_worker import Retrying
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
-from threadline.turns.runner import Timing
+from threadline.turns.leases import Timing
 
 TIMING = Timing(lease_seconds=0.6, wait_seconds=0.05, flush_seconds=0.01)
 RETRYING = Retrying(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)

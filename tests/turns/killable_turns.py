@@ -32,10 +32,9 @@ from threadline.core.masking import SecretMasker
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import PromptMessage
 from threadline.core.turns import Surface
-from threadline.replies import Defer, DenyAll
+from threadline.replies import Defer
 from threadline.settings import Settings
-from threadline.turns.recovery import Recovery
-from threadline.turns.runner import Runner, Timing
+from threadline.turns.leases import Timing
 
 _PATIENCE = 30
 TIMING = Timing(lease_seconds=0.05, flush_seconds=0.002, wait_seconds=0.01)
@@ -86,12 +85,8 @@ def spender(effects: str, approving: bool = False) -> LoopAgent:
 def house(database: str, store: Any, effects: str, approving: bool = False) -> Threadline:
     """A Threadline whose leases run out quickly, so that whoever comes next can take over at once."""
     settings = Settings(database=database, agent="spender")
-    made = Threadline(store, settings, SystemClock(), agents={"spender": spender(effects, approving)})
-    made.runner = Runner(
-        store, made.turns, made.streams, made.prompting, made.directory, "spender", made.clock, timing=TIMING
-    )
-    made.recovery = Recovery(store, made.turns, made.runner, made.clock, DenyAll(), timing=TIMING)
-    return made
+    agents = {"spender": spender(effects, approving)}
+    return Threadline(store, settings, SystemClock(), agents=agents, timing=TIMING)
 
 
 async def talk(database: str, effects: str, thread_id: str, first: int, approving: bool) -> None:

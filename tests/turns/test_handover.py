@@ -14,7 +14,7 @@ from threadline.agents.models import RoundSettings
 from threadline.agents.tools import Tool, tool
 from threadline.bootstrap import Threadline
 from threadline.core.errors import TurnRunning
-from threadline.core.events import Event, Restart, TextDelta, ToolCall, from_json
+from threadline.core.events import Event, Restart, TextDelta, ToolCall
 from threadline.core.messages import Message, user
 from threadline.core.parts import ToolPart
 from threadline.core.threads import Scope, system_scope
@@ -97,7 +97,7 @@ async def test_a_turn_that_outlives_its_service_is_finished_by_another(
     assert await other.recovery.recover(system_scope(scope_of(threadline).tenant_id)) == 1
     assert (await outcome(other, turn)).status == "executed"
     assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
-    shown = [from_json(chunk.json) async for chunk in other.streams.read(scope_of(threadline), turn.id)]
+    shown = [streamed.event async for streamed in other.streams.read(scope_of(threadline), turn.id)]
     assert [each for each in shown if isinstance(each, Restart | TextDelta)] == [
         TextDelta("Hello, "),
         Restart(),
@@ -326,7 +326,7 @@ async def test_a_tool_at_work_when_its_service_ends_runs_again_only_if_it_may(
     assert till.paid == paid
     reply = (await thread.messages())[-1]
     assert (reply.text, calls(reply)) == ("Paying. \n\nDone.", [("first", state)])
-    shown = [from_json(chunk.json) async for chunk in second.streams.read(scope_of(second), turn.id)]
+    shown = [streamed.event async for streamed in second.streams.read(scope_of(second), turn.id)]
     assert "".join(each.text for each in shown if isinstance(each, TextDelta)) == "Paying. Done."
     assert Restart() not in shown
 

@@ -63,9 +63,7 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
 
 async def stayed(threadline: Threadline, scope: Scope, turn_id: str) -> str:
     """What a page is shown, which waits for whoever ends the turn."""
-    shown = [
-        events.from_json(chunk.json) async for batch in threadline.streams.batches(scope, turn_id) for chunk in batch
-    ]
+    shown = [streamed.event async for batch in threadline.streams.batches(scope, turn_id) for streamed in batch]
     return "".join(event.text for event in shown if isinstance(event, events.TextDelta))
 
 
@@ -107,7 +105,7 @@ async def test_whoever_reads_a_turn_that_was_stopped_before_its_first_step_is_no
     assert await threadline.store.scoped(me.scope).request_stop(waiting.id)
     threadline.runner.start(me.scope, waiting, DenyAll()).cancel()
     async with asyncio.timeout(30):
-        shown = [events.from_json(chunk.json) async for chunk in threadline.streams.read(me.scope, waiting.id)]
+        shown = [streamed.event async for streamed in threadline.streams.read(me.scope, waiting.id)]
     assert shown == [events.Failure("stopped")]
     scripted_agent.gate.set()
     assert (await running).text == "Hello, you."

@@ -12,15 +12,14 @@ from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed, NotFound
 from threadline.core.threads import Scope
-from threadline.core.turns import Chunk
 from threadline.library import UserView
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
-from threadline.turns.streams import Streams
+from threadline.turns.streams import StreamedEvent, Streams
 
 
-async def collected(streams: Streams, scope: Scope, turn_id: str, after: int = 0) -> list[Chunk]:
-    return [chunk async for chunk in streams.read(scope, turn_id, after=after)]
+async def collected(streams: Streams, scope: Scope, turn_id: str, after: int = 0) -> list[StreamedEvent]:
+    return [streamed async for streamed in streams.read(scope, turn_id, after=after)]
 
 
 @pytest.mark.req("S1-26")
@@ -37,7 +36,7 @@ async def test_a_reader_who_comes_late_gets_the_stream_from_its_beginning(
     await reply.ended()
     chunks = await late
     assert [chunk.n for chunk in chunks] == list(range(1, len(chunks) + 1))
-    texts = [e.text for e in (events.from_json(chunk.json) for chunk in chunks) if isinstance(e, events.TextDelta)]
+    texts = [e.text for e in (streamed.event for streamed in chunks) if isinstance(e, events.TextDelta)]
     assert "".join(texts) == "one two three"
 
 
@@ -47,7 +46,7 @@ async def test_after_the_end_the_same_chunks_come_from_the_store(threadline: Thr
     live = [event async for event in reply]
     turn = await reply.ended()
     stored = await collected(threadline.streams, me.scope, turn.id)
-    assert [events.from_json(chunk.json) for chunk in stored] == live
+    assert [streamed.event for streamed in stored] == live
     assert await collected(threadline.streams, me.scope, turn.id, after=2) == stored[2:]
     assert await collected(threadline.streams, me.scope, turn.id, after=len(stored)) == []
 
@@ -76,7 +75,7 @@ async def test_a_reader_in_another_process_follows_a_running_turn(
     scripted_agent.gate.set()
     rest = [chunk async for chunk in followed]
     assert (await reply.ended()).status == "executed"
-    words = [e.text for e in (events.from_json(c.json) for c in [first, *rest]) if isinstance(e, events.TextDelta)]
+    words = [e.text for e in (streamed.event for streamed in [first, *rest]) if isinstance(e, events.TextDelta)]
     assert "".join(words) == "begun, done"
 
 
@@ -176,7 +175,7 @@ async def test_what_is_made_of_a_failed_turn_says_that_it_failed(
     clock.advance(3601)
     assert await threadline.recovery.drop_chunks(me.scope) > 0
     chunks = await collected(threadline.streams, me.scope, turn.id)
-    assert [events.from_json(chunk.json) for chunk in chunks] == [events.TextDelta("I begin"), events.Failure("away")]
+    assert [streamed.event for streamed in chunks] == [events.TextDelta("I begin"), events.Failure("away")]
 
 
 async def test_streams_of_turns_that_run_are_kept(
@@ -190,5 +189,5 @@ async def test_streams_of_turns_that_run_are_kept(
     await threadline.recovery.drop_chunks(me.scope)
     scripted_agent.gate.set()
     await reply.ended()
-    texts = [events.from_json(chunk.json) for chunk in await collected(threadline.streams, me.scope, turn.id)]
+    texts = [streamed.event for streamed in await collected(threadline.streams, me.scope, turn.id)]
     assert events.TextDelta("Hello, ") in texts

@@ -126,7 +126,7 @@ async def test_a_final_text_that_goes_on_sends_the_rest_and_one_that_differs_win
     assert "".join([piece async for piece in thread.ask("One").text()]) == "Hello, world"
     scripted_agent.lines = ["Hallo", events.FinalText("Hello")]
     assert (await thread.ask("Two")).text == "Hello"
-    assert "agent was odd: diverging-text" in caplog.messages
+    assert "agent anomaly: diverging-text" in caplog.messages
 
 
 @pytest.mark.req("S1-25")

@@ -51,24 +51,6 @@ class Sender(NamedTuple):
     role: UserRole
 
 
-class NewArrival(NamedTuple):
-    """What a platform delivered for the agent: where from, where the answer goes, and the turn it becomes."""
-
-    platform: Surface
-    key: str
-    fingerprint: str
-    correlation_id: str
-    reply_to: str
-    place: str
-    """As bindings know it."""
-    turn_id: str
-    agent_id: str
-    turn_key: str
-    request_hash: bytes
-    home_key: str | None = None
-    """The state key of the thread that a place without one is bound to."""
-
-
 class Redeemed(NamedTuple):
     """What came of a code that was sent; the owner if it was good."""
 

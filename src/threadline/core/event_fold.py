@@ -93,7 +93,7 @@ class Fold:
         )
 
     def add(self, event: Event) -> Published:
-        """Folds the event in; what to publish of it."""
+        """Folds the event in and returns what to publish of it."""
         match event:
             case TextDelta():
                 return self._add_text(event.text)

@@ -1,14 +1,13 @@
-"""Shaping: an agent's events made fit to be shown and stored, secrets removed on the way.
+"""Normalizes an agent's events so that they can be shown and stored, and removes secrets from them.
 
 Text and reasoning run through a stream masker each, so that a secret split over deltas does not get out; what is held
-back comes out before the next event of another kind, so order is kept. Tool inputs that are still being written are
-not passed on: by their key, values in them may be secrets, and that can only be told once they are complete.
+back is emitted before the next event of another kind, so the order is kept. Partial tool inputs are not passed on: some
+values are secret because of their key, and that is known only when the input is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import msgspec
 
@@ -27,28 +26,18 @@ from threadline.core.events import (
     ToolInputDelta,
     ToolResult,
 )
-from threadline.core.sealing import Masker
-
-
-class TextStream(Protocol):
-    def feed(self, text: str) -> str: ...
-
-    def flush(self) -> str: ...
-
-
-class StreamingMasker(Masker, Protocol):
-    def stream(self) -> TextStream:
-        """A masker for one text that arrives in pieces."""
-        ...
+from threadline.core.sealing import Masker, TextStream
 
 
 class EventNormalizer:
-    """One per run. Without a masker, everything passes as it is."""
+    """One per run. Without a masker, events pass unchanged."""
 
-    def __init__(self, masker: StreamingMasker | None) -> None:
+    def __init__(self, masker: Masker | None) -> None:
         self._masker = masker
-        self._thought = self._thought_shown = ""
+        self._reasoning = self._reasoning_shown = ""
         self._texts: dict[type[TextDelta | ReasoningDelta], TextStream] = {}
+        self._open: type[TextDelta | ReasoningDelta] | None = None
+        """The kind that may have text held back: only the last one that was fed, because others are flushed first."""
         if masker is not None:
             self._texts = {TextDelta: masker.stream(), ReasoningDelta: masker.stream()}
 
@@ -56,34 +45,35 @@ class EventNormalizer:
         if self._masker is None:
             yield event
         elif isinstance(event, TextDelta | ReasoningDelta):
-            yield from self._flush(but=type(event))
+            kind = type(event)
+            if self._open is not kind:
+                yield from self.flush()
+                self._open = kind
             if isinstance(event, ReasoningDelta):
-                self._thought += event.text
-            yield from self._delta(type(event), self._texts[type(event)].feed(event.text))
+                self._reasoning += event.text
+            shown = self._texts[kind].feed(event.text)
+            yield from self._delta(kind, shown)
         else:
-            yield from self._flush()
+            yield from self.flush()
             yield from self._masked(self._masker, event)
 
     def flush(self) -> Iterator[Event]:
-        """What is still held back, at the end of a run however it ended."""
-        yield from self._flush()
-
-    def _flush(self, but: type[TextDelta | ReasoningDelta] | None = None) -> Iterator[Event]:
-        for kind, text in self._texts.items():
-            if kind is not but:
-                yield from self._delta(kind, text.flush())
+        """What is still held back: before an event of another kind, and at the end of a run however it ended."""
+        if self._open is not None:
+            kind, self._open = self._open, None
+            yield from self._delta(kind, self._texts[kind].flush())
 
     def _delta(self, kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[Event]:
         if text:
             if kind is ReasoningDelta:
-                self._thought_shown += text
+                self._reasoning_shown += text
             yield kind(text)
 
     def _signed(self, event: ReasoningEnd) -> ReasoningEnd:
-        """A signature fits only the words it was made for: where masking changed them, it is dropped."""
-        is_whole = self._thought == self._thought_shown
-        self._thought = self._thought_shown = ""
-        return event if is_whole else ReasoningEnd()
+        """A signature is valid only for the text it was made for: if masking changed that, the signature is dropped."""
+        is_unchanged = self._reasoning == self._reasoning_shown
+        self._reasoning = self._reasoning_shown = ""
+        return event if is_unchanged else ReasoningEnd()
 
     def _masked(self, masker: Masker, event: Event) -> Iterator[Event]:
         match event:

@@ -16,7 +16,7 @@ import msgspec
 from threadline.core.commands import Command, CommandName, parse, read_choice
 
 METADATA_KEY = "pending"
-"""PostgreSQL's `take_arrival` spells this key in the schema as well: changing it needs a migration."""
+"""Bindings store it, and the SQL function `find_turn_thread` looks for it: another name needs a migration."""
 EXPIRES_AFTER = dt.timedelta(minutes=10)
 
 

@@ -135,7 +135,6 @@ class TurnEnd(msgspec.Struct, frozen=True):
     usage: dict[str, Any] = {}
     seen: dict[str, Any] = {}
     """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
-    reply_seq: int | None = None
 
 
 def root_turn_id(turn_id: str) -> str:

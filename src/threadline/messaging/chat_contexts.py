@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from threadline.core import events
 from threadline.core.errors import DuplicateId, KeyReused, NotFound
 from threadline.core.events import Event
 from threadline.core.ids import check_id, is_state_key
@@ -101,7 +100,7 @@ class ChatContexts:
             request = TurnRequest(
                 message=user(text), surface=self._surface, thread_id=chat_id, key=key, replaces=replaces
             )
-            accepted = await self._turns.accept(self._scope, request, self._runner.lease())
+            accepted = await self._turns.accept(self._scope, request, self._runner.new_lease())
             self._runner.begin(self._scope, accepted, self._approver)
             return accepted.turn
         if turn.is_active:
@@ -139,8 +138,8 @@ class ChatContexts:
         return True
 
     async def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
-        async for chunk in self._streams.read(self._scope, turn_id):
-            yield events.from_json(chunk.json)
+        async for streamed in self._streams.read(self._scope, turn_id):
+            yield streamed.event
 
     async def answered(self, turn_id: str) -> Answered:
         turn = await self._turns.find(self._scope, turn_id)

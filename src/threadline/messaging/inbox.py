@@ -11,9 +11,11 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from threadline.core.channels import InboxRow, NewArrival
+import msgspec
+
 from threadline.core.commands import Command, find_spec, parse
 from threadline.core.errors import (
     Conflict,
@@ -30,17 +32,17 @@ from threadline.core.open_questions import question_in
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, inbox_key, turn_key
 from threadline.core.sanitize import sanitize_text
-from threadline.core.threads import Scope, system_scope
+from threadline.core.threads import NewThread, Scope, system_scope
+from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
 from threadline.core.turns import Surface, Turn, TurnStatus
-from threadline.messaging.bindings import bound_place, current_thread, home_key
+from threadline.messaging.bindings import bound_place, home_key
 from threadline.messaging.command_executor import Hint, interpret
 from threadline.messaging.outbox import Outbox
 from threadline.messaging.place_threads import ChatCommands, CommandContext
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
 from threadline.ports import Agent, Approver, Clock, Store, Transaction
-from threadline.threads.user_threads import first_title
-from threadline.turns.acceptance import SealedRequest, TurnRequest, Turns
+from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.runner import Runner
 
 log = logging.getLogger("threadline.inbox")
@@ -174,55 +176,64 @@ class Inbox:
 
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         agent_id = self._agents[arrival.platform]
+        request = _request(arrival, agent_id)
         try:
-            sealed = self._turns.seal(_request(arrival, agent_id))
+            new = self._turns.seal(request, arrival=_claim_of(scope, arrival, correlation_id))
         except InvalidText:
             return Receipt("blank")
         except InvalidInput as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
-        denial = await self._denial(scope, sealed.request, agent_id)
-        if denial is None and not is_command:
-            new = _new_arrival(scope, arrival, correlation_id, sealed, agent_id)
-            turn = await self._store.scoped(scope).take_arrival(
-                new, sealed.message, title=first_title([sealed.message])
-            )
-            if turn is not None:
-                self._start(scope, turn)
-                return Receipt("accepted", turn)
-        return await self._take_carefully(scope, arrival, correlation_id, sealed, agent_id, denial)
-
-    async def _take_carefully(
-        self,
-        scope: Scope,
-        arrival: Arrival,
-        correlation_id: str,
-        sealed: SealedRequest,
-        agent_id: str,
-        denial: Denial | None,
-    ) -> Receipt:
-        """Step by step: a command, an answer to a question, a refusal, a repeat, or the first words where others read
-        along."""
-
-        async def work(tx: Transaction) -> Receipt:
-            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
-            if arrived is None:
-                return Receipt("duplicate")
-            receipt = await self._command(tx, arrived, arrival, agent_id, denial)
-            receipt = receipt or await self._turn(tx, arrived, arrival, sealed, agent_id, denial)
-            # What was accepted is done when it is answered.
-            status = "accepted" if receipt.decision == "accepted" else "done"
-            await tx.settle_inbox(
-                arrived.platform, arrived.key, status=status, decision=receipt.decision, turn_id=receipt.turn_id
-            )
-            return receipt
-
+        denial = await self._denial(scope, request, agent_id)
         try:
-            receipt = await self._store.transact(scope, work)
+            outcome = None
+            if denial is None and not is_command:
+                outcome = await self._store.scoped(scope).accept_turn(new)
+            if outcome is None or (isinstance(outcome, AcceptRefusal) and outcome.reason == "question_open"):
+                work = partial(self._command_or_turn, arrival, correlation_id, agent_id, new, denial)
+                receipt = await self._store.transact(scope, work)
+            else:
+                receipt = self._receipt(outcome, new)
         except (InvalidInput, NotFound, Conflict) as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
         if receipt.decision == "accepted" and receipt.turn is not None:
             self._start(scope, receipt.turn)
         return receipt
+
+    async def _command_or_turn(
+        self,
+        arrival: Arrival,
+        correlation_id: str,
+        agent_id: str,
+        new: TurnAcceptance,
+        denial: Denial | None,
+        tx: Transaction,
+    ) -> Receipt:
+        """In one transaction: a command, an answer to the place's open question, a denied request, or a text that does
+        not answer the open question and so is for the agent."""
+        receipt = await self._command(tx, arrival, correlation_id, agent_id, denial)
+        if receipt is not None:
+            return receipt
+        assert new.arrival is not None
+        new = msgspec.structs.replace(new, arrival=new.arrival._replace(is_question_checked=True))
+        if denial is None:
+            return self._receipt(await tx.accept_turn(new), new)
+        return await self._deny(tx, msgspec.structs.replace(new, status=denial.status), denial)
+
+    def _receipt(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Receipt:
+        if isinstance(outcome, AcceptRefusal) and outcome.reason == "duplicate_arrival":
+            return Receipt("duplicate")
+        return Receipt("accepted", self._turns.require_accepted(outcome, new).turn)
+
+    async def _deny(self, tx: Transaction, new: TurnAcceptance, denial: Denial) -> Receipt:
+        stored = await self._turns.deny_in(tx, new, denial.said)
+        if stored is None or new.arrival is None:
+            return Receipt("duplicate")
+        await self._outbox.enqueue_reply(tx, stored.turn, denial.said)
+        decision = _denied(denial)
+        await tx.settle_inbox(
+            new.arrival.platform, new.arrival.key, status="done", decision=decision, turn_id=stored.turn.id
+        )
+        return Receipt(decision, stored.turn)
 
     def _start(self, scope: Scope, turn: Turn) -> None:
         running = self._runner.start(scope, turn, self._approver)
@@ -244,7 +255,7 @@ class Inbox:
         return None
 
     async def _command(
-        self, tx: Transaction, arrived: InboxRow, arrival: Arrival, agent_id: str, denial: Denial | None
+        self, tx: Transaction, arrival: Arrival, correlation_id: str, agent_id: str, denial: Denial | None
     ) -> Receipt | None:
         """What a command, or an answer to a question, did; None if the text is for the agent."""
         owner_id, place, now = tx.scope.user_id, bound_place(arrival.place, tx.scope.user_id), self._clock.now()
@@ -254,30 +265,19 @@ class Inbox:
         command = interpret(arrival.text, question, user_id=owner_id, now=now, place=context.kind)
         if command is None:
             return None
+        arrived = await claim(tx, arrival, correlation_id, owner_id=owner_id)
+        if arrived is None:
+            return Receipt("duplicate")
+        reply: str | None
+        decision: Decision = "command"
         if denial is not None and denial.status == "denied_rbac" and not _is_for_viewers(command, context):
-            await self._outbox.answer(tx, arrived, denial.said, owner_id=owner_id)
-            return Receipt("denied_rbac")
-        reply = command.text if isinstance(command, Hint) else await self._commands.execute(tx, context, command)
+            reply, decision = denial.said, "denied_rbac"
+        else:
+            reply = command.text if isinstance(command, Hint) else await self._commands.execute(tx, context, command)
         if reply is not None:
             await self._outbox.answer(tx, arrived, reply, owner_id=owner_id)
-        return Receipt("command")
-
-    async def _turn(
-        self,
-        tx: Transaction,
-        arrived: InboxRow,
-        arrival: Arrival,
-        sealed: SealedRequest,
-        agent_id: str,
-        denial: Denial | None,
-    ) -> Receipt:
-        place = bound_place(arrival.place, tx.scope.user_id)
-        current = await current_thread(tx, arrival.platform, place, agent_id, is_shared=arrival.shared)
-        if denial is None:
-            accepted = await self._turns.accept_in(tx, sealed, current.thread)
-            return Receipt("accepted", accepted.turn)
-        denied = await self._turns.deny_in(tx, sealed, current.thread, denial.status, denial.said)
-        return Receipt(_denied(denial), denied.turn)
+        await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=decision)
+        return Receipt(decision)
 
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
         """Says why nothing was done. Nothing else is stored, and a repeat is not answered again."""
@@ -299,30 +299,26 @@ def _is_for_viewers(command: Command | Hint, context: CommandContext) -> bool:
 
 
 def _request(arrival: Arrival, agent_id: str) -> TurnRequest:
+    # A private place without a thread continues the user's home thread. Where others read along, an answer must not
+    # draw on what was said in private: such a place gets a thread of its own.
+    new = NewThread(agent_id=agent_id) if arrival.shared else NewThread(state_key=home_key(agent_id), agent_id=agent_id)
     return TurnRequest(
         message=user(sanitize_text(arrival.text)),
         surface=arrival.platform,
         agent_id=agent_id,
         key=turn_key(arrival.platform, inbox_key(arrival.key)),
+        new_thread=new,
     )
 
 
-def _new_arrival(
-    scope: Scope, arrival: Arrival, correlation_id: str, sealed: SealedRequest, agent_id: str
-) -> NewArrival:
-    assert sealed.request.key is not None
-    return NewArrival(
+def _claim_of(scope: Scope, arrival: Arrival, correlation_id: str) -> ArrivalClaim:
+    return ArrivalClaim(
         platform=arrival.platform,
         key=inbox_key(arrival.key),
         fingerprint=arrival.sender,
         correlation_id=correlation_id,
         reply_to=arrival.recipient,
         place=bound_place(arrival.place, scope.user_id),
-        turn_id=sealed.turn_id,
-        agent_id=agent_id,
-        turn_key=sealed.request.key,
-        request_hash=sealed.digest,
-        home_key=None if arrival.shared else home_key(agent_id),
     )
 
 

@@ -16,6 +16,7 @@ from threadline.core.platform_messages import Permanent, Report, Sent, WindowClo
 from threadline.core.reply_text import arrived_as, delivered_text
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
+from threadline.core.turn_commits import ReplyDelivery, outbox_id
 from threadline.core.turns import Surface, Turn
 from threadline.ports import Channel, Store, Transaction
 
@@ -37,37 +38,53 @@ class Outbox:
         self._channels = channels
         self._nudge = wake
 
-    async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
-        """Inside the transaction that ends a turn. A turn that no platform brought is delivered nowhere; one whose
-        platform is switched off by now waits until it is not."""
+    def render_reply(self, turn: Turn, said: str) -> ReplyDelivery | None:
+        """What the sender of an ended turn is sent; None if the turn came from no platform, or its platform is switched
+        off: then the inbox row stays open, and the sweep delivers the reply when the platform is back."""
         key = arrived_as(turn)
-        arrived = None if key is None else await tx.inbox_row(turn.surface, key)
-        if arrived is None:
-            return
-        text = delivered_text(turn, said)
-        if await self.answer(tx, arrived, text, owner_id=turn.owner_id, turn_id=turn.id):
-            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
+        payloads = None if key is None else self._render(turn.surface, delivered_text(turn, said))
+        return None if key is None or payloads is None else ReplyDelivery(turn.surface, key, payloads)
 
-    async def answer(
-        self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str, turn_id: str | None = None
-    ) -> bool:
-        """Answers what arrived, inside a transaction; done twice, it is done once. False if it cannot be now."""
-        channel = self._channels.get(arrived.platform)
-        if channel is None or arrived.reply_to is None:
+    async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
+        """Delivers the reply of a turn that has ended, inside a transaction; done twice, it is stored once."""
+        delivery = self.render_reply(turn, said)
+        arrived = None if delivery is None else await tx.inbox_row(delivery.platform, delivery.key)
+        if delivery is None or arrived is None or arrived.reply_to is None:
+            return
+        await self._enqueue(tx, arrived, delivery.payloads, owner_id=turn.owner_id, name=turn.id, turn_id=turn.id)
+        await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
+
+    async def answer(self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str) -> bool:
+        """Answers an arrival that became no turn, inside a transaction; done twice, it is stored once. False if its
+        platform is switched off, or it has no place to answer to."""
+        payloads = self._render(arrived.platform, text)
+        if payloads is None or arrived.reply_to is None:
             return False
-        clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
-        name = turn_id or hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
-        for number, payload in enumerate(channel.render(clean)):
-            # Rendered from a clean text, a payload is clean.
-            await tx.enqueue(
-                arrived.platform,
-                arrived.reply_to,
-                CleanText(payload),
-                turn_id=turn_id,
-                owner_id=owner_id,
-                id=f"{name}-{number}",
-            )
+        name = hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
+        await self._enqueue(tx, arrived, payloads, owner_id=owner_id, name=name, turn_id=None)
         return True
+
+    def _render(self, platform: Surface, text: str) -> tuple[CleanText, ...] | None:
+        if (channel := self._channels.get(platform)) is None:
+            return None
+        clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
+        # Rendered from a clean text, a payload is clean.
+        return tuple(CleanText(payload) for payload in channel.render(clean))
+
+    async def _enqueue(
+        self,
+        tx: Transaction,
+        arrived: InboxRow,
+        payloads: tuple[CleanText, ...],
+        *,
+        owner_id: str,
+        name: str,
+        turn_id: str | None,
+    ) -> None:
+        assert arrived.reply_to is not None
+        for number, payload in enumerate(payloads):
+            id = outbox_id(name, number)
+            await tx.enqueue(arrived.platform, arrived.reply_to, payload, turn_id=turn_id, owner_id=owner_id, id=id)
 
     async def hear(self, tenant_id: str, report: Report) -> bool:
         """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is

@@ -16,15 +16,14 @@ from threadline.core.channels import (
     InboxRow,
     Link,
     LinkState,
-    NewArrival,
     OutboxRow,
     OutboxStatus,
     SealedCredentials,
     Sender,
     User,
 )
-from threadline.core.sealing import CleanJson, CleanText, Sealed
-from threadline.core.turns import Surface, Turn
+from threadline.core.sealing import CleanJson, CleanText
+from threadline.core.turns import Surface
 
 
 class PlaceOperations(Protocol):
@@ -124,16 +123,6 @@ class QueueOperations(Protocol):
     ) -> InboxRow | None:
         """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
         `reply_to` is the place that the answer goes to."""
-        ...
-
-    async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
-        """The common case of an arrival: `claim_inbox`, `append`, `create_turn` and `settle_inbox` as accepted, in one
-        step, in line with the user's other works (see `Store.transact`). It goes to the thread that its place is bound
-        to; a place that is bound to none is bound, where there is a `home_key`, to the user's living thread under that
-        key, which is made for the agent if there is none. None, and nothing is stored, if anything stands in the way:
-        it was claimed before, its turn key or the message's id was here, nothing is bound there and there is no key, a
-        question waits there, the thread is gone or full. Step by step it is then found out what. For a user's own
-        scope."""
         ...
 
     async def settle_inbox(

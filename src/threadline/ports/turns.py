@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from threadline.core.sealing import CleanJson, CleanText, Sealed
-from threadline.core.threads import NewThread, Thread
-from threadline.core.turns import Chunk, Lease, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
+from threadline.core.turn_commits import Accepted, AcceptRefusal, FinishRefusal, ReplyDelivery, TurnAcceptance
+from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
 
 
 class TurnOperations(Protocol):
@@ -20,23 +20,35 @@ class TurnOperations(Protocol):
         for an unknown thread."""
         ...
 
-    async def accept_at_once(
-        self, new: NewTurn, message: Sealed, lease: Lease, *, otherwise: NewThread | None, title: CleanText | None
-    ) -> tuple[Turn, Thread] | None:
-        """The common case of a request: `append`, `create_turn` and `lease_turn` in one step, in line with the user's
-        other works (see `Store.transact`). It goes to the thread `new.thread_id`; or, with `otherwise`, to the living
-        thread under its state key, which is made under the id `new.thread_id` if there is none. A turn that names no
-        agent has the thread's. None, and nothing is stored, if anything stands in the way: the key or the message id
-        was here before, a turn of the thread is active, the thread is not here or is full. Step by step it is then
-        found out what."""
+    async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
+        """Stores a request whole, in one commit: the inbox claim of an arrival, the thread if it has to be created, the
+        binding of its place, the rewind before what it replaces, the message, the turn and its lease. The same key with
+        the same hash finds the turn that was stored first, and stores nothing but the claim. On `interrupt` every
+        active turn of the thread is asked to stop. The turn is leased if a lease is given and no other turn of the
+        thread is active. Requests of one user are serialised, see `Store.transact`.
+
+        A refusal means that nothing is stored. Inside `transact` it must end the work: raise."""
         ...
 
-    async def finish_at_once(
-        self, turn: Turn, end: TurnEnd, reply: Sealed | None, chunks: Sequence[Chunk], *, tokens: int = 0
-    ) -> Turn | None:
-        """The common case of an end: `put_chunks`, `append` and `finish_turn` in one step, for a turn that answers a
-        user's message. None, and nothing is stored, if anything stands in the way: the fence is old, the turn has
-        ended, or its message is not on the thread's present timeline. Step by step it is then found out what."""
+    async def finish_turn(
+        self,
+        turn_id: str,
+        fence: int,
+        end: TurnEnd,
+        *,
+        reply: Sealed | None = None,
+        chunks: Sequence[Chunk] = (),
+        tokens: int = 0,
+        delivery: ReplyDelivery | None = None,
+    ) -> Turn | FinishRefusal:
+        """Ends a turn in one commit: the rest of its stream, the reply, the end, the outbox rows and the settled inbox
+        row. The reply is appended; if the turn continues a reply that waited for approval, it takes that one's place
+        on a new timeline, and later messages follow it under their own seq. A reply whose request is no longer in
+        the thread's present history, or whose thread was deleted, is left out, and the turn ends without one.
+
+        A refusal means that nothing is stored: `lease_lost` if the fence is old, `already_ended`, `turn_missing`,
+        `reply_known` if the history has a message with the reply's id, `thread_full`. InvalidInput if such an end
+        cannot follow the turn's status (see TRANSITIONS)."""
         ...
 
     async def turn(self, turn_id: str) -> Turn | None: ...
@@ -70,11 +82,6 @@ class TurnOperations(Protocol):
     async def release_lease(self, turn_id: str, fence: int) -> bool:
         """Gives an active turn up for whoever looks next: its lease ends now and is nobody's (see
         `Turn.is_handed_over`). False if the fence is old or the turn has ended."""
-        ...
-
-    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept.
-        InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
         ...
 
     async def request_stop(self, turn_id: str) -> bool:

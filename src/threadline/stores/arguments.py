@@ -18,11 +18,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union
 import msgspec
 
 from threadline.core.access import NewToken
-from threadline.core.channels import Agent, NewArrival, User
+from threadline.core.channels import Agent, User
 from threadline.core.checks import LARGEST_INTEGER, check_bytes, check_choice, check_range, check_string, check_time
 from threadline.core.ids import check_id, check_thread_key, check_user_id
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
+from threadline.core.turn_commits import ArrivalClaim, ReplyDelivery, TurnAcceptance
 from threadline.core.turns import NewTurn
 from threadline.ports import StoreSession
 
@@ -121,8 +122,16 @@ def _check_fields(name: str, value: msgspec.Struct) -> None:
     _check_each_field(value.__struct_fields__, value)
 
 
-def _check_arrival(name: str, value: NewArrival) -> None:
+def _check_tuple(name: str, value: ReplyDelivery | ArrivalClaim) -> None:
     _check_each_field(value._fields, value)
+
+
+def _check_acceptance(name: str, new: TurnAcceptance) -> None:
+    check_id("turn", new.turn_id)
+    _check_fields(name, new)
+    _check_new_thread("new_thread", new.new_thread)
+    if new.arrival is not None:
+        _check_tuple("arrival", new.arrival)
 
 
 def _check_each_field(fields: Sequence[str], value: object) -> None:
@@ -160,7 +169,8 @@ _BY_TYPE: dict[Any, Check] = {
     ThreadChanges: _check_fields,
     NewTurn: partial(_check_named, "turn"),
     NewToken: partial(_check_named, "token"),
-    NewArrival: _check_arrival,
+    TurnAcceptance: _check_acceptance,
+    ReplyDelivery: _check_tuple,
     Agent: partial(_check_named, "agent"),
     User: _check_user,
 }

@@ -1,25 +1,43 @@
-"""Accept and finish: the two transactions around every turn, whatever surface it came from.
+"""Accept and finish: the two commits around every turn, whatever surface it came from.
 
-`accept` checks, seals and stores a request and its turn together; only then is the caller told. `finish` stores the
-reply and the turn's end together. Between them a turn belongs to whoever holds its lease; the fence keeps an owner
-that lost it from writing.
+`accept` checks, seals and stores a request and its turn in one commit, and only then answers the caller. `finish`
+stores the reply and the turn's end in one commit. Between the two a turn belongs to the process that holds its lease;
+the fence keeps a process that lost the lease from writing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from threadline.core.errors import GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
+from threadline.core.errors import (
+    Conflict,
+    DuplicateId,
+    GuardRefused,
+    InvalidInput,
+    KeyReused,
+    LimitExceeded,
+    NotFound,
+    ThreadlineError,
+    TurnRunning,
+)
 from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, TextPart, decode
 from threadline.core.sealing import Sealed, Sealer
-from threadline.core.threads import NewThread, Scope, Thread
-from threadline.core.turns import Chunk, Lease, NewTurn, Policy, Surface, Turn, TurnEnd, TurnStatus, root_turn_id
+from threadline.core.threads import NewThread, Scope
+from threadline.core.turn_commits import (
+    Accepted,
+    AcceptRefusal,
+    ArrivalClaim,
+    FinishRefusal,
+    ReplyDelivery,
+    TurnAcceptance,
+)
+from threadline.core.turns import Chunk, Lease, Policy, Surface, Turn, TurnEnd, root_turn_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_thread
@@ -29,7 +47,7 @@ _REPLY = "-reply"
 
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
-"""What a turn's row says of such an end."""
+"""The error that a turn's row has after such an end."""
 
 POLICIES: Mapping[Surface, Policy] = {
     "web": "reject",
@@ -41,14 +59,13 @@ POLICIES: Mapping[Surface, Policy] = {
     "matrix": "queue",
 }
 
-Delivery: TypeAlias = Callable[[Transaction, Turn, str], Awaitable[None]]
-"""Called inside the finishing transaction with the turn as it ended and the reply's text: where a surface has
-something to deliver, this is where its outbox row is written."""
+RenderReply: TypeAlias = Callable[[Turn, str], ReplyDelivery | None]
+"""What a platform is sent when a turn has ended, from the ended turn and the text of its reply."""
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """A request as a surface read it. Without a thread id, the state key finds or makes the thread. `replaces` is the
-    id of the user message that this one stands in for: the thread goes on from before that, on a new timeline."""
+    """A request as a surface read it. Without a thread id, the state key finds the thread or a new one is created.
+    `replaces` is the id of the user message that this one replaces: see `TurnAcceptance`."""
 
     message: NewMessage
     surface: Surface
@@ -61,27 +78,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     new_thread: NewThread = NewThread()
 
 
-class Accepted(msgspec.Struct, frozen=True):
-    """A stored request. `replayed` means that it had been accepted before under the same key."""
-
-    turn: Turn
-    thread: Thread
-    replayed: bool = False
-    leased: bool = False
-    """Whether this call has leased the turn as well, so that it can be run without asking the store again."""
-
-
-class SealedRequest(msgspec.Struct, frozen=True):
-    """A request that is checked and ready to be stored, however often its transaction has to be begun."""
-
-    request: TurnRequest
-    message: Sealed
-    turn_id: str
-    digest: bytes
-
-
 class Ending(msgspec.Struct, frozen=True):
-    """What a run leaves behind: how it ended, the reply if anything was shown, the last chunks of its stream."""
+    """The result of a run: how it ended, the reply if there is one, and the chunks of its stream not stored yet."""
 
     end: TurnEnd
     reply: NewMessage | None
@@ -97,7 +95,7 @@ class Turns:
         store: Store,
         sealer: Sealer,
         guard: Guard | None = None,
-        deliveries: Mapping[Surface, Delivery] | None = None,
+        deliveries: Mapping[Surface, RenderReply] | None = None,
         *,
         metrics: Metrics | None = None,
     ) -> None:
@@ -114,33 +112,12 @@ class Turns:
 
     async def accept(self, scope: Scope, request: TurnRequest, lease: Lease | None = None) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
-        stored. KeyReused: the key came with another request. TurnRunning: the thread is busy and the policy is to
-        reject. With a lease the turn is leased at once where nothing stands in its way; see `Accepted.leased`."""
+        stored. KeyReused: the key came with another request. TurnRunning: another turn of the thread is active and the
+        policy is to reject. A given lease is taken at once if no other turn is active: see `Accepted.leased`."""
         scope.require("member")
-        sealed = self.seal(request)
+        new = self.seal(request, lease=lease)
         await self.check(scope, request)
-        if lease is not None and (accepted := await self._accept_at_once(scope, sealed, lease)) is not None:
-            return accepted
-        return await self._store.transact(scope, lambda tx: self.accept_in(tx, sealed))
-
-    async def _accept_at_once(self, scope: Scope, sealed: SealedRequest, lease: Lease) -> Accepted | None:
-        """Most requests: nothing was asked under this key, nothing runs on the thread, nothing is replaced."""
-        request, message = sealed.request, sealed.message
-        if request.replaces is not None:
-            return None
-        otherwise = None if request.thread_id is not None else self._wanted(request)
-        new = NewTurn(
-            id=sealed.turn_id,
-            thread_id=request.thread_id or (otherwise and otherwise.id) or new_id(),
-            surface=request.surface,
-            agent_id=request.agent_id or None,
-            idempotency_key=request.key,
-            request_hash=sealed.digest,
-        )
-        stored = await self._store.scoped(scope).accept_at_once(
-            new, message, lease, otherwise=otherwise, title=first_title([message])
-        )
-        return None if stored is None else Accepted(*stored, leased=True)
+        return self.require_accepted(await self._store.scoped(scope).accept_turn(new), new)
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
         """RoleRefused or GuardRefused if this user may not ask this."""
@@ -148,14 +125,30 @@ class Turns:
         if self._guard is not None and (reason := await self._guard.check(request.message.text, scope)):
             raise GuardRefused(reason)
 
-    def seal(self, request: TurnRequest) -> SealedRequest:
-        """InvalidInput for a request that cannot be stored."""
-        sealed = self._sealed(request)
-        return SealedRequest(request, sealed, new_id(), _digest(request, sealed))
+    def seal(
+        self, request: TurnRequest, *, lease: Lease | None = None, arrival: ArrivalClaim | None = None
+    ) -> TurnAcceptance:
+        """What the store is given. InvalidInput for a request that cannot be stored."""
+        message = self._seal_message(request)
+        return TurnAcceptance(
+            turn_id=new_id(),
+            surface=request.surface,
+            message=message,
+            policy=request.policy or POLICIES[request.surface],
+            thread_id=request.thread_id,
+            new_thread=NewThread() if request.thread_id is not None else self._new_thread(request),
+            replaces=request.replaces,
+            agent_id=request.agent_id or None,
+            key=request.key,
+            request_hash=_digest(request, message),
+            title=first_title([message]),
+            lease=lease,
+            arrival=arrival,
+        )
 
-    def _sealed(self, request: TurnRequest) -> Sealed:
+    def _seal_message(self, request: TurnRequest) -> Sealed:
         if request.message.role != "user":
-            raise InvalidInput("a request is a user message")
+            raise InvalidInput(f"a request must be a user message, got role {request.message.role!r}")
         if request.key is not None:
             check_id("key", request.key)
         if request.thread_id is not None:
@@ -166,66 +159,10 @@ class Turns:
             check_id("message", request.replaces)
         sealed = self._sealer.message(request.message)
         if not any(isinstance(part, FilePart) for part in decode(sealed.parts_json)):
-            check_text("message", sealed.text)
+            check_text("the message", sealed.text)
         return sealed
 
-    async def accept_in(self, tx: Transaction, sealed: SealedRequest, thread: Thread | None = None) -> Accepted:
-        """Stores a request inside somebody's transaction, together with what else it does. `thread` is where it goes
-        if the request does not say. Whether the user may ask has been checked."""
-        request = sealed.request
-        if request.key is not None and (earlier := await tx.turn_by_key(request.key)) is not None:
-            if earlier.request_hash != sealed.digest:
-                used_on = await tx.thread(earlier.thread_id)
-                raise KeyReused(request.key, None if used_on is None else used_on.state_key)
-            return Accepted(earlier, await self._thread_of(tx, earlier), replayed=True)
-        thread = thread or await self._thread(tx, request)
-        await self._make_way(tx, thread, request)
-        if request.replaces is not None:
-            await _go_back(tx, thread, request.replaces)
-        turn = await self._ask(tx, sealed, thread, "accepted")
-        return Accepted(turn, await self._thread_of(tx, turn))
-
-    async def deny_in(
-        self, tx: Transaction, sealed: SealedRequest, thread: Thread, status: TurnStatus, said: str
-    ) -> Accepted:
-        """Stores a request that is refused, and what is said about it, as a turn that has ended so."""
-        reply = NewMessage("assistant", (TextPart(said),), id=reply_id(sealed.turn_id), metadata={"status": status})
-        turn = await self._ask(tx, sealed, thread, status)
-        await tx.append(thread.id, [self._sealer.message(reply)], turn_id=turn.id)
-        if (deliver := self._deliveries.get(turn.surface)) is not None:
-            await deliver(tx, turn, said)
-        return Accepted(turn, await self._thread_of(tx, turn))
-
-    async def _ask(self, tx: Transaction, sealed: SealedRequest, thread: Thread, status: TurnStatus) -> Turn:
-        request, message = sealed.request, sealed.message
-        appended = await tx.append(thread.id, [message], turn_id=sealed.turn_id, title=first_title([message]))
-        if appended.replayed:
-            raise InvalidInput(f"message {message.id!r} is in this thread already: send a new id, or a key to retry")
-        return await tx.create_turn(
-            NewTurn(
-                id=sealed.turn_id,
-                thread_id=thread.id,
-                surface=request.surface,
-                agent_id=request.agent_id or thread.agent_id,
-                status=status,
-                idempotency_key=request.key,
-                request_hash=sealed.digest,
-                request_seq=appended.first_seq,
-            )
-        )
-
-    async def _thread(self, tx: Transaction, request: TurnRequest) -> Thread:
-        if request.thread_id is not None:
-            found = await tx.thread(request.thread_id)
-            if found is None:
-                raise NotFound("thread", request.thread_id)
-            return found
-        if request.state_key is not None and (found := await tx.thread_by_key(request.state_key)) is not None:
-            return found
-        return await tx.create_thread(self._wanted(request))
-
-    def _wanted(self, request: TurnRequest) -> NewThread:
-        """The thread that a request makes, if there is none yet."""
+    def _new_thread(self, request: TurnRequest) -> NewThread:
         wanted = msgspec.structs.replace(
             request.new_thread,
             state_key=request.state_key or request.new_thread.state_key,
@@ -233,22 +170,26 @@ class Turns:
         )
         return admit_thread(self._sealer, wanted)
 
-    async def _make_way(self, tx: Transaction, thread: Thread, request: TurnRequest) -> None:
-        match request.policy or POLICIES[request.surface]:
-            case "queue":
-                return
-            case "reject":
-                for active in await tx.active_turns(thread.id):
-                    raise TurnRunning(active.id, thread.message_count)
-            case "interrupt":
-                for active in await tx.active_turns(thread.id):
-                    await tx.request_stop(active.id)
+    def require_accepted(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Accepted:
+        """The stored turn; for a refusal, the error that tells a user why."""
+        if isinstance(outcome, AcceptRefusal):
+            raise _refusal_error(outcome, new, self._sealer.limits.messages_per_thread)
+        return outcome
 
-    async def _thread_of(self, tx: Transaction, turn: Turn) -> Thread:
-        thread = await tx.thread(turn.thread_id, deleted=True)
-        if thread is None:
-            raise NotFound("thread", turn.thread_id)
-        return thread
+    async def deny_in(self, tx: Transaction, new: TurnAcceptance, said: str) -> Accepted | None:
+        """Stores a request that is denied (its status says how) and what the user is told, as a turn that has ended.
+        None if it arrived before."""
+        outcome = await tx.accept_turn(new)
+        if isinstance(outcome, AcceptRefusal) and outcome.reason == "duplicate_arrival":
+            return None
+        denied = self.require_accepted(outcome, new)
+        if denied.replayed:
+            return denied
+        reply = NewMessage(
+            "assistant", (TextPart(said),), id=reply_id(new.turn_id), metadata={"status": denied.turn.status}
+        )
+        await tx.append(denied.thread.id, [self._sealer.message(reply)], turn_id=denied.turn.id)
+        return denied
 
     async def find(self, scope: Scope, turn_id: str) -> Turn:
         """The turn as it stands. NotFound."""
@@ -258,40 +199,35 @@ class Turns:
         return turn
 
     async def finish(self, scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
-        """Stores the reply and the end in one transaction. None if another owner has the turn by now, or it had
-        ended: then nothing of this was kept."""
+        """Stores the reply and the end in one commit. None if another process has the turn by now, or it had ended:
+        then nothing of this was stored. DuplicateId, LimitExceeded if the reply cannot be stored."""
         reply = None if ending.reply is None else self._sealer.message(ending.reply)
-        if turn.surface not in self._deliveries:
-            ended = await self._store.scoped(scope).finish_at_once(
-                turn, ending.end, reply, ending.chunks, tokens=ending.tokens
-            )
-            if ended is not None:
-                self._count(ended)
-                return ended
+        outcome = await self._store.scoped(scope).finish_turn(
+            turn.id,
+            turn.fence,
+            ending.end,
+            reply=reply,
+            chunks=ending.chunks,
+            tokens=ending.tokens,
+            delivery=self._delivery(turn, ending.end, reply),
+        )
+        if not isinstance(outcome, FinishRefusal):
+            self._count(outcome)
+            return outcome
+        match outcome.reason:
+            case "turn_missing" | "lease_lost" | "already_ended":
+                return None
+            case "reply_known":
+                raise DuplicateId("message", reply_id(turn.id))
+            case "thread_full":
+                limit = self._sealer.limits.messages_per_thread
+                raise LimitExceeded("messages per thread", limit, limit + 1)
 
-        async def work(tx: Transaction) -> Turn:
-            end = ending.end
-            standing = await tx.turn(turn.id)
-            if standing is None or not standing.is_active or standing.fence != turn.fence:
-                raise _Fenced
-            await tx.put_chunks(turn.id, turn.fence, ending.chunks)
-            asked = await standing_request(tx, turn)
-            if reply is not None and asked is not None:
-                seq = await self._put_reply(tx, turn, asked, reply, ending.tokens)
-                end = msgspec.structs.replace(end, reply_seq=seq)
-            ended = await tx.finish_turn(turn.id, turn.fence, end)
-            if ended is None:
-                raise _Fenced
-            if (deliver := self._deliveries.get(turn.surface)) is not None:
-                await deliver(tx, ended, reply.text if reply is not None else ended.error or "")
-            return ended
-
-        try:
-            ended = await self._store.transact(scope, work)
-        except _Fenced:
+    def _delivery(self, turn: Turn, end: TurnEnd, reply: Sealed | None) -> ReplyDelivery | None:
+        if (render := self._deliveries.get(turn.surface)) is None:
             return None
-        self._count(ended)
-        return ended
+        ended = msgspec.structs.replace(turn, status=end.status, error=end.error)
+        return render(ended, reply.text if reply is not None else end.error or "")
 
     def _count(self, turn: Turn) -> None:
         self._ended.add(turn.status, turn.surface)
@@ -300,31 +236,40 @@ class Turns:
         for direction in ("input", "output"):
             self._tokens.add(direction, by=turn.usage.get(f"{direction}_tokens", 0))
 
-    async def _put_reply(self, tx: Transaction, turn: Turn, asked: Message, reply: Sealed, tokens: int) -> int:
-        """At the end; or, where it goes on with a reply that had asked for approval, in that one's place on a new
-        timeline. What was said since, and waits for its own turn, comes along under its own seq."""
-        since: list[Message] = []
-        if asked.role == "assistant":
-            since = await tx.messages(turn.thread_id, first=asked.seq + 1)
-            await tx.move(turn.thread_id, asked.seq - 1)
-        appended = await tx.append(turn.thread_id, [reply], turn_id=turn.id, tokens=tokens)
-        for message in since:
-            again = NewMessage(message.role, message.parts_json, message.id, message.metadata, message.created_at)
-            await tx.append(turn.thread_id, [self._sealer.message(again)], turn_id=message.turn_id)
-        return appended.first_seq
+
+def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thread: int) -> ThreadlineError:
+    thread = refusal.thread
+    match refusal.reason:
+        case "key_reused":
+            state_key = thread.state_key if thread is not None and thread.deleted_at is None else None
+            return KeyReused(new.key or "", state_key)
+        case "thread_missing":
+            return NotFound("thread", new.thread_id)
+        case "turn_running":
+            return TurnRunning(refusal.turn_id or "", 0 if thread is None else thread.message_count)
+        case "replaced_missing":
+            return NotFound("message", new.replaces)
+        case "replaced_not_user":
+            return InvalidInput(f"only a user message can be replaced, and {new.replaces!r} is a reply")
+        case "message_known":
+            return InvalidInput(
+                f"message {new.message.id!r} is in this thread already: send a new id, or a key to retry"
+            )
+        case "thread_full":
+            return LimitExceeded("messages per thread", messages_per_thread, messages_per_thread + 1)
+        case "place_taken":
+            return DuplicateId("place", None if new.arrival is None else new.arrival.place)
+        case "id_known":
+            return (
+                DuplicateId("turn", new.turn_id)
+                if new.new_thread.id is None
+                else DuplicateId("thread", new.new_thread.id)
+            )
+        case "duplicate_arrival" | "question_open":
+            return Conflict(f"the message was not accepted: {refusal.reason.replace('_', ' ')}")
 
 
-async def _go_back(tx: Transaction, thread: Thread, message_id: str) -> None:
-    """To before a user message, in the transaction that stores what replaces it: if that fails, nothing has moved."""
-    message = await tx.message(thread.id, message_id)
-    if message is None:
-        raise NotFound("message", message_id)
-    if message.role != "user":
-        raise InvalidInput("only a message of the user's can be replaced by another")
-    await tx.move(thread.id, message.seq - 1)
-
-
-async def standing_request(tx: Transaction, turn: Turn) -> Message | None:
+async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:
     """What the turn answers, if that still stands in the thread's present history: a user's message, or a reply with
     its approvals answered. A reply to what was undone or deleted while it was written has no place to stand."""
     if turn.request_seq is None or await tx.thread(turn.thread_id) is None:
@@ -333,17 +278,13 @@ async def standing_request(tx: Transaction, turn: Turn) -> Message | None:
     return asked[0] if asked and asked[0].turn_id == turn.id else None
 
 
-class _Fenced(Exception):
-    """Aborts a finishing transaction whose lease is lost."""
-
-
 def reply_id(turn_id: str) -> str:
     """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one, and for
     every turn that goes on with it."""
     return f"{root_turn_id(turn_id)}{_REPLY}"
 
 
-def asked_turn_id(message_id: str) -> str | None:
+def turn_id_of_reply(message_id: str) -> str | None:
     """The turn that began the reply of this id, if it is the id of a reply."""
     return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
 

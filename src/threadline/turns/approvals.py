@@ -20,9 +20,10 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
+from threadline.core.turn_commits import Accepted
 from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, root_turn_id
 from threadline.ports import Guard, Store, Transaction
-from threadline.turns.acceptance import Accepted, asked_turn_id, reply_id, standing_request
+from threadline.turns.acceptance import find_present_request, reply_id, turn_id_of_reply
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ class Approvals:
         thread = await _thread(tx, request.thread_id)
         asking = await _head(tx, thread) if request.message_id is None else None
         message_id = request.message_id if asking is None else asking.id
-        root_id = None if message_id is None else asked_turn_id(check_id("message", message_id))
+        root_id = None if message_id is None else turn_id_of_reply(check_id("message", message_id))
         if message_id is None or root_id is None:
             raise NotFound("reply", message_id)
         turn_id, digest = answering_turn_id(root_id, min(request.answers)), _digest(request)
@@ -97,11 +98,11 @@ class Approvals:
         return Accepted(turn, await tx.thread(thread.id) or thread)
 
 
-async def reply_gone_on_with(tx: Transaction, turn: Turn) -> Message | None:
+async def find_continued_reply(tx: Transaction, turn: Turn) -> Message | None:
     """The reply that an active turn goes on with, as it was answered; None for any other turn."""
     if turn.id == root_turn_id(turn.id):
         return None
-    found = await standing_request(tx, turn)
+    found = await find_present_request(tx, turn)
     # Read after the message: if the turn has ended by now, that may be the whole reply already.
     now = await tx.turn(turn.id)
     return found if now is not None and now.is_active else None

@@ -15,11 +15,12 @@ from threadline.core.chat_messages import from_chat
 from threadline.core.dispatch import with_snapshot
 from threadline.core.errors import GuardRefused, InvalidInput
 from threadline.core.event_fold import Fold
-from threadline.core.event_normalizer import EventNormalizer, StreamingMasker
+from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt, say
 from threadline.core.repair import repair
+from threadline.core.sealing import Masker
 from threadline.core.threads import Scope
 from threadline.ports import Agent, AgentServices, Approver, Guard
 from threadline.turns.journal import UnstoredJournal
@@ -34,9 +35,7 @@ class AgentRows(Protocol):
 
 
 class Dispatching:
-    def __init__(
-        self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: StreamingMasker | None
-    ) -> None:
+    def __init__(self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: Masker | None) -> None:
         self._snapshots = snapshots
         self._agents = agents
         self._guard = guard

@@ -1,4 +1,4 @@
-"""How a running Threadline stands at this moment: turns that run here, readers of streams, the database's load."""
+"""Gauges of a running process: turns that run here, readers of streams, use of the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 
 
-def watch(metrics: Metrics, store: Store, runner: Runner, streams: Streams) -> None:
+def register_gauges(metrics: Metrics, store: Store, runner: Runner, streams: Streams) -> None:
     metrics.gauge(
         "threadline_turns_running", "Turns that this process runs or waits to run.", read=_plain(lambda: runner.running)
     )

@@ -1,52 +1,141 @@
-"""What one run of a turn has shown so far: the agent's events, shaped and masked, on the stream and in the reply."""
+"""The output of one run of a turn: what its agent emits, on the stream and in the reply.
+
+    agent ─▶ EventNormalizer ─▶ Fold ─▶ LiveStream ─▶ readers (events), turn_chunks (JSON, in batches)
+              masks, holds back  parts ─▶ NewMessage ─▶ Sealer ─▶ Turns.finish
+
+Each event is normalized and folded once. Readers in this process get the event itself; JSON is made once, when chunks
+are stored. The sealer masks the whole reply again, because the normalizer sees a text only piece by piece: see
+docs/decisions/2026-11-16-mask-streams-and-replies.md.
+
+A run that continues an earlier one begins with what that one left. A model gives its calls new ids each time it is
+asked, so a turn whose tools had begun to run is not restarted: the agent is shown what it had said, with the calls it
+had made, and continues under the same ids; the journal knows what became of each call. A turn whose tools had not begun
+is answered again, and the stream says so with a Restart: calls of an abandoned answer must never run.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from threadline.core import events
+import msgspec
+
+from threadline.core import events, jsontext
 from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
-from threadline.core.events import Event
-from threadline.core.parts import Part, ToolPart
+from threadline.core.events import Event, ToolCall
+from threadline.core.parts import Part, ToolPart, tool_part
+from threadline.core.prompts import Prompt, PromptMessage
+from threadline.core.turns import Chunk, ToolRun, Turn
+from threadline.ports import Transaction
 from threadline.turns.streams import LiveStream
-from threadline.turns.takeover import Begun
+
+_PAGE = 1000
+_OF_A_CALL = (events.ToolInputStart, events.ToolInputDelta, events.ToolCall, events.ApprovalRequest)
+_RESULTS = (events.ToolResult, events.ToolError, events.ToolDenied)
+_ENDS = (events.Finish, events.Failure)
 
 
-class Run:
-    def __init__(self, stream: LiveStream, shaper: EventNormalizer) -> None:
+class EarlierRun(NamedTuple):
+    """The stream of an earlier run; the reply so far, folded from the events of it that count; and the calls that are
+    still open. Without a tool run nothing of it counts, and `fold` is None."""
+
+    chunks: list[Chunk]
+    fold: Fold | None
+    open_calls: tuple[ToolPart, ...]
+
+
+class TurnOutput:
+    def __init__(self, stream: LiveStream, normalizer: EventNormalizer) -> None:
         self.stream = stream
         self.fold = Fold()
         self.seen: dict[str, Any] = {}
         self.failure: str | None = None
-        self._shaper = shaper
-        self._closed = False
+        self._normalizer = normalizer
+        self._is_closed = False
 
-    def go_on_with(self, parts: tuple[Part, ...]) -> None:
-        """The reply of an earlier turn, whose approvals this one answers. What of it was there before is kept with the
-        turn, for readers that come when the stream is no longer there."""
+    def continue_reply(self, parts: tuple[Part, ...]) -> None:
+        """Begins with the reply of an earlier turn, whose approvals this one answers. How much of it was there before
+        is stored with the turn, for readers that come after the stream was dropped."""
         self.fold = Fold(parts)
         still_open = [part.call_id for part in parts if isinstance(part, ToolPart) and not part.is_answered]
         self.seen = {**self.seen, "begun": {"parts": len(parts), "open": still_open}}
 
-    def take_up(self, earlier: Begun) -> None:
-        self.stream.take_up(earlier.chunks)
-        for event in earlier.standing:
-            self.fold.add(event)
+    def continue_run(self, earlier: EarlierRun, prompt: Prompt, continued: tuple[Part, ...]) -> Prompt:
+        """Begins with what an earlier run left. The prompt, with what the agent had said as its last message, in the
+        place of `continued`, the reply of an earlier turn."""
+        self.stream.restore(earlier.chunks)
+        if earlier.fold is None:
+            return prompt
+        self.fold = earlier.fold
+        said = PromptMessage("assistant", (*self.fold.parts(), *earlier.open_calls))
+        before = prompt.messages[:-1] if continued else prompt.messages
+        return msgspec.structs.replace(prompt, messages=(*before, said)) if said.parts else prompt
 
-    def show(self, event: Event) -> None:
-        for shaped in self._shaper.add(event):
-            self._keep(shaped)
+    def add(self, event: Event) -> None:
+        for normalized in self._normalizer.add(event):
+            self._publish(normalized)
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            for shaped in self._shaper.flush():
-                self._keep(shaped)
+        """Publishes what the normalizer still holds back. Does nothing the second time."""
+        if not self._is_closed:
+            self._is_closed = True
+            for normalized in self._normalizer.flush():
+                self._publish(normalized)
 
-    def _keep(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
         if isinstance(event, events.Failure):
+            # Published by the runner, with the turn's end.
             self.failure = event.error
             return
         for published in self.fold.add(event):
-            self.stream.publish(events.to_json(published))
+            self.stream.publish(published)
+
+
+async def read_earlier_run(tx: Transaction, turn: Turn, continued: tuple[Part, ...] = ()) -> EarlierRun:
+    """`continued` is the reply of an earlier turn that this one continues."""
+    chunks = await stored_chunks(tx, turn.id)
+    runs = await tx.tool_runs(turn.id)
+    if not runs:
+        return EarlierRun(chunks, None, ())
+    shown = _latest_answer([events.from_json(chunk.json) for chunk in chunks])
+    answered = {event.call_id for event in shown if isinstance(event, _RESULTS) and not _is_preliminary(event)}
+    fold = Fold(continued)
+    for event in shown:
+        if _counts(event, answered):
+            fold.add(event)
+    known = answered | {part.call_id for part in continued if isinstance(part, ToolPart)}
+    open_calls = [
+        tool_part(call.name, call.call_id, call.input) for call in _calls(shown, runs) if call.call_id not in known
+    ]
+    return EarlierRun(chunks, fold, tuple(open_calls))
+
+
+async def stored_chunks(tx: Transaction, turn_id: str) -> list[Chunk]:
+    found: list[Chunk] = []
+    while page := await tx.chunks(turn_id, after=found[-1].n if found else 0, limit=_PAGE):
+        found += page
+    return found
+
+
+def _latest_answer(shown: list[Event]) -> list[Event]:
+    restarts = [n for n, event in enumerate(shown) if isinstance(event, events.Restart)]
+    return shown[restarts[-1] + 1 :] if restarts else shown
+
+
+def _is_preliminary(event: Event) -> bool:
+    return isinstance(event, events.ToolResult) and event.preliminary
+
+
+def _counts(event: Event, answered: set[str]) -> bool:
+    if isinstance(event, _ENDS):
+        return False
+    return not isinstance(event, _OF_A_CALL) or event.call_id in answered
+
+
+def _calls(shown: list[Event], runs: list[ToolRun]) -> list[ToolCall]:
+    """Every call that was made: those that were shown, and those whose intent was stored before they could be."""
+    calls = {event.call_id: event for event in shown if isinstance(event, ToolCall)}
+    for run in runs:
+        if run.call_id not in calls:
+            calls[run.call_id] = ToolCall(run.call_id, run.name, jsontext.parse(run.input_json, "tool input"))
+    return list(calls.values())

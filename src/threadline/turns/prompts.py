@@ -22,7 +22,7 @@ from threadline.core.turns import CHANNELS, Summary, Surface, Turn, root_turn_id
 from threadline.core.windows import Window
 from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
-from threadline.turns.acceptance import standing_request
+from threadline.turns.acceptance import find_present_request
 
 log = logging.getLogger("threadline.prompting")
 
@@ -55,7 +55,7 @@ class Prompting:
         """The prompt of a turn, and what is kept about it. `row` is what is said about its agent."""
         tx = self._store.scoped(scope)
         history = await self._history(tx, turn, _FIRST_READ)
-        asked = _request_among(history, turn) or await standing_request(tx, turn)
+        asked = _request_among(history, turn) or await find_present_request(tx, turn)
         if asked is None:
             raise AgentFailed("the question is no longer part of this thread")
         request = asked if asked.role == "user" else await _question_before(tx, asked)
@@ -143,7 +143,7 @@ class Prompting:
 
 
 def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
-    """What the turn answers, where that is among the newest messages: see `standing_request`."""
+    """What the turn answers, where that is among the newest messages: see `find_present_request`."""
     found = (message for message in reversed(history) if message.seq == turn.request_seq and message.turn_id == turn.id)
     return next(found, None)
 

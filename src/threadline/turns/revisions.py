@@ -11,7 +11,7 @@ from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import Scope, Thread
 from threadline.ports import Store, Transaction
-from threadline.turns.acceptance import asked_turn_id
+from threadline.turns.acceptance import turn_id_of_reply
 
 
 async def question_to_repeat(store: Store, scope: Scope, thread: Thread, message_id: str | None) -> Message:
@@ -32,7 +32,7 @@ async def _up_to(tx: Transaction, thread: Thread, message_id: str) -> list[Messa
     if message is not None:
         return await tx.last_turns(thread.id, 1, before=message.seq + 1)
     # A reply of which nothing was shown has a name, but was never stored.
-    turn_id = asked_turn_id(message_id)
+    turn_id = turn_id_of_reply(message_id)
     turn = None if turn_id is None else await tx.turn(turn_id)
     if turn is None or turn.thread_id != thread.id or turn.request_seq is None:
         raise NotFound("message", message_id)
@@ -42,6 +42,6 @@ async def _up_to(tx: Transaction, thread: Thread, message_id: str) -> list[Messa
     return asked
 
 
-def asked_again(question: Message) -> NewMessage:
+def repeat_question(question: Message) -> NewMessage:
     """The same question under the same id, to be stored once more on the timeline that replaces this one."""
     return NewMessage("user", question.parts_json, id=question.id, metadata=question.metadata or None)

@@ -18,7 +18,7 @@ from threadline.stores.postgres import notices, search_indexer
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.turns.runner import Timing
+from threadline.turns.leases import Timing
 
 PATIENT = Timing(flush_seconds=60, wait_seconds=60)
 """However busy the machine is, nothing is stored or looked for beside the turn."""
@@ -67,8 +67,8 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     await asyncio.sleep(0)
     # The request with its turn and lease; the agent, the history, the snapshot, the summary; the end; the reply.
     assert len(statements) == 7, statements
-    assert "accept_at_once" in statements[0]
-    assert "finish_at_once" in statements[5]
+    assert "accept_turn" in statements[0]
+    assert "finish_turn" in statements[5]
     await opened.close()
 
 

@@ -29,12 +29,12 @@ from threadline.core.event_replay import events_of
 from threadline.core.events import Finish
 from threadline.core.parts import Part
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Chunk, Turn, TurnStatus
+from threadline.core.turns import Turn, TurnStatus
 from threadline.ports import Store
 from threadline.service.aisdk.chunk_writer import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
 from threadline.service.http.requests import read_header
 from threadline.turns.acceptance import reply_id
-from threadline.turns.streams import Streams
+from threadline.turns.streams import StreamedEvent, Streams
 
 _EVENT_ID = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
 AI_SDK_HEADER = "X-AI-SDK"
@@ -104,23 +104,22 @@ class Frames:
         self._restarts: list[int] = []
         self.start = self._writer.start(f"{turn_id}:0")
 
-    def after(self, number: int, batch: list[Chunk]) -> bytes:
-        """The frames of those chunks in `batch` that come after `number`, joined. Chunks are numbered from 1 without a
+    def after(self, number: int, batch: list[StreamedEvent]) -> bytes:
+        """The frames of those events in `batch` that come after `number`, joined. Events are numbered from 1 without a
         gap, and every reader starts with the first. A reader that has nothing (-1) does not get output from before
         the last restart."""
         first, last = batch[0].n, batch[-1].n
-        for chunk in batch[len(self._frames) - first + 1 :] if last > len(self._frames) else ():
-            self._encode(chunk)
+        for streamed in batch[len(self._frames) - first + 1 :] if last > len(self._frames) else ():
+            self._encode(streamed)
         if number < 0 and first == 1:
             number = max((n for n in self._restarts if n <= last), default=number)
         frames = self._frames[max(first - 1, number) : last]
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
-    def _encode(self, chunk: Chunk) -> None:
-        event = events.from_json(chunk.json)
-        if isinstance(event, events.Restart):
-            self._restarts.append(chunk.n)
-        self._frames.append(self._writer.event(event, f"{self._turn_id}:{chunk.n}"))
+    def _encode(self, streamed: StreamedEvent) -> None:
+        if isinstance(streamed.event, events.Restart):
+            self._restarts.append(streamed.n)
+        self._frames.append(self._writer.event(streamed.event, f"{self._turn_id}:{streamed.n}"))
 
     def end(self, status: TurnStatus, error: str | None) -> bytes:
         """For a reader that has every chunk. Uses a copy of the writer: other readers may not be at the end yet."""

@@ -19,6 +19,7 @@ from threadline.core.approvals import claimed_answers
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
+from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Surface, Turn
 from threadline.ports import Approver
 from threadline.replies import Defer, DenyAll, stop_turns
@@ -29,9 +30,9 @@ from threadline.service.http.request_context import caller_of, scope_of
 from threadline.service.http.requests import RequestStruct, idempotency_key, read_body, read_header
 from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Fault, Link, ResponseSpec, operation
-from threadline.turns.acceptance import Accepted, TurnRequest
-from threadline.turns.approvals import AnswerRequest, reply_gone_on_with
-from threadline.turns.revisions import asked_again, question_to_repeat
+from threadline.turns.acceptance import TurnRequest
+from threadline.turns.approvals import AnswerRequest, find_continued_reply
+from threadline.turns.revisions import question_to_repeat, repeat_question
 
 _STATE_KEY = "X-State-Key"
 _STREAM = "text/event-stream"
@@ -125,7 +126,7 @@ class ChatRoutes:
     async def _accept(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> Accepted:
         if chat.claim is None:
             turn_request = await self._turn_request(scope, chat, surface, key)
-            return await self._threadline.turns.accept(scope, turn_request, self._threadline.runner.lease())
+            return await self._threadline.turns.accept(scope, turn_request, self._threadline.runner.new_lease())
         thread = await self._find_thread(scope, chat.state_key)
         request = AnswerRequest(
             thread_id=thread.id,
@@ -142,7 +143,7 @@ class ChatRoutes:
         if message is None:
             thread = await self._find_thread(scope, chat.state_key)
             question = await question_to_repeat(self._threadline.store, scope, thread, replaces)
-            message, replaces = asked_again(question), question.id
+            message, replaces = repeat_question(question), question.id
         return TurnRequest(
             message=message,
             surface=surface,
@@ -172,7 +173,7 @@ class ChatRoutes:
             return Response(status_code=204)
         await self._threadline.runner.recover_if_abandoned(scope, turn)
         session = self._threadline.store.scoped(scope)
-        earlier = None if position is not None else await reply_gone_on_with(session, turn)
+        earlier = None if position is not None else await find_continued_reply(session, turn)
         parts = () if earlier is None else earlier.parts
         return self._turn_streams.response(scope, thread, turn, position, major=major, earlier_parts=parts)
 

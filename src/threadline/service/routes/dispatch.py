@@ -25,6 +25,7 @@ from threadline.core.messages import NewMessage, user
 from threadline.core.parts import encode, plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
+from threadline.core.turn_commits import Accepted
 from threadline.ports import Agent
 from threadline.replies import Defer, DenyAll
 from threadline.service.aisdk.chunk_writer import HEADERS, ChunkWriter
@@ -37,7 +38,7 @@ from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Fault, ResponseSpec, operation
 from threadline.service.routes.agents import find_agent_id
 from threadline.service.routes.chat import STREAM_DESCRIPTION, StreamEvent
-from threadline.turns.acceptance import Accepted, TurnRequest, reply_id
+from threadline.turns.acceptance import TurnRequest, reply_id
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -173,7 +174,7 @@ class DispatchRoutes:
         request = TurnRequest(
             message=_question(body), surface="api", state_key=check_state_key(state_key), agent_id=agent_id, key=key
         )
-        accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.lease())
+        accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.new_lease())
         self._threadline.runner.begin(scope, accepted, Defer())
         return accepted
 

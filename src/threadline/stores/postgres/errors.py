@@ -40,7 +40,7 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
     "XX001": StoreCorrupt,
     "XX002": StoreCorrupt,
 }
-_GIVEN_UP = "TL001"
+_REFUSED = "TL001"
 _REMEDY: dict[type[StoreFailed], str] = {
     StoreFull: "the server's disk is full: make room, then repeat with the same key",
     StoreReadOnly: "the server takes no writes (a standby, or read-only by setting): connect to the primary",
@@ -70,9 +70,10 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, clashes)
 
 
-def stands_in_the_way(error: StoreFailed) -> bool:
-    """Whether a function of the schema gave up after it had written something, and so undid it."""
-    return getattr(error.__cause__, "sqlstate", None) == _GIVEN_UP
+def refusal_reason(error: StoreFailed) -> str | None:
+    """The reason with which an SQL function undid what it had written; None if this is another error."""
+    cause = error.__cause__
+    return str(cause) if getattr(cause, "sqlstate", None) == _REFUSED else None
 
 
 def is_lost(error: BaseException) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from threadline.core.channels import ABANDONED, InboxRow, NewArrival, OutboxRow, OutboxStatus
-from threadline.core.errors import Conflict, DuplicateId, NotFound, StoreFailed
+from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
+from threadline.core.errors import Conflict, DuplicateId, NotFound
 from threadline.core.ids import check_id, new_id
-from threadline.core.sealing import CleanText, Sealed
-from threadline.core.turns import Surface, Turn
+from threadline.core.sealing import CleanText
+from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.errors import stands_in_the_way
 from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
@@ -23,27 +22,6 @@ _SQL = load_queries(__package__, "queries/queues.sql")
 
 class QueueOperations:
     session: ScopedSession
-
-    async def take_arrival(self, arrived: NewArrival, message: Sealed, *, title: CleanText | None) -> Turn | None:
-        session = self.session
-        if session.scope.role == "system":
-            return None
-        said = (message.id, session.internals.bodies.pack(message.parts_json), message.metadata_json)
-        values = (*said, title, session.internals.limits.messages_per_thread, new_id(), new_id())
-        try:
-            found = await session.call(_SQL["take_arrival"], session.now_us(), *arrived, *values)
-        except StoreFailed as error:
-            if not stands_in_the_way(error):
-                raise
-            found = []
-        if not found:
-            return None
-        turn = rows.turn(found[0])
-        session.note_append()
-        # Its first message may have come with the thread itself.
-        began = arrived.home_key if turn.request_seq == 0 else None
-        session.touch(turn.thread_id, *(() if began is None else (began,)))
-        return turn
 
     async def claim_inbox(
         self,

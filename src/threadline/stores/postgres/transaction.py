@@ -16,7 +16,7 @@ from threadline.stores.postgres.session import ScopedSession
 from threadline.stores.postgres.table_copy import TableCopyOperations
 from threadline.stores.postgres.threads import ThreadOperations
 from threadline.stores.postgres.timelines import TimelineOperations
-from threadline.stores.postgres.turn_fast_path import TurnFastPath
+from threadline.stores.postgres.turn_commits import TurnCommitOperations
 from threadline.stores.postgres.turn_output import TurnOutputOperations
 from threadline.stores.postgres.turns import TurnOperations
 
@@ -32,7 +32,7 @@ class PostgresTransaction(
     QueueOperations,
     CredentialOperations,
     TurnOperations,
-    TurnFastPath,
+    TurnCommitOperations,
     TurnOutputOperations,
     AccessOperations,
     PurgeOperations,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
+from threadline.core.errors import DuplicateId, KeyReused, NotFound
 from threadline.core.ids import check_id
-from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, NewTurn, Surface, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.session import ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
@@ -83,22 +83,6 @@ class TurnOperations:
     @in_transaction
     async def release_lease(self, turn_id: str, fence: int) -> bool:
         return await self.session.row(_SQL["release_lease"], turn_id, fence, self.session.now()) is not None
-
-    @in_transaction
-    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-        held = await self.session.row(_SQL["lock_turn"], turn_id, fence)
-        if held is None:
-            return None
-        status: TurnStatus = held["status"]
-        if end.status in ACTIVE or end.status not in TRANSITIONS[status]:
-            raise InvalidInput(f"a turn that is {status} cannot end as {end.status}")
-        usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-        values = (end.status, end.error, usage, seen, end.reply_seq, self.session.now())
-        row = await self.session.row(_SQL["finish_turn"], turn_id, *values)
-        assert row is not None
-        ended = rows.turn(row[:-1])
-        self.session.touch(ended.thread_id)
-        return ended
 
     @in_transaction
     async def request_stop(self, turn_id: str) -> bool:

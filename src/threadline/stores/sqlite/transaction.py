@@ -7,7 +7,6 @@ from typing import TypeVar
 from threadline.ports import TransactionBody
 from threadline.stores.arguments import check_arguments
 from threadline.stores.sqlite.access import AccessOperations
-from threadline.stores.sqlite.arrivals import ArrivalOperations
 from threadline.stores.sqlite.credentials import CredentialOperations
 from threadline.stores.sqlite.engine import InTransaction
 from threadline.stores.sqlite.messages import MessageOperations
@@ -20,7 +19,7 @@ from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.table_copy import TableCopyOperations
 from threadline.stores.sqlite.threads import ThreadOperations
 from threadline.stores.sqlite.timelines import TimelineOperations
-from threadline.stores.sqlite.turn_fast_path import TurnFastPath
+from threadline.stores.sqlite.turn_commits import TurnCommitOperations
 from threadline.stores.sqlite.turn_output import TurnOutputOperations
 from threadline.stores.sqlite.turns import TurnOperations
 
@@ -36,10 +35,9 @@ class SqliteTransaction(
     PlaceOperations,
     PeopleOperations,
     QueueOperations,
-    ArrivalOperations,
     CredentialOperations,
     TurnOperations,
-    TurnFastPath,
+    TurnCommitOperations,
     TurnOutputOperations,
     AccessOperations,
     PurgeOperations,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused
+from threadline.core.errors import DuplicateId, KeyReused
 from threadline.core.ids import check_id
 from threadline.core.messages import to_us
-from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Surface, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, NewTurn, Surface, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -53,9 +53,6 @@ class TurnOperations(Operations):
     async def release_lease(self, turn_id: str, fence: int) -> bool:
         return await self._engine.write(release_lease, turn_id, fence)
 
-    async def finish_turn(self, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-        return await self._engine.write(finish_turn, turn_id, fence, end)
-
     async def request_stop(self, turn_id: str) -> bool:
         return await self._engine.write(request_stop, turn_id)
 
@@ -91,7 +88,7 @@ def held(session: ScopedSession, turn_id: str, fence: int) -> Hold | None:
 def create_turn(session: ScopedSession, new: NewTurn) -> Turn:
     check_id("turn", new.id)
     head = find_head(session, new.thread_id)
-    if session.row(_SQL["find_turn_id"], (session.tenant_id, new.id)):
+    if is_turn_known(session, new.id):
         raise DuplicateId("turn", new.id)
     key = new.idempotency_key
     if key is not None and session.row(_SQL["find_turn_key"], (session.tenant_id, head.owner_id, key)):
@@ -102,6 +99,11 @@ def create_turn(session: ScopedSession, new: NewTurn) -> Turn:
     session.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
     session.touch(new.thread_id)
     return _known_turn(session, new.id)
+
+
+def is_turn_known(session: ScopedSession, turn_id: str) -> bool:
+    """Whether any owner of the tenant has a turn with this id."""
+    return session.row(_SQL["find_turn_id"], (session.tenant_id, turn_id)) is not None
 
 
 def find_turn(session: ScopedSession, turn_id: str) -> Turn | None:
@@ -183,14 +185,9 @@ def release_lease(session: ScopedSession, turn_id: str, fence: int) -> bool:
     return True
 
 
-def finish_turn(session: ScopedSession, turn_id: str, fence: int, end: TurnEnd) -> Turn | None:
-    hold = held(session, turn_id, fence)
-    if hold is None or hold.status not in ACTIVE:
-        return None
-    if end.status in ACTIVE or end.status not in TRANSITIONS[hold.status]:
-        raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
+def store_end(session: ScopedSession, hold: Hold, turn_id: str, end: TurnEnd, reply_seq: int | None) -> Turn:
     usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-    session.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, end.reply_seq, session.now_us(), hold.no))
+    session.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, reply_seq, session.now_us(), hold.no))
     ended = _known_turn(session, turn_id)
     session.touch(turn_id, ended.thread_id)
     return ended

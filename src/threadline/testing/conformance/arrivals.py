@@ -1,4 +1,4 @@
-"""Taking in what a platform delivered: the claim, the message and its turn in one step, or not at all."""
+"""Arrivals from platforms: the claim, the message and its turn are stored in one commit, or nothing is."""
 
 from __future__ import annotations
 
@@ -7,34 +7,45 @@ from typing import Any
 
 import pytest
 
-from threadline.core.channels import NewArrival, User
-from threadline.core.errors import RoleRefused
+from threadline.core.channels import User
+from threadline.core.errors import InvalidInput, RoleRefused
 from threadline.core.open_questions import METADATA_KEY
 from threadline.core.threads import NewThread, Thread
+from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
 from threadline.core.turns import NewTurn, Turn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import clean_json, clean_text, history, user_message
 
 
-def arrival(key: str = "Ev1", **changes: Any) -> NewArrival:
-    new = NewArrival(
-        platform="slack",
-        key=key,
-        fingerprint="U1",
-        correlation_id="c",
-        reply_to="D1",
-        place="D1 alice",
-        turn_id=f"turn-{key}",
-        agent_id="helper",
-        turn_key=f"key-{key}",
-        request_hash=b"hash",
+def arrival(key: str = "Ev1", **changes: Any) -> TurnAcceptance:
+    """What the inbox asks a store to accept. `home_key` is the state key of the thread that a new place gets."""
+    home_key, text, message_id = changes.pop("home_key", None), changes.pop("text", "Hello"), changes.pop("id", None)
+    claim = ArrivalClaim(
+        platform="slack", key=key, fingerprint="U1", correlation_id="c", reply_to="D1", place="D1 alice"
     )
-    return new._replace(**changes)
+    return TurnAcceptance(
+        turn_id=changes.pop("turn_id", f"turn-{key}"),
+        surface="slack",
+        message=user_message(text, message_id),
+        new_thread=NewThread(state_key=home_key, agent_id="helper"),
+        agent_id="helper",
+        key=changes.pop("turn_key", f"key-{key}"),
+        request_hash=b"hash",
+        title=clean_text(text),
+        arrival=claim._replace(**changes),
+    )
 
 
-async def take(tx: Transaction, new: NewArrival, text: str = "Hello") -> Turn | None:
-    return await tx.take_arrival(new, user_message(text), title=clean_text(text))
+async def take(tx: Transaction, new: TurnAcceptance) -> Turn | AcceptRefusal:
+    outcome = await tx.accept_turn(new)
+    return outcome if isinstance(outcome, AcceptRefusal) else outcome.turn
+
+
+async def take_in(tx: Transaction, new: TurnAcceptance) -> Turn:
+    turn = await take(tx, new)
+    assert isinstance(turn, Turn)
+    return turn
 
 
 async def bound(tx: Transaction) -> Thread:
@@ -43,18 +54,15 @@ async def bound(tx: Transaction) -> Thread:
     return thread
 
 
-class TestTakingIn:
+class TestArrivals:
     @pytest.mark.req("S3-23")
-    async def test_what_arrives_is_claimed_and_becomes_a_turn_at_once(
+    async def test_an_arrival_is_claimed_with_its_message_and_its_turn(
         self, alice: Transaction, clock: ManualClock
     ) -> None:
-        """The common case of an arrival: `claim_inbox`, `append`, `create_turn` and `settle_inbox` as accepted, in one
-        step, in line with the user's other works (see `Store.transact`). It goes to the thread that its place is bound
-        to"""
+        """Stores a request whole, in one commit: the inbox claim of an arrival"""
         thread = await bound(alice)
         at = clock.advance()
-        turn = await take(alice, arrival())
-        assert turn is not None
+        turn = await take_in(alice, arrival())
         assert turn == await alice.turn("turn-Ev1")
         assert (turn.thread_id, turn.surface, turn.status, turn.owner_id) == (thread.id, "slack", "accepted", "alice")
         assert (turn.agent_id, turn.idempotency_key, turn.request_hash) == ("helper", "key-Ev1", b"hash")
@@ -70,70 +78,71 @@ class TestTakingIn:
         assert named.title == "Hello"
 
     @pytest.mark.req("S3-24")
-    async def test_turns_stand_in_the_order_in_which_they_arrived(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_turns_are_in_the_order_of_their_arrival(self, alice: Transaction, clock: ManualClock) -> None:
         thread = await bound(alice)
         for number in range(3):
-            assert await take(alice, arrival(f"Ev{number}"), f"text {number}") is not None
+            await take_in(alice, arrival(f"Ev{number}", text=f"text {number}"))
         assert await history(alice, thread.id) == ["text 0", "text 1", "text 2"]
         assert [turn.id for turn in await alice.active_turns(thread.id)] == ["turn-Ev0", "turn-Ev1", "turn-Ev2"]
         assert await alice.lease_turn("turn-Ev1", "w", until=clock.after(30)) is None
         assert await alice.lease_turn("turn-Ev0", "w", until=clock.after(30)) is not None
 
     @pytest.mark.req("S3-17")
-    async def test_of_many_copies_at_once_one_is_taken(self, alice: Transaction) -> None:
-        """it was claimed before"""
+    async def test_of_many_copies_at_the_same_time_one_is_accepted(self, alice: Transaction) -> None:
+        """`duplicate_arrival`: its inbox key is claimed."""
         thread = await bound(alice)
-        copies = [take(alice, arrival(turn_id=f"turn-{number}")) for number in range(30)]
-        assert sum(turn is not None for turn in await asyncio.gather(*copies)) == 1
+        copies = await asyncio.gather(*[take(alice, arrival(turn_id=f"turn-{number}")) for number in range(30)])
+        assert copies.count(AcceptRefusal("duplicate_arrival")) == 29
         assert await history(alice, thread.id) == ["Hello"]
         assert len(await alice.turns(thread.id)) == 1
 
-    @pytest.mark.parametrize("obstacle", ["claimed", "key", "unbound", "question", "deleted", "another's"])
-    async def test_where_anything_stands_in_the_way_nothing_is_stored(
-        self, alice: Transaction, bob: Transaction, system: Transaction, obstacle: str
-    ) -> None:
-        """None, and nothing is stored, if anything stands in the way: it was claimed before, its turn key or the
-        message's id was here, nothing is bound there and there is no key, a question waits there, the thread is gone or
-        full. Step by step it is then found out what."""
+    @pytest.mark.parametrize("reason", ["duplicate_arrival", "key_reused", "question_open", "message_known"])
+    async def test_a_refused_arrival_stores_nothing(self, alice: Transaction, system: Transaction, reason: str) -> None:
+        """A refusal means that nothing is stored."""
         thread = await bound(alice)
-        match obstacle:
-            case "claimed":
+        match reason:
+            case "duplicate_arrival":
                 await system.claim_inbox("slack", "Ev1", owner_id="bob")
-            case "key":
+            case "key_reused":
                 await alice.create_turn(NewTurn("earlier", thread.id, "slack", idempotency_key="key-Ev1"))
-            case "unbound":
-                await alice.unbind("slack", "D1 alice")
-            case "question":
+            case "question_open":
                 await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({METADATA_KEY: {"does": "clear"}}))
-            case "deleted":
-                await alice.delete_thread(thread.id)
-        before = await system.inbox_row("slack", "Ev1")
-        assert await take(bob if obstacle == "another's" else alice, arrival()) is None
-        assert await system.inbox_row("slack", "Ev1") == before
-        assert await system.turn("turn-Ev1") is None
-        if obstacle != "deleted":
-            assert await history(alice, thread.id) == []
+            case "message_known":
+                await alice.append(thread.id, [user_message("Before", id="m1")])
+        row, before = await system.inbox_row("slack", "Ev1"), await system.row_counts()
+        outcome = await take(alice, arrival(id="m1"))
+        assert isinstance(outcome, AcceptRefusal)
+        assert outcome.reason == reason
+        assert await system.inbox_row("slack", "Ev1") == row
+        assert await system.row_counts() == before
 
-    async def test_a_message_that_was_here_is_not_taken(self, alice: Transaction, system: Transaction) -> None:
-        """the message's id was here"""
+    async def test_a_text_that_does_not_answer_the_open_question_is_accepted(self, alice: Transaction) -> None:
         thread = await bound(alice)
-        await alice.append(thread.id, [user_message("Before", id="m1")])
-        assert await alice.take_arrival(arrival(), user_message("Before", id="m1"), title=None) is None
-        assert await system.inbox_row("slack", "Ev1") is None
-        assert await system.turn("turn-Ev1") is None
+        await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({METADATA_KEY: {"does": "clear"}}))
+        turn = await take_in(alice, arrival(is_question_checked=True))
+        assert turn.thread_id == thread.id
 
-    async def test_what_else_is_kept_with_a_place_is_no_obstacle(self, alice: Transaction) -> None:
+    async def test_other_metadata_of_a_place_does_not_refuse_an_arrival(self, alice: Transaction) -> None:
         thread = await bound(alice)
         await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({"loaded": "a name"}))
-        assert await take(alice, arrival()) is not None
+        await take_in(alice, arrival())
+
+    async def test_an_arrival_whose_turn_was_stored_before_claims_that_turn(self, alice: Transaction) -> None:
+        """The same key with the same hash finds the turn that was stored first, and stores nothing but the claim."""
+        thread = await bound(alice)
+        first = await take_in(alice, arrival())
+        outcome = await alice.accept_turn(arrival("Ev2", turn_key="key-Ev1"))
+        assert isinstance(outcome, Accepted)
+        assert (outcome.turn, outcome.replayed, outcome.leased) == (first, True, False)
+        row = await alice.inbox_row("slack", "Ev2")
+        assert row is not None
+        assert (row.status, row.turn_id) == ("accepted", first.id)
+        assert await history(alice, thread.id) == ["Hello"]
 
     @pytest.mark.req("S3-23")
-    async def test_the_first_words_in_a_place_begin_the_home_thread(self, alice: Transaction) -> None:
-        """a place that is bound to none is bound, where there is a `home_key`, to the user's living thread under that
-        key, which is made for the agent if there is none."""
-        turn = await take(alice, arrival(home_key="home-helper"))
+    async def test_the_first_message_of_a_place_creates_the_home_thread(self, alice: Transaction) -> None:
+        turn = await take_in(alice, arrival(home_key="home-helper"))
         home = await alice.thread_by_key("home-helper")
-        assert turn is not None
         assert home is not None
         assert (turn.thread_id, turn.request_seq) == (home.id, 0)
         assert (home.agent_id, home.title, home.title_by_person, home.owner_id) == ("helper", "Hello", False, "alice")
@@ -142,63 +151,70 @@ class TestTakingIn:
         assert binding is not None
         assert (binding.thread_id, binding.owner_id, binding.label, binding.metadata) == (home.id, "alice", None, {})
 
-    async def test_every_private_place_goes_on_in_the_home_thread(self, alice: Transaction) -> None:
+    async def test_a_place_without_a_home_key_gets_a_thread_of_its_own(self, alice: Transaction) -> None:
+        first, second = await take_in(alice, arrival("Ev1")), await take_in(alice, arrival("Ev2", place="C2 alice"))
+        assert first.thread_id != second.thread_id
+        assert {binding.thread_id for binding in await alice.bindings()} == {first.thread_id, second.thread_id}
+
+    async def test_a_place_whose_thread_was_deleted_is_bound_again(self, alice: Transaction) -> None:
+        thread = await bound(alice)
+        await alice.bind("slack", "D1 alice", thread.id, label="A label")
+        await alice.delete_thread(thread.id)
+        turn = await take_in(alice, arrival(home_key="home-helper"))
+        home = await alice.thread_by_key("home-helper")
+        binding = await alice.binding("slack", "D1 alice")
+        assert home is not None
+        assert binding is not None
+        assert (turn.thread_id, binding.thread_id, binding.label) == (home.id, home.id, "A label")
+
+    async def test_every_private_place_continues_the_home_thread(self, alice: Transaction) -> None:
         home = await alice.create_thread(NewThread(state_key="home-helper"))
         for number in range(3):
-            new = arrival(f"Ev{number}", place=f"D{number} alice", home_key="home-helper")
-            turn = await take(alice, new, f"text {number}")
-            assert turn is not None
-            assert turn.thread_id == home.id
+            new = arrival(f"Ev{number}", place=f"D{number} alice", home_key="home-helper", text=f"text {number}")
+            assert (await take_in(alice, new)).thread_id == home.id
         assert await history(alice, home.id) == ["text 0", "text 1", "text 2"]
         assert {binding.thread_id for binding in await alice.bindings()} == {home.id}
 
-    async def test_a_place_that_is_bound_stays_where_it_is(self, alice: Transaction) -> None:
+    async def test_a_bound_place_stays_on_its_thread(self, alice: Transaction) -> None:
         thread = await bound(alice)
-        turn = await take(alice, arrival(home_key="home-helper"))
-        assert turn is not None
-        assert turn.thread_id == thread.id
+        assert (await take_in(alice, arrival(home_key="home-helper"))).thread_id == thread.id
         assert await alice.thread_by_key("home-helper") is None
 
-    async def test_of_many_first_words_at_once_all_go_to_one_thread(self, alice: Transaction) -> None:
-        words = [take(alice, arrival(f"Ev{number}", home_key="home-helper"), f"text {number}") for number in range(20)]
-        assert all(turn is not None for turn in await asyncio.gather(*words))
+    async def test_of_many_first_messages_at_the_same_time_all_go_to_one_thread(self, alice: Transaction) -> None:
+        new = [arrival(f"Ev{number}", home_key="home-helper", text=f"text {number}") for number in range(20)]
+        await asyncio.gather(*[take_in(alice, each) for each in new])
         home = await alice.thread_by_key("home-helper")
         assert home is not None
         assert sorted(await history(alice, home.id)) == sorted(f"text {number}" for number in range(20))
         assert (await alice.threads()).items == (home,)
 
-    @pytest.mark.parametrize("obstacle", ["claimed", "key", "another's place", "message"])
-    async def test_where_first_words_cannot_be_taken_no_thread_begins(
-        self, alice: Transaction, bob: Transaction, system: Transaction, obstacle: str
+    @pytest.mark.parametrize("reason", ["duplicate_arrival", "key_reused", "place_taken", "message_known"])
+    async def test_a_refused_first_message_creates_no_thread(
+        self, alice: Transaction, bob: Transaction, system: Transaction, reason: str
     ) -> None:
-        """None, and nothing is stored, if anything stands in the way"""
         other = await alice.create_thread(NewThread())
-        match obstacle:
-            case "claimed":
+        match reason:
+            case "duplicate_arrival":
                 await system.claim_inbox("slack", "Ev1", owner_id="bob")
-            case "key":
+            case "key_reused":
                 await alice.create_turn(NewTurn("earlier", other.id, "slack", idempotency_key="key-Ev1"))
-            case "another's place":
+            case "place_taken":
                 await bob.bind("slack", "D1 alice", (await bob.create_thread(NewThread())).id)
-            case "message":
+            case "message_known":
                 home = await alice.create_thread(NewThread(state_key="home-helper"))
                 await alice.append(home.id, [user_message("Before", id="m1")])
-        before, threads = await system.inbox_row("slack", "Ev1"), (await alice.threads()).items
-        assert (
-            await alice.take_arrival(arrival(home_key="home-helper"), user_message("Hello", id="m1"), title=None)
-            is None
-        )
-        assert await system.inbox_row("slack", "Ev1") == before
-        assert await system.turn("turn-Ev1") is None
-        assert (await alice.threads()).items == threads
+        row, before = await system.inbox_row("slack", "Ev1"), await system.row_counts()
+        outcome = await take(alice, arrival(home_key="home-helper", id="m1"))
+        assert isinstance(outcome, AcceptRefusal)
+        assert outcome.reason == reason
+        assert await system.inbox_row("slack", "Ev1") == row
+        assert await system.row_counts() == before
         assert await alice.binding("slack", "D1 alice") is None
 
-    async def test_the_system_scope_takes_nothing_in_for_a_user(self, alice: Transaction, system: Transaction) -> None:
-        """For a user's own scope."""
+    async def test_an_arrival_in_the_system_scope_is_invalid(self, alice: Transaction, system: Transaction) -> None:
         thread = await bound(alice)
-        assert await take(system, arrival()) is None
-        assert await take(system, arrival(place="D2", home_key="home-helper")) is None
-        assert await system.thread_by_key("home-helper") is None
+        with pytest.raises(InvalidInput, match="scope of its user"):
+            await system.accept_turn(arrival())
         assert await history(alice, thread.id) == []
         assert await system.inbox_row("slack", "Ev1") is None
 

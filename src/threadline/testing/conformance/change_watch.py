@@ -13,7 +13,7 @@ from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.core.turns import NewTurn, Turn, TurnEnd
 from threadline.ports import Store, Transaction, TransactionBody
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.arrivals import arrival, take
+from threadline.testing.conformance.arrivals import arrival, take_in
 from threadline.testing.conformance.message_builders import (
     assistant_message,
     clean_json,
@@ -21,7 +21,7 @@ from threadline.testing.conformance.message_builders import (
     exchange,
     user_message,
 )
-from threadline.testing.conformance.turn_fast_path import accept, begun
+from threadline.testing.conformance.turn_commits import accept_and_lease, accept_new
 from threadline.testing.conformance.turn_output import chunks
 
 
@@ -61,8 +61,8 @@ ACTS: dict[str, Act] = {
     "switch": lambda tx, at: tx.switch(at.thread.id, at.earlier),
     "load": lambda tx, at: tx.load(at.thread.id, "here"),
     "create_turn": lambda tx, at: tx.create_turn(NewTurn("turn-1", at.thread.id, "web")),
-    "accept_at_once": lambda tx, at: accept(tx, at.clock, at.thread.id),
-    "take_arrival": lambda tx, _: take(tx, arrival()),
+    "accept_turn": lambda tx, at: accept_new(tx, at.clock, thread_id=at.thread.id),
+    "accept_arrival": lambda tx, _: take_in(tx, arrival()),
     "rename": lambda tx, at: tx.update_thread(at.thread.id, ThreadChanges(title="Lisbon")),
     "archive": lambda tx, at: tx.update_thread(at.thread.id, ThreadChanges(archived=True)),
     "delete_thread": lambda tx, at: tx.delete_thread(at.thread.id),
@@ -70,9 +70,10 @@ ACTS: dict[str, Act] = {
 }
 End = Callable[[Transaction, Turn], Awaitable[object]]
 ENDS: dict[str, End] = {
-    "finish_turn": lambda tx, turn: tx.finish_turn(turn.id, turn.fence, TurnEnd("executed")),
-    "finish_at_once": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("executed"), assistant_message("Not far."), []),
-    "finish_without_reply": lambda tx, turn: tx.finish_at_once(turn, TurnEnd("stopped"), None, []),
+    "finish_turn": lambda tx, turn: tx.finish_turn(
+        turn.id, turn.fence, TurnEnd("executed"), reply=assistant_message("Not far.")
+    ),
+    "finish_without_reply": lambda tx, turn: tx.finish_turn(turn.id, turn.fence, TurnEnd("stopped")),
     "request_stop": lambda tx, turn: tx.request_stop(turn.id),
 }
 STEPS: dict[str, End] = {
@@ -107,7 +108,7 @@ class TestWatching:
         self, store: Store, alice: Transaction, clock: ManualClock, name: str
     ) -> None:
         thread = await create_thread_with(alice, "a", "b")
-        turn = await begun(alice, clock, thread.id)
+        turn = await accept_and_lease(alice, clock, thread.id)
         await assert_wakes(store, alice, thread.id, lambda: ENDS[name](alice, turn))
 
     @pytest.mark.parametrize("name", STEPS)
@@ -116,7 +117,7 @@ class TestWatching:
     ) -> None:
         """A turn's id wakes on: output stored, tool run started or finished, stop requested, turn ended."""
         thread = await create_thread_with(alice, "a", "b")
-        turn = await begun(alice, clock, thread.id)
+        turn = await accept_and_lease(alice, clock, thread.id)
         await assert_wakes(store, alice, turn.id, lambda: STEPS[name](alice, turn))
 
     async def test_a_thread_is_watched_before_it_is_there(
@@ -128,8 +129,8 @@ class TestWatching:
         one, two, three = (NewThread(state_key=key) for key in ("one", "two", "three"))
         await assert_wakes(store, alice, "one", lambda: alice.create_thread(one))
         await assert_wakes(store, alice, "two", lambda: alice.branch(origin.id, two))
-        await assert_wakes(store, alice, "three", lambda: accept(alice, clock, "thread-3", otherwise=three))
-        await assert_wakes(store, alice, "four", lambda: take(alice, arrival(home_key="four")))
+        await assert_wakes(store, alice, "three", lambda: accept_new(alice, clock, new_thread=three))
+        await assert_wakes(store, alice, "four", lambda: take_in(alice, arrival(home_key="four")))
 
     async def test_a_restored_thread_wakes_its_id_and_its_state_key(self, store: Store, alice: Transaction) -> None:
         for subject in ("id", "key"):

@@ -25,7 +25,7 @@ THE_TENANTS = frozenset(("agent", "agents", "put_agent", "delete_agent"))
 THE_ADMINS = frozenset(("user", "users", "put_user", "create_token", "tokens", "revoke_token", "acts"))
 OF_THE_WHOLE = frozenset(("put_user", "purge_user", "purge_tenant"))
 """These change a user, with all their worlds, or a tenant."""
-ENDS = frozenset(("finish_turn", "finish_at_once", "delete_thread", "restore_thread", "purge_thread"))
+ENDS = frozenset(("finish_turn", "delete_thread", "restore_thread", "purge_thread"))
 """After these, other verbs would find nothing to do."""
 
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from threadline.core.access import NewToken
-from threadline.core.channels import Agent, NewArrival, User
+from threadline.core.channels import Agent, User
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
-from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.core.turns import Chunk, NewTurn
 from threadline.ports import Transaction
 from threadline.testing.conformance.message_builders import (
     clean_json,
@@ -119,7 +119,6 @@ asks("drop_chunks", finished_before=LATER)
 asks("drop_settled", before=NOW)
 asks("delete_credentials", platform="slack")
 asks("put_credentials", platform="telegram", key_id="forged", sealed=b"forged")
-asks("finish_turn", "running_id", fence=1, end=TurnEnd("executed"))
 asks("put_summary", "thread_id", seq=0, text=clean_text("forged"))
 asks("revoke_token", "token_id")
 asks("note_use", "token_id", used_at=LATER)
@@ -127,16 +126,6 @@ asks("drop_permits", before=NOW)
 asks("delete_thread", "thread_id")
 asks("restore_thread", "thread_id")
 asks("purge_thread", "thread_id")
-
-
-def _forged(ids: Ids) -> NewArrival:
-    return NewArrival("matrix", "forged", "f", "c", "r", ids.place, f"{ids.turn_id}-forged", "agent", "forged", b"f")
-
-
-@probe("take_arrival")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    turn = await tx.take_arrival(_forged(ids)._replace(place=ids.place), user_message("forged"), title=None)
-    return None if turn is None else turn.status
 
 
 @probe("surfaces")
@@ -286,15 +275,6 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 async def _(tx: Transaction, ids: Ids) -> Any:
     row = await tx.claim_inbox("slack", ids.inbox_key, owner_id=tx.scope.user_id)
     return None if row is None else row.key
-
-
-@probe("take_arrival", in_tenant="None")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await tx.create_thread(NewThread())
-    mine = _forged(ids)._replace(platform="slack", key=ids.inbox_key, place=own.id, turn_id=own.id, turn_key=own.id)
-    await tx.bind("slack", own.id, own.id)
-    turn = await tx.take_arrival(mine, user_message("forged"), title=None)
-    return None if turn is None else turn.status
 
 
 @probe("settle_outbox")

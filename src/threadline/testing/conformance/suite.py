@@ -5,7 +5,7 @@ with, and the limits to open the store with.
 from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
 from threadline.testing.conformance.append import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.arguments import TestWrongArguments
-from threadline.testing.conformance.arrivals import TestSenders, TestTakingIn
+from threadline.testing.conformance.arrivals import TestArrivals, TestSenders
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
@@ -47,16 +47,17 @@ from threadline.testing.conformance.timelines import (
     TestUndoing,
 )
 from threadline.testing.conformance.transactions import TestSessions, TestTheStore, TestTransacting
-from threadline.testing.conformance.turn_fast_path import TestAcceptingAtOnce, TestFinishingAtOnce
+from threadline.testing.conformance.turn_commits import TestAcceptTurn, TestFinishTurn
 from threadline.testing.conformance.turn_output import TestChunks, TestSummaries, TestToolRuns
 from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
 
 __all__ = [
     "LIMITS",
-    "TestAcceptingAtOnce",
+    "TestAcceptTurn",
     "TestActs",
     "TestAgents",
     "TestAppending",
+    "TestArrivals",
     "TestBinding",
     "TestBranching",
     "TestBystanders",
@@ -72,7 +73,7 @@ __all__ = [
     "TestEnding",
     "TestEnqueueing",
     "TestExpectedCount",
-    "TestFinishingAtOnce",
+    "TestFinishTurn",
     "TestInbox",
     "TestIsolation",
     "TestKeepingBytes",
@@ -99,7 +100,6 @@ __all__ = [
     "TestSessions",
     "TestSummaries",
     "TestSwitching",
-    "TestTakingIn",
     "TestTheStore",
     "TestTokens",
     "TestToolRuns",

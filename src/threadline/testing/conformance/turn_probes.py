@@ -1,4 +1,4 @@
-"""Probes, as in `probes`, for turns that are accepted and finished in one step."""
+"""Probes, as in `probes`, for the two commits of a turn."""
 
 from __future__ import annotations
 
@@ -6,42 +6,71 @@ from typing import Any
 
 from threadline.core.ids import new_id
 from threadline.core.threads import NewThread
-from threadline.core.turns import Chunk, Lease, NewTurn, Turn, TurnEnd
+from threadline.core.turn_commits import AcceptRefusal, ArrivalClaim, FinishRefusal, ReplyDelivery, TurnAcceptance
+from threadline.core.turns import Chunk, Lease, TurnEnd
 from threadline.ports import Transaction
-from threadline.testing.conformance.message_builders import user_message
-from threadline.testing.conformance.probes import LATER, NOW, PROBES, Probe, probe
+from threadline.testing.conformance.message_builders import clean_text, user_message
+from threadline.testing.conformance.probes import LATER, PROBES, Probe, probe
 from threadline.testing.conformance.sample_data import Ids
 
 __all__ = ["PROBES", "Probe"]
 
 
-async def _accepted(tx: Transaction, new: NewTurn, message_id: str | None = None, **thread: Any) -> str | None:
-    lease = Lease("thief", LATER)
-    otherwise = NewThread(**thread) if thread else None
-    stored = await tx.accept_at_once(new, user_message("forged", message_id), lease, otherwise=otherwise, title=None)
-    return None if stored is None else stored[1].state_key
+async def _accept(tx: Transaction, message_id: str | None = None, **given: Any) -> str | None:
+    """The state key of the thread that a forged request reached."""
+    new = TurnAcceptance(
+        turn_id=given.pop("turn_id", new_id()),
+        surface="web",
+        message=user_message("forged", message_id),
+        lease=Lease("thief", LATER),
+        **given,
+    )
+    outcome = await tx.accept_turn(new)
+    return None if isinstance(outcome, AcceptRefusal) else outcome.thread.state_key
 
 
-@probe("accept_at_once")
+@probe("accept_turn")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return await _accepted(tx, NewTurn(new_id(), ids.thread_id + "-branch", "web"))
+    return await _accept(tx, thread_id=ids.thread_id + "-branch")
 
 
-@probe("accept_at_once")
+@probe("accept_turn")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return await _accepted(tx, NewTurn(new_id(), new_id(), "web"), state_key=ids.state_key)
+    return await _accept(tx, new_thread=NewThread(state_key=ids.state_key))
 
 
-@probe("accept_at_once")
+@probe("accept_turn")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    new = NewTurn(new_id(), new_id(), "web", idempotency_key=ids.turn_key)
-    return await _accepted(tx, new, ids.message_id, state_key=f"{ids.state_key}-more")
+    return await _accept(tx, ids.message_id, key=ids.turn_key, new_thread=NewThread(state_key=f"{ids.state_key}-more"))
 
 
-@probe("finish_at_once")
+@probe("accept_turn", in_tenant="None")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    forged = Turn(
-        ids.running_id, ids.user_id, ids.thread_id, "web", None, "running", None, None, 2, None, None, {}, {}, "w1",
-        LATER, 1, NOW, None,
-    )  # fmt: skip
-    return await tx.finish_at_once(forged, TurnEnd("executed"), user_message("forged"), [Chunk(2, b"{}")])
+    return await _accept(tx, turn_id=ids.turn_id, new_thread=NewThread(state_key=f"{ids.state_key}-turn"))
+
+
+@probe("accept_turn", in_tenant="None")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    claim = ArrivalClaim("matrix", new_id(), "f", "c", "r", ids.place)
+    return await _accept(tx, arrival=claim, new_thread=NewThread(state_key=f"{ids.state_key}-place"))
+
+
+@probe("accept_turn", in_tenant="False")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    own = await tx.create_thread(NewThread())
+    await tx.bind("slack", own.id, own.id)
+    claim = ArrivalClaim("slack", ids.inbox_key, "f", "c", "r", own.id)
+    return (await _accept(tx, arrival=claim)) is not None
+
+
+@probe("finish_turn")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    outcome = await tx.finish_turn(
+        ids.running_id,
+        1,
+        TurnEnd("executed"),
+        reply=user_message("forged"),
+        chunks=[Chunk(2, b"{}")],
+        delivery=ReplyDelivery("slack", ids.inbox_key, (clean_text("forged"),)),
+    )
+    return None if isinstance(outcome, FinishRefusal) else outcome.status

@@ -9,6 +9,7 @@ import pytest
 
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
 from threadline.core.threads import NewThread
+from threadline.core.turn_commits import FinishRefusal
 from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
@@ -244,42 +245,42 @@ class TestLeasing:
 class TestEnding:
     @pytest.mark.parametrize("status", sorted(TRANSITIONS["running"] - ACTIVE))
     async def test_an_end_is_final(self, alice: Transaction, clock: ManualClock, status: TurnStatus) -> None:
-        """Ends a turn; None if the fence is old or it had ended: then nothing of this transaction may be kept."""
+        """Ends a turn in one commit"""
         thread_id = await accepted(alice, "turn-1")
         fence = (await leased(alice, clock, "turn-1")).fence
         at = clock.advance()
-        end = TurnEnd(status, "why", {"tokens": 2**40}, {"first": 0, "system": ["é"]}, reply_seq=1)
+        end = TurnEnd(status, "why", {"tokens": 2**40}, {"first": 0, "system": ["é"]})
         ended = await alice.finish_turn("turn-1", fence, end)
-        assert ended is not None
+        assert isinstance(ended, Turn)
         assert {f: getattr(ended, f) for f in end.__struct_fields__} == {
             f: getattr(end, f) for f in end.__struct_fields__
         }
         assert ended.finished_at == at
         assert await alice.turn("turn-1") == ended
         clock.advance(100)
-        assert await alice.finish_turn("turn-1", fence, TurnEnd("executed")) is None
+        assert await alice.finish_turn("turn-1", fence, TurnEnd("executed")) == FinishRefusal("already_ended")
         assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
         assert await alice.request_stop("turn-1") is False
         assert await alice.due_turns() == await alice.active_turns(thread_id) == []
         assert await alice.turn("turn-1") == ended
 
     async def test_an_old_fence_ends_nothing(self, alice: Transaction, clock: ManualClock) -> None:
-        """None if the fence is old or it had ended"""
+        """`lease_lost` if the fence is old, `already_ended`, `turn_missing`"""
         await accepted(alice, "turn-1")
         old = (await leased(alice, clock, "turn-1")).fence
         clock.advance(30)
         taken = await leased(alice, clock, "turn-1", "w2")
-        assert await alice.finish_turn("turn-1", old, TurnEnd("executed")) is None
+        assert await alice.finish_turn("turn-1", old, TurnEnd("executed")) == FinishRefusal("lease_lost")
         assert await alice.turn("turn-1") == taken
-        assert await alice.finish_turn("nowhere", 1, TurnEnd("executed")) is None
+        assert await alice.finish_turn("nowhere", 1, TurnEnd("executed")) == FinishRefusal("turn_missing")
 
     @pytest.mark.parametrize("status", ["accepted", "running", *ENDS])
     async def test_an_accepted_turn_ends_only_as_it_may(self, alice: Transaction, status: TurnStatus) -> None:
-        """InvalidInput if such an end cannot follow its status (see TRANSITIONS)."""
+        """InvalidInput if such an end cannot follow the turn's status (see TRANSITIONS)."""
         await accepted(alice, "turn-1")
         if status in TRANSITIONS["accepted"] - ACTIVE:
             ended = await alice.finish_turn("turn-1", 0, TurnEnd(status))
-            assert ended is not None
+            assert isinstance(ended, Turn)
             assert ended.status == status
         else:
             with pytest.raises(InvalidInput):
@@ -307,7 +308,7 @@ class TestEnding:
         turn = await alice.turn("turn-1")
         assert turn is not None
         assert (turn.status, turn.fence) == ("running", running.fence)
-        assert await alice.finish_turn("turn-1", running.fence, TurnEnd("stopped")) is not None
+        assert await alice.finish_turn("turn-1", running.fence, TurnEnd("stopped"))
         assert await alice.request_stop("turn-1") is False
         assert await alice.request_stop("nowhere") is False
         assert await alice.is_stop_requested("nowhere") is False

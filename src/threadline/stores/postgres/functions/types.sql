@@ -24,3 +24,23 @@ CREATE TYPE threadline.append_args AS (
 
 -- Where the messages were written, and the thread's columns that the caller cannot know.
 CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, token_count bigint, title text);
+
+-- What accept_turn stores, sent as one JSON object. See `TurnAcceptance` in core/turn_commits.py. The fields from new_id
+-- on are those of a thread that has to be created, those from platform on the claim of an arrival.
+CREATE TYPE threadline.turn_request AS (
+    turn_id text, surface text, policy text, status text, agent_id text, key text, request_hash bytea,
+    thread_id text, replaces text, lease_owner text, lease_until_us bigint,
+    message_id text, message_role text, message_metadata text, message_created_us bigint, title text,
+    messages_per_thread integer, new_timeline_id text,
+    new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text,
+    new_system_prompt text, new_working_dir text, new_metadata text,
+    platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text,
+    is_question_checked boolean
+);
+
+-- What finish_turn stores, sent as one JSON object. ends_from are the statuses that this end may follow.
+CREATE TYPE threadline.turn_completion AS (
+    turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text,
+    chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer,
+    new_timeline_id text, platform text, arrival_key text, payloads text[]
+);

@@ -1,9 +1,3 @@
--- name: take_arrival
-SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
-FROM threadline.take_arrival($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21, $22)
-
 -- name: claim_inbox
 SELECT platform, key, status, decision, turn_id, fingerprint, correlation_id, reply_to, owner_id, created_at,
     updated_at

@@ -57,16 +57,6 @@ UPDATE threadline.turns SET lease_owner = NULL, lease_until = $4
 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running')
 RETURNING threadline.touch($1, id)
 
--- name: lock_turn
-SELECT status FROM threadline.turns
-WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running') FOR NO KEY UPDATE
-
--- name: finish_turn
-UPDATE threadline.turns SET status = $3, error = $4, usage = $5, seen = $6, reply_seq = $7, finished_at = $8
-WHERE tenant_id = $1 AND id = $2
-RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, threadline.touch($1, id)
-
 -- name: request_stop
 UPDATE threadline.turns SET stop_asked = true,
     finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,

@@ -1,0 +1,414 @@
+-- The two commits of a turn, each one function and so one round trip. outcome is 'accepted', 'replayed', 'finished' or a
+-- reason of `AcceptRefusal` or `FinishRefusal`. Everything is checked before anything is written. What only the write
+-- itself can find (an id that is another owner's, which row security hides) raises TL001 with the reason as its message,
+-- and so undoes what was written.
+
+-- Stores a request whole. The advisory lock serialises one user's requests with each other and with their transactions of
+-- several steps, so what is looked up here holds until the commit.
+CREATE FUNCTION threadline.accept_turn(
+    _tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea,
+    OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT thread threadline.threads
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    given constant threadline.turn_request := jsonb_populate_record(NULL::threadline.turn_request, _request);
+    earlier threadline.turns;
+    target record;
+    is_busy boolean := false;
+    rewind_to integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
+    IF given.platform IS NOT NULL AND EXISTS (
+        SELECT FROM threadline.inbox i
+        WHERE i.tenant_id = _tenant AND i.platform = given.platform AND i.key = given.arrival_key
+    ) THEN
+        outcome := 'duplicate_arrival';
+        RETURN;
+    END IF;
+    IF given.key IS NOT NULL THEN
+        SELECT * INTO earlier FROM threadline.turns r
+        WHERE r.tenant_id = _tenant AND r.owner_id = _owner AND r.idempotency_key = given.key;
+        IF FOUND THEN
+            turn_id := earlier.id;
+            SELECT * INTO thread FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = earlier.thread_id;
+            outcome := CASE
+                WHEN earlier.request_hash IS DISTINCT FROM given.request_hash THEN 'key_reused'
+                WHEN NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, earlier.id) THEN 'duplicate_arrival'
+                ELSE 'replayed'
+            END;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT * INTO target FROM threadline.find_turn_thread(_tenant, _owner, given);
+    outcome := target.outcome;
+    IF outcome IS NOT NULL THEN
+        RETURN;
+    END IF;
+    thread := target.thread;
+    is_created := thread.id IS NULL;
+    IF NOT is_created THEN
+        SELECT c.outcome, c.active_id, c.rewind_to INTO outcome, turn_id, rewind_to
+        FROM threadline.check_request(_tenant, given, thread) c;
+        is_busy := turn_id IS NOT NULL;
+    ELSIF given.replaces IS NOT NULL THEN
+        outcome := 'replaced_missing';
+    END IF;
+    IF outcome IS NOT NULL THEN
+        RETURN;
+    END IF;
+    turn_id := given.turn_id;
+    IF is_created THEN
+        PERFORM threadline.introduce(_tenant, _owner, _now_us);
+    END IF;
+    IF NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, given.turn_id) THEN
+        outcome := 'duplicate_arrival';
+        RETURN;
+    END IF;
+    IF is_busy AND given.policy = 'interrupt' THEN
+        is_busy := threadline.stop_turns(_tenant, thread.id, _now_us);
+    END IF;
+    thread := threadline.store_request(
+        _tenant, _owner, _role, _now_us, given, _parts, thread, target.must_bind, rewind_to
+    );
+    is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy;
+    INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
+        request_hash, request_seq, created_at, finished_at, lease_owner, lease_until, fence)
+    VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
+        coalesce(given.agent_id, thread.agent_id), CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
+        given.request_hash, thread.message_count - 1, threadline.moment(_now_us),
+        CASE WHEN given.status <> 'accepted' THEN threadline.moment(_now_us) END,
+        CASE WHEN is_leased THEN given.lease_owner END,
+        CASE WHEN is_leased THEN threadline.moment(given.lease_until_us) END, is_leased::integer)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'id_known';
+    END IF;
+    outcome := 'accepted';
+END $$;
+
+-- The living thread that a request goes to, locked; null if it has to be created. must_bind says that the arrival's place
+-- is not bound to it yet.
+CREATE FUNCTION threadline.find_turn_thread(
+    _tenant text, _owner text, _given threadline.turn_request,
+    OUT outcome text, OUT must_bind boolean, OUT thread threadline.threads
+) LANGUAGE plpgsql AS $$
+DECLARE
+    bound record;
+    wanted text := _given.thread_id;
+BEGIN
+    must_bind := false;
+    IF wanted IS NULL AND _given.place IS NOT NULL THEN
+        must_bind := true;
+        SELECT b.thread_id, b.owner_id, b.metadata INTO bound FROM threadline.bindings b
+        WHERE b.tenant_id = _tenant AND b.surface = _given.platform AND b.place = _given.place;
+        IF FOUND THEN
+            outcome := CASE
+                WHEN bound.owner_id <> _owner THEN 'place_taken'
+                -- The key of an open question in a binding's metadata: METADATA_KEY in core/open_questions.py.
+                WHEN NOT _given.is_question_checked AND position('"pending"'::bytea IN bound.metadata) > 0
+                    THEN 'question_open'
+            END;
+            IF outcome IS NOT NULL THEN
+                RETURN;
+            END IF;
+            wanted := bound.thread_id;
+        END IF;
+    END IF;
+    IF wanted IS NOT NULL THEN
+        SELECT * INTO thread FROM threadline.threads t
+        WHERE t.tenant_id = _tenant AND t.id = wanted AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+        IF FOUND THEN
+            must_bind := false;
+            RETURN;
+        ELSIF _given.thread_id IS NOT NULL THEN
+            outcome := 'thread_missing';
+            RETURN;
+        END IF;
+    END IF;
+    SELECT * INTO thread FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.owner_id = _owner AND t.state_key = _given.new_state_key AND t.deleted_at IS NULL
+    FOR NO KEY UPDATE;
+END $$;
+
+-- Whether a request can be stored in a thread that exists: the first active turn, and the seq before which the thread is
+-- rewound.
+CREATE FUNCTION threadline.check_request(
+    _tenant text, _given threadline.turn_request, _thread threadline.threads,
+    OUT outcome text, OUT active_id text, OUT rewind_to integer
+) LANGUAGE plpgsql AS $$
+DECLARE
+    replaced record;
+BEGIN
+    SELECT r.id INTO active_id FROM threadline.turns r
+    WHERE r.tenant_id = _tenant AND r.thread_id = _thread.id AND r.status IN ('accepted', 'running')
+    ORDER BY r.place LIMIT 1;
+    IF active_id IS NOT NULL AND _given.policy = 'reject' THEN
+        outcome := 'turn_running';
+        RETURN;
+    END IF;
+    IF _given.replaces IS NOT NULL THEN
+        SELECT f.seq, f.role INTO replaced FROM threadline.find_in_history(_tenant, _thread, _given.replaces) f;
+        outcome := CASE
+            WHEN replaced.seq IS NULL THEN 'replaced_missing'
+            WHEN replaced.role <> 'u' THEN 'replaced_not_user'
+        END;
+        IF outcome IS NOT NULL THEN
+            RETURN;
+        END IF;
+        rewind_to := replaced.seq;
+    END IF;
+    outcome := CASE
+        WHEN (
+            SELECT f.seq FROM threadline.find_in_history(_tenant, _thread, _given.message_id) f
+        ) < coalesce(rewind_to, _thread.message_count) THEN 'message_known'
+        WHEN coalesce(rewind_to, _thread.message_count) >= _given.messages_per_thread THEN 'thread_full'
+    END;
+END $$;
+
+-- Where a message is in the thread's present history; no row if it is not.
+CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.threads, _message text)
+RETURNS TABLE (seq integer, role "char") LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT m.seq, m.role
+        FROM threadline.messages m
+        JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = _thread.timeline_id
+        WHERE m.tenant_id = _tenant AND m.id = _message AND (
+            m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+        ) LIMIT 1;
+END $$;
+
+-- False if the arrival was claimed before; another owner's claim is not in sight, and only the insert finds it.
+CREATE FUNCTION threadline.claim_arrival(
+    _tenant text, _owner text, _now_us bigint, _given threadline.turn_request, _turn text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF _given.platform IS NULL THEN
+        RETURN true;
+    END IF;
+    INSERT INTO threadline.inbox (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint,
+        correlation_id, reply_to, created_at, updated_at)
+    VALUES (_tenant, _given.platform, _given.arrival_key, _owner, 'accepted', 'accepted', _turn, _given.fingerprint,
+        _given.correlation_id, _given.reply_to, threadline.moment(_now_us), threadline.moment(_now_us))
+    ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END $$;
+
+-- Asks every active turn of the thread to stop; one that does not run yet has ended with that. Whether any still runs.
+CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    still_runs boolean;
+BEGIN
+    WITH stopped AS (
+        UPDATE threadline.turns r SET stop_asked = true,
+            finished_at = CASE r.status WHEN 'accepted' THEN threadline.moment(_now_us) END,
+            status = CASE r.status WHEN 'accepted' THEN 'stopped' ELSE r.status END
+        WHERE r.tenant_id = _tenant AND r.thread_id = _thread AND r.status IN ('accepted', 'running')
+        RETURNING r.status, threadline.touch(_tenant, r.id)
+    ) SELECT bool_or(s.status = 'running') INTO still_runs FROM stopped s;
+    RETURN coalesce(still_runs, false);
+END $$;
+
+-- The thread after its request was appended: created and bound, or rewound, where that is asked for.
+CREATE FUNCTION threadline.store_request(
+    _tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _parts bytea,
+    _thread threadline.threads, _must_bind boolean, _rewind_to integer
+) RETURNS threadline.threads LANGUAGE plpgsql AS $$
+DECLARE
+    new threadline.thread_args;
+    made record;
+    message threadline.append_args;
+    placed threadline.append_result;
+    stored threadline.threads;
+BEGIN
+    IF _thread.id IS NULL THEN
+        new.id := _given.new_id;
+        new.state_key := _given.new_state_key;
+        new.timeline_id := _given.new_timeline_id;
+        new.title := _given.new_title;
+        new.title_by_person := _given.new_title_by_person;
+        new.agent_id := _given.new_agent_id;
+        new.model := _given.new_model;
+        new.system_prompt := _given.new_system_prompt;
+        new.working_dir := _given.new_working_dir;
+        new.metadata := convert_to(_given.new_metadata, 'UTF8');
+        SELECT * INTO made FROM threadline.create_thread(_tenant, _owner, _role, _now_us, new);
+        IF made.problem = 'state_key' THEN
+            -- A thread was created under the key since it was looked up: the next attempt finds it.
+            RAISE EXCEPTION 'state key % is taken', _given.new_state_key USING ERRCODE = 'serialization_failure';
+        ELSIF made.problem IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'id_known';
+        END IF;
+        _thread := made.result;
+    ELSIF _rewind_to IS NOT NULL THEN
+        PERFORM threadline.move_thread(
+            _tenant, _owner, _role, _now_us, _thread.id, _given.new_timeline_id, _rewind_to - 1, NULL
+        );
+    END IF;
+    IF _must_bind THEN
+        UPDATE threadline.bindings b SET thread_id = _thread.id, updated_at = threadline.moment(_now_us)
+        WHERE b.tenant_id = _tenant AND b.surface = _given.platform AND b.place = _given.place AND b.owner_id = _owner;
+        IF NOT FOUND THEN
+            INSERT INTO threadline.bindings (tenant_id, surface, place, owner_id, thread_id, created_at, updated_at)
+            VALUES (_tenant, _given.platform, _given.place, _owner, _thread.id, threadline.moment(_now_us),
+                threadline.moment(_now_us)) ON CONFLICT DO NOTHING;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'place_taken';
+            END IF;
+        END IF;
+    END IF;
+    message.thread_id := _thread.id;
+    message.ids := ARRAY[_given.message_id];
+    message.roles := _given.message_role;
+    message.parts := ARRAY[_parts];
+    message.metadata := CASE
+        WHEN _given.message_metadata IS NOT NULL THEN ARRAY[convert_to(_given.message_metadata, 'UTF8')]
+    END;
+    message.created_us := CASE WHEN _given.message_created_us IS NOT NULL THEN ARRAY[_given.message_created_us] END;
+    message.max_count := _given.messages_per_thread;
+    message.turn_id := _given.turn_id;
+    message.tokens := 0;
+    message.title := _given.title;
+    placed := threadline.append(_tenant, _owner, _role, _now_us, message, _ids_checked => true);
+    ASSERT placed.timeline_id IS NOT NULL, 'a locked thread changed';
+    SELECT * INTO stored FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = _thread.id;
+    RETURN stored;
+END $$;
+
+-- Ends a turn. Rows are locked in the order thread, turn, as accept_turn does, so that the two cannot deadlock.
+CREATE FUNCTION threadline.finish_turn(
+    _tenant text, _owner text, _role text, _now_us bigint, _completion jsonb, _parts bytea, _chunks bytea[],
+    OUT outcome text, OUT turn threadline.turns
+) LANGUAGE plpgsql AS $$
+DECLARE
+    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    given constant threadline.turn_completion := jsonb_populate_record(NULL::threadline.turn_completion, _completion);
+    thread threadline.threads;
+    seq integer;
+BEGIN
+    SELECT t.* INTO thread FROM threadline.turns r
+    JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = r.thread_id AND t.deleted_at IS NULL
+    WHERE r.tenant_id = _tenant AND r.id = given.turn_id FOR NO KEY UPDATE OF t;
+    SELECT * INTO turn FROM threadline.turns r
+    WHERE r.tenant_id = _tenant AND r.id = given.turn_id FOR NO KEY UPDATE;
+    outcome := CASE
+        WHEN turn.id IS NULL THEN 'turn_missing'
+        WHEN turn.fence <> given.fence THEN 'lease_lost'
+        WHEN turn.status NOT IN ('accepted', 'running') THEN 'already_ended'
+        WHEN turn.status <> ALL (given.ends_from) THEN 'end_invalid'
+    END;
+    IF outcome IS NULL AND given.reply_id IS NOT NULL AND thread.id IS NOT NULL THEN
+        SELECT s.outcome, s.seq INTO outcome, seq
+        FROM threadline.store_reply(_tenant, _owner, _role, _now_us, given, _parts, thread, turn) s;
+    END IF;
+    IF outcome IS NOT NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)
+    SELECT _tenant, turn.id, g.n, turn.owner_id, g.chunk FROM unnest(given.chunk_numbers, _chunks) AS g (n, chunk)
+    ON CONFLICT DO NOTHING;
+    UPDATE threadline.turns r SET status = given.status, error = given.error,
+        usage = convert_to(given.usage, 'UTF8'), seen = convert_to(given.seen, 'UTF8'), reply_seq = seq,
+        finished_at = threadline.moment(_now_us)
+    WHERE r.tenant_id = _tenant AND r.id = turn.id RETURNING r.* INTO turn;
+    PERFORM threadline.touch(_tenant, turn.id);
+    IF given.platform IS NOT NULL THEN
+        PERFORM threadline.deliver_reply(_tenant, _now_us, given, turn);
+    END IF;
+    outcome := 'finished';
+END $$;
+
+-- The reply's seq; null if its request is not in the thread's present history. A reply that continues one which waited for
+-- approval takes that one's place on a new timeline, and the messages after it follow under their own seq.
+CREATE FUNCTION threadline.store_reply(
+    _tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_completion, _parts bytea,
+    _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT seq integer
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    lineage record;
+    asked "char";
+    later record;
+    message threadline.append_args;
+    placed threadline.append_result;
+BEGIN
+    SELECT l.id || l.ancestors AS ids, (_thread.message_count - 1) || l.ancestor_seqs AS tops INTO lineage
+    FROM threadline.timelines l WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id;
+    SELECT m.role INTO asked FROM unnest(lineage.ids, lineage.tops) AS h (line, top)
+    JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq = _turn.request_seq
+    WHERE _turn.request_seq <= h.top AND m.turn_id = _turn.id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    seq := CASE asked WHEN 'a' THEN _turn.request_seq ELSE _thread.message_count END;
+    outcome := CASE
+        WHEN (SELECT f.seq FROM threadline.find_in_history(_tenant, _thread, _given.reply_id) f) < seq
+            THEN 'reply_known'
+        WHEN _thread.message_count + (asked <> 'a')::integer > _given.messages_per_thread THEN 'thread_full'
+    END;
+    IF outcome IS NOT NULL THEN
+        RETURN;
+    END IF;
+    IF asked = 'a' THEN
+        PERFORM threadline.move_thread(
+            _tenant, _owner, _role, _now_us, _thread.id, _given.new_timeline_id, seq - 1, NULL
+        );
+    END IF;
+    message.thread_id := _thread.id;
+    message.ids := ARRAY[_given.reply_id];
+    message.roles := 'a';
+    message.parts := ARRAY[_parts];
+    message.metadata := CASE
+        WHEN _given.reply_metadata IS NOT NULL THEN ARRAY[convert_to(_given.reply_metadata, 'UTF8')]
+    END;
+    message.max_count := _given.messages_per_thread;
+    message.turn_id := _turn.id;
+    message.tokens := _given.tokens;
+    placed := threadline.append(_tenant, _owner, _role, _now_us, message, _ids_checked => true);
+    ASSERT placed.timeline_id IS NOT NULL, 'a locked thread changed';
+    IF asked <> 'a' THEN
+        RETURN;
+    END IF;
+    FOR later IN
+        SELECT m.id, m.role, m.parts, m.metadata, m.created_us, m.turn_id
+        FROM unnest(lineage.ids, lineage.tops) AS h (line, top)
+        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line
+            AND m.seq > _turn.request_seq AND m.seq <= h.top
+        ORDER BY m.seq
+    LOOP
+        message.ids := ARRAY[later.id];
+        message.roles := later.role;
+        message.parts := ARRAY[later.parts];
+        message.metadata := CASE WHEN later.metadata IS NOT NULL THEN ARRAY[later.metadata] END;
+        message.created_us := ARRAY[later.created_us];
+        message.turn_id := later.turn_id;
+        message.tokens := 0;
+        placed := threadline.append(_tenant, _owner, _role, _now_us, message, _ids_checked => true);
+        ASSERT placed.timeline_id IS NOT NULL, 'a locked thread changed';
+    END LOOP;
+END $$;
+
+-- One outbox row for each payload, to the place that the turn's arrival named; the arrival is settled with it.
+CREATE FUNCTION threadline.deliver_reply(
+    _tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    recipient text;
+BEGIN
+    SELECT i.reply_to INTO recipient FROM threadline.inbox i
+    WHERE i.tenant_id = _tenant AND i.platform = _given.platform AND i.key = _given.arrival_key;
+    IF recipient IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO threadline.outbox (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status,
+        next_attempt_at, created_at)
+    SELECT _tenant, _turn.id || '-' || (p.n - 1), _turn.owner_id, _turn.id, _given.platform, recipient, p.payload,
+        'waiting', threadline.moment(_now_us), threadline.moment(_now_us)
+    FROM unnest(_given.payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n
+    ON CONFLICT DO NOTHING;
+    UPDATE threadline.inbox i SET status = 'done', decision = _turn.status, turn_id = _turn.id,
+        updated_at = threadline.moment(_now_us)
+    WHERE i.tenant_id = _tenant AND i.platform = _given.platform AND i.key = _given.arrival_key;
+END $$;

@@ -1,0 +1,267 @@
+"""The two commits of a turn: the request with its turn and lease, the reply with the turn's end.
+
+Everything is checked before anything is written, so that a refusal leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.messages import ROLES, Message
+from threadline.core.open_questions import METADATA_KEY
+from threadline.core.sealing import Sealed
+from threadline.core.threads import Thread
+from threadline.core.turn_commits import (
+    Accepted,
+    AcceptRefusal,
+    FinishRefusal,
+    ReplyDelivery,
+    TurnAcceptance,
+    outbox_id,
+    refuse_system_arrival,
+)
+from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, NewTurn, Turn, TurnEnd
+from threadline.stores.sql import load_queries
+from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.heads import Head, find_head
+from threadline.stores.sqlite.lineage import holder
+from threadline.stores.sqlite.messages import Span, append, find_message, read_span
+from threadline.stores.sqlite.places import bind, find_binding, is_bound
+from threadline.stores.sqlite.queues import add_inbox, enqueue, find_inbox, is_claimed, settle_inbox
+from threadline.stores.sqlite.session import ScopedSession
+from threadline.stores.sqlite.threads import create_thread, existing_thread, find_thread, thread_by_key
+from threadline.stores.sqlite.timelines import move
+from threadline.stores.sqlite.turn_output import put_chunks
+from threadline.stores.sqlite.turns import (
+    create_turn,
+    find_hold,
+    find_turn,
+    find_turn_by_key,
+    is_turn_known,
+    lease_turn,
+    request_stop,
+    store_end,
+)
+
+_SQL = load_queries(__package__, "queries/turn_commits.sql")
+
+
+class TurnCommitOperations(Operations):
+    async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
+        return await self._engine.write(accept_turn, new)
+
+    async def finish_turn(
+        self,
+        turn_id: str,
+        fence: int,
+        end: TurnEnd,
+        *,
+        reply: Sealed | None = None,
+        chunks: Sequence[Chunk] = (),
+        tokens: int = 0,
+        delivery: ReplyDelivery | None = None,
+    ) -> Turn | FinishRefusal:
+        return await self._engine.write(finish_turn, turn_id, fence, end, reply, chunks, tokens, delivery)
+
+
+class _Target(NamedTuple):
+    """The thread that a request goes to, None if it is to be created; and whether its place must be bound to it."""
+
+    thread: Thread | None
+    must_bind: bool
+
+
+def accept_turn(session: ScopedSession, new: TurnAcceptance) -> Accepted | AcceptRefusal:
+    refuse_system_arrival(session.scope, new)
+    arrival = new.arrival
+    if arrival is not None and is_claimed(session, arrival.platform, arrival.key):
+        return AcceptRefusal("duplicate_arrival")
+    if new.key is not None and (earlier := find_turn_by_key(session, new.key)) is not None:
+        return _replay(session, new, earlier)
+    target = _find_target(session, new)
+    if isinstance(target, AcceptRefusal):
+        return target
+    thread = target.thread
+    if is_turn_known(session, new.turn_id):
+        return AcceptRefusal("id_known")
+    if thread is not None and (refusal := _check_request(session, new, thread)) is not None:
+        return refusal
+    if thread is None and new.replaces is not None:
+        return AcceptRefusal("replaced_missing")
+    return _store_request(session, new, target)
+
+
+def _replay(session: ScopedSession, new: TurnAcceptance, earlier: Turn) -> Accepted | AcceptRefusal:
+    thread = find_thread(session, earlier.thread_id, deleted=True)
+    if earlier.request_hash != new.request_hash or thread is None:
+        return AcceptRefusal("key_reused", thread, earlier.id)
+    _claim(session, new, earlier.id)
+    return Accepted(earlier, thread, replayed=True)
+
+
+def _find_target(session: ScopedSession, new: TurnAcceptance) -> _Target | AcceptRefusal:
+    if new.thread_id is not None:
+        thread = find_thread(session, new.thread_id)
+        return AcceptRefusal("thread_missing") if thread is None else _Target(thread, must_bind=False)
+    if (arrival := new.arrival) is not None:
+        binding = find_binding(session, arrival.platform, arrival.place)
+        if binding is None and is_bound(session, arrival.platform, arrival.place):
+            return AcceptRefusal("place_taken")
+        if binding is not None and METADATA_KEY in binding.metadata and not arrival.is_question_checked:
+            return AcceptRefusal("question_open")
+        if binding is not None and (thread := find_thread(session, binding.thread_id)) is not None:
+            return _Target(thread, must_bind=False)
+    key = new.new_thread.state_key
+    return _Target(None if key is None else thread_by_key(session, key), must_bind=arrival is not None)
+
+
+def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) -> AcceptRefusal | None:
+    """Whether the request can be stored in a thread that exists."""
+    if new.policy == "reject":
+        for _, active_id in _active_turns(session, find_head(session, thread.id)):
+            return AcceptRefusal("turn_running", thread, active_id)
+    count = thread.message_count
+    if new.replaces is not None:
+        replaced = find_message(session, thread.id, new.replaces)
+        if replaced is None or replaced.role != "user":
+            return AcceptRefusal("replaced_missing" if replaced is None else "replaced_not_user", thread)
+        count = replaced.seq
+    known = find_message(session, thread.id, new.message.id)
+    if known is not None and known.seq < count:
+        return AcceptRefusal("message_known", thread)
+    return AcceptRefusal("thread_full", thread) if count >= session.limits.messages_per_thread else None
+
+
+def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target) -> Accepted | AcceptRefusal:
+    thread = target.thread
+    if thread is None:
+        try:
+            thread = create_thread(session, new.new_thread)
+        except DuplicateId:
+            return AcceptRefusal("id_known")
+    if new.arrival is not None and target.must_bind:
+        bind(session, new.arrival.platform, new.arrival.place, thread.id, None, None)
+    _claim(session, new, new.turn_id)
+    if new.policy == "interrupt":
+        for _, active_id in _active_turns(session, find_head(session, thread.id)):
+            request_stop(session, active_id)
+    if new.replaces is not None:
+        replaced = find_message(session, thread.id, new.replaces)
+        assert replaced is not None
+        move(session, thread.id, replaced.seq - 1, None)
+    appended = append(session, thread.id, [new.message], None, None, new.turn_id, 0, new.title)
+    turn = create_turn(
+        session,
+        NewTurn(
+            id=new.turn_id,
+            thread_id=thread.id,
+            surface=new.surface,
+            agent_id=thread.agent_id if new.agent_id is None else new.agent_id,
+            status=new.status,
+            idempotency_key=new.key,
+            request_hash=new.request_hash,
+            request_seq=appended.first_seq,
+        ),
+    )
+    leased = None if new.lease is None or not turn.is_active else lease_turn(session, turn.id, *new.lease)
+    return Accepted(leased or turn, existing_thread(session, thread.id), leased=leased is not None)
+
+
+def _active_turns(session: ScopedSession, head: Head) -> list[tuple[int, str]]:
+    return [(no, id) for no, id in session.rows(_SQL["find_active_turns"], (session.tenant_id, head.thread_no))]
+
+
+def _claim(session: ScopedSession, new: TurnAcceptance, turn_id: str) -> None:
+    if (arrival := new.arrival) is None:
+        return
+    what = (arrival.fingerprint, arrival.correlation_id, arrival.reply_to)
+    add_inbox(session, arrival.platform, arrival.key, what, session.user_id)
+    settle_inbox(session, arrival.platform, arrival.key, "accepted", "accepted", turn_id)
+
+
+def finish_turn(
+    session: ScopedSession,
+    turn_id: str,
+    fence: int,
+    end: TurnEnd,
+    reply: Sealed | None,
+    chunks: Sequence[Chunk],
+    tokens: int,
+    delivery: ReplyDelivery | None,
+) -> Turn | FinishRefusal:
+    hold, turn = find_hold(session, turn_id), find_turn(session, turn_id)
+    if hold is None or turn is None:
+        return FinishRefusal("turn_missing")
+    if hold.fence != fence or hold.status not in ACTIVE:
+        return FinishRefusal("lease_lost" if hold.fence != fence else "already_ended")
+    if end.status in ACTIVE or end.status not in TRANSITIONS[hold.status]:
+        raise InvalidInput(f"a turn that is {hold.status} cannot end as {end.status}")
+    asked, reply_seq = None if reply is None else _find_request(session, turn), None
+    if reply is not None and asked is not None:
+        stored = _store_reply(session, turn, asked, reply, tokens)
+        if isinstance(stored, FinishRefusal):
+            return stored
+        reply_seq = stored
+    put_chunks(session, turn_id, fence, chunks)
+    ended = store_end(session, hold, turn_id, end, reply_seq)
+    if delivery is not None:
+        _deliver(session, ended, delivery)
+    return ended
+
+
+class _Request(NamedTuple):
+    """What a turn answers, where that is in the thread's present history."""
+
+    head: Head
+    seq: int
+    is_reply: bool
+    """Whether it is a reply with its approvals answered, which the turn continues."""
+
+
+def _find_request(session: ScopedSession, turn: Turn) -> _Request | None:
+    try:
+        head = find_head(session, turn.thread_id)
+    except NotFound:
+        return None
+    seq = turn.request_seq
+    if seq is None or not 0 <= seq < head.message_count:
+        return None
+    row = session.row(_SQL["find_request"], (holder(head.timeline_no, seq, head.ancestors), seq, turn.id))
+    return None if row is None else _Request(head, seq, is_reply=ROLES[row[0]] == "assistant")
+
+
+def _store_reply(
+    session: ScopedSession, turn: Turn, asked: _Request, reply: Sealed, tokens: int
+) -> int | FinishRefusal:
+    """The reply's seq. It is appended, or takes the place of the reply that it continues."""
+    count = asked.seq if asked.is_reply else asked.head.message_count
+    known = find_message(session, turn.thread_id, reply.id)
+    if known is not None and known.seq < count:
+        return FinishRefusal("reply_known")
+    if asked.head.message_count + (not asked.is_reply) > session.limits.messages_per_thread:
+        return FinishRefusal("thread_full")
+    later: list[Message] = []
+    if asked.is_reply:
+        later = read_span(session, turn.thread_id, Span(asked.head, asked.seq + 1, asked.head.message_count - 1))
+        move(session, turn.thread_id, asked.seq - 1, None)
+    appended = append(session, turn.thread_id, [reply], None, None, turn.id, tokens, None)
+    for message in later:
+        append(session, turn.thread_id, [_as_stored(message)], None, None, message.turn_id, 0, None)
+    return appended.first_seq
+
+
+def _as_stored(message: Message) -> Sealed:
+    """A stored message is sealed already: it is copied byte for byte."""
+    return Sealed(message.id, message.role, message.parts_json, message.metadata_json, message.text, message.created_us)
+
+
+def _deliver(session: ScopedSession, turn: Turn, delivery: ReplyDelivery) -> None:
+    arrived = find_inbox(session, delivery.platform, delivery.key)
+    if arrived is None or arrived.reply_to is None:
+        return
+    for number, payload in enumerate(delivery.payloads):
+        name = outbox_id(turn.id, number)
+        enqueue(session, delivery.platform, arrived.reply_to, payload, turn.id, turn.owner_id, name)
+    settle_inbox(session, delivery.platform, delivery.key, "done", turn.status, turn.id)
