@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from threadline.core.approvals import ApprovalDecision, Pending, answered, check_claims, claimed_answers, pending
+from threadline.core.approvals import ApprovalDecision, Pending, apply_answers, check_claims, list_pending, read_answers
 from threadline.core.errors import InvalidInput
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event, StepStart, TextDelta, ToolCall, ToolDenied, ToolError, ToolResult
@@ -24,15 +24,15 @@ def responded(part: ToolPart, **changes: object) -> ToolPart:
 
 
 def test_what_waits_is_told_with_its_call() -> None:
-    assert pending(REPLY) == [Pending("a1", "c1", "pay", {"sum": 5}), Pending("a2", "c2", "pay", {})]
+    assert list_pending(REPLY) == [Pending("a1", "c1", "pay", {"sum": 5}), Pending("a2", "c2", "pay", {})]
 
 
 def test_answers_stand_on_their_calls_and_change_nothing_else() -> None:
-    said, looked, first, second = answered(REPLY, BOTH)
+    said, looked, first, second = apply_answers(REPLY, BOTH)
     assert (said, looked) == REPLY[:2]
     assert first == ToolPart("c1", "pay", "approval-responded", b'{"sum":5}', approval=Approval("a1", True))
     assert second == ToolPart("c2", "pay", "approval-responded", b"{}", approval=Approval("a2", False, "too dear"))
-    assert pending(answered(REPLY, BOTH)) == []
+    assert list_pending(apply_answers(REPLY, BOTH)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_answers_stand_on_their_calls_and_change_nothing_else() -> None:
 )
 def test_each_request_has_one_answer_and_each_answer_a_request(answers: dict[str, ApprovalDecision]) -> None:
     with pytest.raises(InvalidInput):
-        answered(REPLY, answers)
+        apply_answers(REPLY, answers)
 
 
 @pytest.mark.req("S1-02")
@@ -79,17 +79,17 @@ def test_what_came_back_as_a_client_of_doubles_spells_it_is_the_same() -> None:
 
 
 def test_an_answer_says_yes_or_no_and_says_it_once() -> None:
-    assert claimed_answers([LOOKED, responded(WAITING)]) == {"a1": ApprovalDecision(True)}
+    assert read_answers([LOOKED, responded(WAITING)]) == {"a1": ApprovalDecision(True)}
     for bad in ([responded(WAITING, approval=Approval("a1"))], [responded(WAITING, approval=None)]):
         with pytest.raises(InvalidInput):
-            claimed_answers(bad)
+            read_answers(bad)
     with pytest.raises(InvalidInput):
-        claimed_answers([responded(WAITING), responded(ALSO, approval=Approval("a1", False))])
+        read_answers([responded(WAITING), responded(ALSO, approval=Approval("a1", False))])
 
 
 @pytest.mark.req("S1-11", "S1-12")
 def test_a_reply_goes_on_where_it_stood_and_its_calls_keep_their_place() -> None:
-    fold = Fold(answered(REPLY, BOTH))
+    fold = Fold(apply_answers(REPLY, BOTH))
     said: list[Event] = [
         ToolCall("c1", "pay", {"sum": 5}),
         ToolCall("c2", "pay", {}),
@@ -108,7 +108,7 @@ def test_a_reply_goes_on_where_it_stood_and_its_calls_keep_their_place() -> None
 
 
 def test_a_tool_that_was_approved_and_failed_stays_approved() -> None:
-    fold = Fold(answered((WAITING,), {"a1": ApprovalDecision(True)}))
+    fold = Fold(apply_answers((WAITING,), {"a1": ApprovalDecision(True)}))
     fold.add(ToolError("c1", "no money"))
     (part,) = fold.parts()
     assert part == ToolPart("c1", "pay", "output-error", b'{"sum":5}', error="no money", approval=Approval("a1", True))

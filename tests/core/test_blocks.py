@@ -26,7 +26,7 @@ from threadline.core.parts import (
     ToolPart,
     tool_part,
 )
-from threadline.core.prompts import PromptMessage, joined, say
+from threadline.core.prompts import PromptMessage, join_same_role, say
 from threadline.core.repair import repair
 
 SIGNED = ReasoningPart("Hm.", {"anthropic": {"signature": "EqQBCg=="}})
@@ -324,7 +324,7 @@ def without_steps(messages: tuple[PromptMessage, ...]) -> list[PromptMessage]:
 @pytest.mark.req("S4-05")
 @given(conversations)
 def test_parts_round_trip_through_blocks(history: list[PromptMessage]) -> None:
-    sound = tuple(joined(repair([say("user", "begin"), *history])))
+    sound = tuple(join_same_role(repair([say("user", "begin"), *history])))
     blocks = to_blocks(sound).messages
     again = messages_from_blocks(blocks)
     assert without_steps(again) == without_steps(sound)

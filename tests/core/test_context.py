@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import INJECTIONS, histories, stored, talk
-from threadline.core.context import assemble, plan_compaction, seen
+from threadline.core.context import assemble, describe_prompt, plan_compaction
 from threadline.core.errors import SettingsInvalid
 from threadline.core.messages import Message
 from threadline.core.parts import FilePart, TextPart, tool_part
-from threadline.core.prompts import Prompt, PromptMessage, say, spoken
+from threadline.core.prompts import Prompt, PromptMessage, say, text_with_file_notes
 from threadline.core.repair import INTERRUPTED, repair
 from threadline.core.threads import Point
 from threadline.core.tokens import total_tokens
@@ -26,12 +26,12 @@ EVERYTHING = Window()
 
 
 def lines(prompt: Prompt) -> list[tuple[str, str]]:
-    return [(message.role, spoken(message.parts)) for message in prompt.messages]
+    return [(message.role, text_with_file_notes(message.parts)) for message in prompt.messages]
 
 
 def shown(prompt: Prompt) -> list[str]:
     """The window alone, without what stands before it and without the request."""
-    return [spoken(message.parts) for message in prompt.messages[:-1] if message.role != "system"]
+    return [text_with_file_notes(message.parts) for message in prompt.messages[:-1] if message.role != "system"]
 
 
 def asked(history: list[Message], text: str = "now") -> Message:
@@ -152,7 +152,7 @@ def test_what_a_turn_was_shown_can_be_assembled_again_later() -> None:
     request = history[4]
     then = assemble(history[:4], request, window=TWELVE)
     assert assemble(history, request, window=TWELVE) == then
-    assert seen(then) == {
+    assert describe_prompt(then) == {
         "system": [],
         "first_seq": 0,
         "turns": 2,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from threadline.core.approvals import ApprovalDecision, answered
+from threadline.core.approvals import ApprovalDecision, apply_answers
 from threadline.core.event_fold import Fold
-from threadline.core.event_replay import events_of
+from threadline.core.event_replay import replay_events
 from threadline.core.events import Finish, StepStart, TextDelta, ToolCall, ToolDenied, ToolResult
 from threadline.core.parts import (
     Approval,
@@ -34,7 +34,7 @@ REPLY: tuple[Part, ...] = (
 
 def fold(parts: tuple[Part, ...], begun: tuple[Part, ...] = (), **known: object) -> tuple[Part, ...]:
     made = Fold(begun)
-    for event in events_of(parts, **known):  # type: ignore[arg-type]
+    for event in replay_events(parts, **known):  # type: ignore[arg-type]
         made.add(event)
     return made.parts()
 
@@ -44,15 +44,15 @@ def test_folding_what_is_replayed_gives_the_reply() -> None:
 
 
 def test_a_reply_that_went_on_is_replayed_from_where_it_went_on() -> None:
-    asked = answered(REPLY[:8], {"a5": ApprovalDecision(True)})
+    asked = apply_answers(REPLY[:8], {"a5": ApprovalDecision(True)})
     whole = Fold(asked)
     for event in (ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done."), Finish()):
         whole.add(event)
     parts = whole.parts()
-    replayed = events_of(parts, known=8, still_open=["c3", "c5"])
+    replayed = replay_events(parts, known=8, still_open=["c3", "c5"])
     assert replayed == [ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done.")]
     assert fold(parts, asked, known=8, still_open=["c3", "c5"]) == parts
 
 
 def test_a_denial_is_replayed_with_its_reason() -> None:
-    assert events_of(REPLY[6:7]) == [ToolCall("c4", "look", {}), ToolDenied("c4", "no")]
+    assert replay_events(REPLY[6:7]) == [ToolCall("c4", "look", {}), ToolDenied("c4", "no")]

@@ -36,7 +36,7 @@ from threadline.core.events import (
     Usage,
 )
 from threadline.core.parts import ToolPart, plain_text
-from threadline.core.prompts import Prompt, PromptMessage, rounds
+from threadline.core.prompts import Prompt, PromptMessage, split_rounds
 from threadline.ports import AgentServices
 
 _WORD = re.compile(r"\s*\S+")
@@ -134,7 +134,7 @@ def _given(prompt: Prompt) -> Given:
 def _finished_calls(messages: Sequence[PromptMessage]) -> tuple[ToolPart, ...]:
     if not messages or messages[-1].role != "assistant":
         return ()
-    finished = rounds(messages[-1].parts)
+    finished = split_rounds(messages[-1].parts)
     return finished[-1].calls if finished else ()
 
 

@@ -22,7 +22,7 @@ from threadline.client.conversion import to_saved_point, to_timeline
 from threadline.client.replies import Prepare, RemoteReply, answer_body, replay, stop
 from threadline.client.transport import Transport
 from threadline.client.values import Known, UiMessage, messages_of, read
-from threadline.core.approvals import ApprovalDecision, Pending, pending
+from threadline.core.approvals import ApprovalDecision, Pending, list_pending
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.events import Event, ToolCall
 from threadline.core.ids import check_state_key, new_id, new_state_key
@@ -89,7 +89,7 @@ class RemoteThread:
     async def pending(self) -> list[Pending]:
         """The approvals that the last reply waits for."""
         newest = await self.last_turns(1) if await self._exists() else []
-        return pending(newest[-1].parts) if newest else []
+        return list_pending(newest[-1].parts) if newest else []
 
     def respond(
         self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None

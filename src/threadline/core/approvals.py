@@ -32,7 +32,7 @@ class Pending(msgspec.Struct, frozen=True):
     input: Any
 
 
-def pending(parts: Iterable[Part]) -> list[Pending]:
+def list_pending(parts: Iterable[Part]) -> list[Pending]:
     """The requests of a reply that nobody has answered, in order."""
     return [
         Pending(part.approval.id, part.call_id, part.name, part.input_value())
@@ -41,9 +41,9 @@ def pending(parts: Iterable[Part]) -> list[Pending]:
     ]
 
 
-def answered(parts: Sequence[Part], answers: Mapping[str, ApprovalDecision]) -> tuple[Part, ...]:
+def apply_answers(parts: Sequence[Part], answers: Mapping[str, ApprovalDecision]) -> tuple[Part, ...]:
     """The reply with its answers. InvalidInput unless each request has one and each answer has a request."""
-    asked = {each.approval_id for each in pending(parts)}
+    asked = {each.approval_id for each in list_pending(parts)}
     if unasked := sorted(answers.keys() - asked):
         raise InvalidInput(f"nobody asked for the approval {unasked[0]!r}")
     if missing := sorted(asked - answers.keys()):
@@ -59,7 +59,7 @@ def _answered(part: Part, answers: Mapping[str, ApprovalDecision]) -> Part:
     return msgspec.structs.replace(part, state="approval-responded", approval=approval)
 
 
-def claimed_answers(claimed: Iterable[ToolPart]) -> dict[str, ApprovalDecision]:
+def read_answers(claimed: Iterable[ToolPart]) -> dict[str, ApprovalDecision]:
     """The answers among the tool calls that a client sent. InvalidInput for one that says neither yes nor no."""
     answers: dict[str, ApprovalDecision] = {}
     for part in claimed:

@@ -20,15 +20,15 @@ from threadline.core.messages import ROLES, Role
 from threadline.core.parts import DataPart, FilePart, Part, ReasoningPart, TextPart, ToolPart, plain_text
 from threadline.core.prompts import (
     PromptMessage,
+    append_round,
     file_note,
-    follow,
-    joined,
+    join_same_role,
     outcome_text,
-    rounds,
     say,
-    spoken,
-    unwrapped_input,
-    wrapped_input,
+    split_rounds,
+    text_with_file_notes,
+    unwrap_input,
+    wrap_input,
 )
 from threadline.core.repair import repair
 
@@ -50,13 +50,13 @@ class Blocks(NamedTuple):
 
 def to_blocks(messages: Iterable[PromptMessage]) -> Blocks:
     repaired = repair(messages)
-    system = tuple(spoken(message.parts) for message in repaired if message.role == "system")
+    system = tuple(text_with_file_notes(message.parts) for message in repaired if message.role == "system")
     found: list[dict[str, Any]] = []
-    for message in joined(message for message in repaired if message.role != "system"):
+    for message in join_same_role(message for message in repaired if message.role != "system"):
         if message.role == "user":
             _say(found, "user", [block for part in message.parts for block in _user_block(part)])
         else:
-            for said, calls in rounds(message.parts):
+            for said, calls in split_rounds(message.parts):
                 words = [block for part in said for block in _assistant_block(part)]
                 _say(found, "assistant", [*words, *(_tool_use(call) for call in calls)])
                 _say(found, "user", [_tool_result(call) for call in calls])
@@ -124,7 +124,7 @@ def _file(part: FilePart) -> Block:
 
 
 def _tool_use(call: ToolPart) -> Block:
-    given = jsontext.parse(wrapped_input(call), "tool input")
+    given = jsontext.parse(wrap_input(call), "tool input")
     return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
 
 
@@ -173,7 +173,7 @@ def messages_from_blocks(messages: Iterable[Mapping[str, Any]], *, system: Conte
             goes_on = role == "user" and bool(found) and found[-1].role == "assistant"
             continue
         if goes_on and role == "assistant":
-            found[-1] = PromptMessage("assistant", follow(found[-1].parts, parts))
+            found[-1] = PromptMessage("assistant", append_round(found[-1].parts, parts))
         else:
             found.append(PromptMessage(role, parts))
         goes_on = False
@@ -231,7 +231,7 @@ def _part(block: Mapping[str, Any], results: _Results) -> Part | None:
 
 
 def _call(call_id: str, name: str, given: Any, result: Mapping[str, Any] | None) -> ToolPart:
-    value = jsontext.dump(unwrapped_input(given), "tool input")
+    value = jsontext.dump(unwrap_input(given), "tool input")
     if result is None:
         return ToolPart(call_id, name, "input-available", value)
     content = result.get("content")

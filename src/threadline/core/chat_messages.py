@@ -17,14 +17,14 @@ from threadline.core.messages import Role
 from threadline.core.parts import DataPart, FilePart, Part, TextPart, ToolPart, plain_text
 from threadline.core.prompts import (
     PromptMessage,
+    append_round,
     file_note,
-    follow,
-    joined,
+    join_same_role,
     outcome_text,
-    rounds,
-    spoken,
-    unwrapped_input,
-    wrapped_input,
+    split_rounds,
+    text_with_file_notes,
+    unwrap_input,
+    wrap_input,
 )
 from threadline.core.repair import repair
 
@@ -42,15 +42,15 @@ def to_chat(
     """`alternating` joins neighbours of one role: the templates of many local models refuse them."""
     repaired: Iterable[PromptMessage] = repair(messages)
     found: list[dict[str, Any]] = []
-    for message in joined(repaired) if alternating else repaired:
+    for message in join_same_role(repaired) if alternating else repaired:
         match message.role:
             case "system":
-                found.append({"role": system_role, "content": spoken(message.parts)})
+                found.append({"role": system_role, "content": text_with_file_notes(message.parts)})
             case "user":
                 found.append({"role": "user", "content": _user_content(message.parts)})
             case "assistant":
-                for said, calls in rounds(message.parts):
-                    found.extend(_round(spoken(said), calls))
+                for said, calls in split_rounds(message.parts):
+                    found.extend(_round(text_with_file_notes(said), calls))
     return found
 
 
@@ -65,7 +65,7 @@ def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolPart) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": wrapped_input(call).decode()}
+    function = {"name": call.name, "arguments": wrap_input(call).decode()}
     return {"id": call.call_id, "type": "function", "function": function}
 
 
@@ -105,7 +105,7 @@ def from_chat(messages: Iterable[Mapping[str, Any]]) -> tuple[PromptMessage, ...
         role = _role(message)
         parts = (*_said(message.get("content")), *(_call_part(call, results) for call in _calls(message)))
         if goes_on and role == "assistant":
-            found[-1] = PromptMessage(role, follow(found[-1].parts, parts))
+            found[-1] = PromptMessage(role, append_round(found[-1].parts, parts))
         elif parts:
             found.append(PromptMessage(role, parts))
         goes_on = False
@@ -181,5 +181,5 @@ def _input(arguments: str) -> bytes:
         value = jsontext.parse(arguments or "{}", "tool input")
     except InvalidInput:
         return jsontext.dump(arguments, "tool input")
-    inner = unwrapped_input(value)
+    inner = unwrap_input(value)
     return (arguments or "{}").encode() if inner is value else jsontext.dump(inner, "tool input")

@@ -16,7 +16,7 @@ from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.repair import repair
 from threadline.core.tokens import CountTokens, estimate, total_tokens
 from threadline.core.turns import Summary
-from threadline.core.windows import PastTurn, Window, newest, past_turns
+from threadline.core.windows import PastTurn, Window, newest_turns, past_turns
 
 SNAPSHOT_HEAD = "Persisted user context:\n"
 SUMMARY_HEAD = "Summary of the conversation so far:\n"
@@ -44,7 +44,7 @@ def assemble(
     covered = -1 if summary is None else summary.point.seq
     budget = None if window.tokens is None else window.tokens - fixed
     uncovered = [turn for turn in turns if turn.last_seq > covered]
-    shown = newest(uncovered, window, budget, count, first_seq=covered + 1)
+    shown = newest_turns(uncovered, window, budget, count, first_seq=covered + 1)
     past = repair(message for turn in shown for message in turn.shown)
     return Prompt(
         messages=(*preamble, *past, asked),
@@ -71,7 +71,7 @@ def _past_messages(turns: Sequence[PastTurn], request: Message | None) -> int:
     return request.seq + sum(message.seq > request.seq for turn in turns for message in turn.messages)
 
 
-def seen(prompt: Prompt) -> dict[str, Any]:
+def describe_prompt(prompt: Prompt) -> dict[str, Any]:
     """What is kept with a turn, so that one can tell later what its agent was shown: with the log, which never
     changes, this is enough."""
     return {

@@ -13,14 +13,14 @@ from typing import Any
 from threadline.core import jsontext
 from threadline.core.context import SNAPSHOT_HEAD
 from threadline.core.errors import InvalidMessage, quote
-from threadline.core.prompts import Prompt, spoken
+from threadline.core.prompts import Prompt, text_with_file_notes
 
 _ROLES = ("user", "assistant", "system", "developer", "tool")
 
 
 def payload(prompt: Prompt) -> dict[str, Any]:
     """A prompt as it is dispatched. A message without words, such as one of tool calls alone, has no entry."""
-    said = [{"role": message.role, "content": spoken(message.parts)} for message in prompt.messages]
+    said = [{"role": message.role, "content": text_with_file_notes(message.parts)} for message in prompt.messages]
     return _with_legacy_fields({"messages": [entry for entry in said if entry["content"].strip()]})
 
 

@@ -25,7 +25,7 @@ from threadline.core.events import (
 from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
 
 
-def events_of(parts: Iterable[Part], *, known: int = 0, still_open: Collection[str] = ()) -> list[Event]:
+def replay_events(parts: Iterable[Part], *, known: int = 0, still_open: Collection[str] = ()) -> list[Event]:
     """`known` parts were there before the stream began: of those, only what came of calls that were `still_open`."""
     found: list[Event] = []
     for number, part in enumerate(parts):

@@ -51,7 +51,7 @@ class Round(NamedTuple):
     calls: tuple[ToolPart, ...]
 
 
-def rounds(parts: Iterable[Part]) -> list[Round]:
+def split_rounds(parts: Iterable[Part]) -> list[Round]:
     """An assistant's parts, round by round. What is said after a call was said in the knowledge of its result."""
     found: list[Round] = []
     said: list[Part] = []
@@ -70,24 +70,24 @@ def rounds(parts: Iterable[Part]) -> list[Round]:
     return found
 
 
-def follow(parts: Sequence[Part], more: Sequence[Part]) -> tuple[Part, ...]:
+def append_round(parts: Sequence[Part], more: Sequence[Part]) -> tuple[Part, ...]:
     """The parts of a next round after those of the rounds before; marked only where it could not be told otherwise."""
     marked = bool(parts and more) and isinstance(parts[-1], ToolPart) and isinstance(more[0], ToolPart)
     return (*parts, *((StepStartPart(),) if marked else ()), *more)
 
 
-def joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
+def join_same_role(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
     """The same with neighbours of one role made one, for providers that want the roles to alternate."""
     found: list[PromptMessage] = []
     for message in messages:
         if found and found[-1].role == message.role:
-            found[-1] = PromptMessage(message.role, follow(found[-1].parts, message.parts))
+            found[-1] = PromptMessage(message.role, append_round(found[-1].parts, message.parts))
         else:
             found.append(message)
     return found
 
 
-def wrapped_input(part: ToolPart) -> bytes:
+def wrap_input(part: ToolPart) -> bytes:
     """The JSON of the tool's input, which is an object: byte for byte if it was one. `unwrapped_input` undoes it."""
     raw = part.input or b"{}"
     value = jsontext.parse(raw, "tool input")
@@ -95,7 +95,7 @@ def wrapped_input(part: ToolPart) -> bytes:
     return raw if is_plain else b'{"%s":%s}' % (WRAPPED_INPUT.encode(), raw)
 
 
-def unwrapped_input(value: Any) -> Any:
+def unwrap_input(value: Any) -> Any:
     return value[WRAPPED_INPUT] if isinstance(value, dict) and value.keys() == {WRAPPED_INPUT} else value
 
 
@@ -115,6 +115,6 @@ def file_note(part: FilePart) -> str:
     return f"[file {part.filename}, {part.media_type}]" if part.filename else f"[file, {part.media_type}]"
 
 
-def spoken(parts: Sequence[Part]) -> str:
+def text_with_file_notes(parts: Sequence[Part]) -> str:
     """The words of a message, with a note in the place of each file."""
     return plain_text([TextPart(file_note(part)) if isinstance(part, FilePart) else part for part in parts])

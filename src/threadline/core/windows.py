@@ -116,7 +116,7 @@ def past_turns(
     return turns
 
 
-def newest(
+def newest_turns(
     turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int
 ) -> list[PastTurn]:
     """The newest turns that fit the window and the budget (of tokens, for the turns alone), oldest first. `first_seq`

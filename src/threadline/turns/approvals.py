@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from threadline.core.approvals import ApprovalDecision, Pending, answered, check_claims, pending
+from threadline.core.approvals import ApprovalDecision, Pending, apply_answers, check_claims, list_pending
 from threadline.core.errors import Conflict, GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage
@@ -51,7 +51,7 @@ class Approvals:
         tx = self._store.scoped(scope)
         thread = await _thread(tx, thread_id)
         head = await _head(tx, thread)
-        return [] if head is None or await _asker(tx, thread, head) is None else pending(head.parts)
+        return [] if head is None or await _asker(tx, thread, head) is None else list_pending(head.parts)
 
     async def accept(self, scope: Scope, request: AnswerRequest) -> Accepted:
         """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput
@@ -81,7 +81,7 @@ class Approvals:
             raise TurnRunning(active.id, thread.message_count)
         head, asker = await _asked(tx, thread, message_id)
         check_claims(head.parts, request.claimed)
-        said = NewMessage("assistant", answered(head.parts, request.answers), id=head.id)
+        said = NewMessage("assistant", apply_answers(head.parts, request.answers), id=head.id)
         await tx.move(thread.id, head.seq - 1)
         appended = await tx.append(thread.id, [self._sealer.message(said)], turn_id=turn_id)
         turn = await tx.create_turn(

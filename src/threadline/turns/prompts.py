@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.context import assemble, seen
+from threadline.core.context import assemble, describe_prompt
 from threadline.core.errors import AgentFailed, NotFound, StoreFailed
 from threadline.core.messages import Message
 from threadline.core.prompts import Prompt, PromptMessage
@@ -75,7 +75,7 @@ class Prompting:
         addressed = msgspec.structs.replace(
             prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
         )
-        return addressed, seen(addressed)
+        return addressed, describe_prompt(addressed)
 
     async def snapshot(self, scope: Scope, agent_id: str) -> str | None:
         """What the user pinned for the agent. On every path to an agent, and never a reason to fail."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from threadline.core import events
 from threadline.core.errors import NotFound
-from threadline.core.event_replay import events_of
+from threadline.core.event_replay import replay_events
 from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
@@ -241,7 +241,7 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     reply = await _find_reply(tx, turn)
     begun = turn.seen.get("begun", {})
     parts = () if reply is None else reply.parts
-    said = events_of(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
+    said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
     waits = any(isinstance(event, events.ApprovalRequest) for event in said)
     if turn.status == "executed":
         said.append(events.Finish("tool-calls" if waits else "stop"))

@@ -25,7 +25,7 @@ from starlette.types import Scope as ASGIScope
 
 from threadline.core import events
 from threadline.core.errors import InvalidInput
-from threadline.core.event_replay import events_of
+from threadline.core.event_replay import replay_events
 from threadline.core.events import Finish
 from threadline.core.parts import Part
 from threadline.core.threads import Scope, Thread
@@ -197,4 +197,4 @@ class TurnStreams:
 def _encode_parts(parts: Sequence[Part], major: int) -> bytes:
     """The chunks of a reply so far. They have no ids: a reader that reconnects with an id of this turn has them all."""
     writer = ChunkWriter("", major)
-    return b"".join(writer.event(event) for event in (*events_of(parts), Finish()))
+    return b"".join(writer.event(event) for event in (*replay_events(parts), Finish()))

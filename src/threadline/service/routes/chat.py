@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from threadline.api_types import ApiStruct, Id, StopResponse
 from threadline.core import errors
-from threadline.core.approvals import claimed_answers
+from threadline.core.approvals import read_answers
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
@@ -130,7 +130,7 @@ class ChatRoutes:
         thread = await self._find_thread(scope, chat.state_key)
         request = AnswerRequest(
             thread_id=thread.id,
-            answers=claimed_answers(chat.claim.calls),
+            answers=read_answers(chat.claim.calls),
             surface=surface,
             message_id=chat.claim.message_id,
             claimed=chat.claim.calls,
