@@ -8,7 +8,7 @@ from tests.conftest import OpenStore
 from threadline.administration.administration import Administration
 from threadline.administration.tenant_agents import Agents
 from threadline.agents.function import as_agent
-from threadline.core.access import read_token
+from threadline.core.access import parse_token
 from threadline.core.channels import Agent
 from threadline.core.errors import InvalidInput, InvalidName, NotFound, RoleRefused
 from threadline.core.sealing import Sealer
@@ -37,7 +37,7 @@ async def test_a_token_is_found_by_its_text_and_kept_without_it(
     admin: Administration, store: Store, tenant_id: str
 ) -> None:
     token, text = await admin.create_token("ada", name="laptop", role="viewer")
-    read = read_token(text)
+    read = parse_token(text)
     assert read is not None
     assert read.tenant_id == tenant_id
     system = store.scoped(system_scope(tenant_id))

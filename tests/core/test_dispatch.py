@@ -89,7 +89,7 @@ def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
     nothing: list[Any] = ["", " \n", None, []]
     blank = [{"role": "user", "content": content} for content in nothing]
     messages = [*blank, call, {"role": "assistant"}, listed]
-    assert dispatch.normalise({"messages": messages}) == [call, listed]
+    assert dispatch.normalize({"messages": messages}) == [call, listed]
 
 
 @pytest.mark.req("S3-09")
@@ -97,13 +97,13 @@ def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
     "body", [{"content": "hi"}, {"role": "user", "content": "hi"}, {"role": None, "content": "hi", "messages": []}]
 )
 def test_without_messages_role_and_content_make_one_and_the_role_is_the_users(body: dict[str, Any]) -> None:
-    assert dispatch.normalise(body) == [{"role": "user", "content": "hi"}]
+    assert dispatch.normalize(body) == [{"role": "user", "content": "hi"}]
 
 
 @pytest.mark.req("S3-09")
 def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
     body = {"messages": [{"role": "user", "content": " "}], "role": "assistant", "content": "hi"}
-    assert dispatch.normalise(body) == [{"role": "assistant", "content": "hi"}]
+    assert dispatch.normalize(body) == [{"role": "assistant", "content": "hi"}]
 
 
 @pytest.mark.req("S3-09", "S0-07", "S0-08")
@@ -126,7 +126,7 @@ def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
     ],
 )
 def test_a_payload_without_a_message_is_refused_as_such(body: dict[str, Any]) -> None:
-    for read in (dispatch.normalise, lambda given: dispatch.with_snapshot(given, "kept")):
+    for read in (dispatch.normalize, lambda given: dispatch.with_snapshot(given, "kept")):
         with pytest.raises(InvalidMessage) as refused:
             read(body)
         assert refused.value.code == "invalid_message"
@@ -143,5 +143,5 @@ def test_text_that_looks_like_markup_stays_what_the_user_said(text: str) -> None
 @given(strategies.histories)
 def test_the_bridge_reads_every_payload_as_it_was_sent(history: list[PromptMessage]) -> None:
     payload = dispatch.payload(Prompt((*history, say("user", "now"))))
-    assert dispatch.normalise(payload) == payload["messages"]
+    assert dispatch.normalize(payload) == payload["messages"]
     assert payload["messages"][-1] == {"role": payload["role"], "content": payload["content"]}

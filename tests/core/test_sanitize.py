@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core import strategies
 from threadline.core import jsontext
-from threadline.core.sanitize import distinct, sanitize_json, sanitize_text
+from threadline.core.sanitize import make_unique, sanitize_json, sanitize_text
 
 
 @given(st.text())
@@ -75,7 +75,7 @@ def test_what_is_too_deep_is_cut_so_that_it_still_fits_inside_a_message() -> Non
 
 
 def test_an_id_that_is_taken_gets_the_first_number_that_is_free() -> None:
-    assert distinct("a", ()) == "a"
-    assert distinct("a", {"a"}) == "a-2"
-    assert distinct("a", {"a", "a-2"}) == "a-3"
-    assert distinct("x" * 40, {"x" * 40}) == "x" * 38 + "-2"
+    assert make_unique("a", ()) == "a"
+    assert make_unique("a", {"a"}) == "a-2"
+    assert make_unique("a", {"a", "a-2"}) == "a-3"
+    assert make_unique("x" * 40, {"x" * 40}) == "x" * 38 + "-2"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, NamedTuple
 
-from threadline.core.access import TOKEN_ROLES, Act, ApiToken, NewToken, TokenRole, make_token, read_token
+from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import check_id, check_made_id, check_user_id, new_id
+from threadline.core.ids import check_generated_id, check_id, check_user_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
@@ -58,7 +58,7 @@ class Administration:
         if acts_for_users and role == "admin":
             raise InvalidInput("a token that acts for users is a member's or a viewer's, not an administrator's")
         text = make_token(self._scope.tenant_id)
-        read = read_token(text)
+        read = parse_token(text)
         assert read is not None, "what was just made can be read"
         new = NewToken(
             new_id(),
@@ -110,13 +110,13 @@ class Administration:
 
         return await self._store.transact(self._scope, work)
 
-    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
         """Newest first; a page goes on before the last id of the page above it."""
         self._scope.require("admin")
         if not 1 <= limit <= ACTS_LIMIT:
             raise InvalidInput(f"limit is 1 to {ACTS_LIMIT}, not {limit}")
         if before is not None:
-            check_made_id("an act", before)
+            check_generated_id("an act", before)
         return await self._store.scoped(self._scope).acts(limit=limit, before=before)
 
     def _details(self, **details: Any) -> CleanJson:

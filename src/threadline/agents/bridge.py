@@ -15,7 +15,7 @@ import msgspec
 
 from threadline.agents.remote import post_payload
 from threadline.core import jsontext
-from threadline.core.dispatch import normalise
+from threadline.core.dispatch import normalize
 from threadline.core.events import Event, FinalText, TextDelta, Usage
 from threadline.net.addresses import parse_url
 from threadline.net.retry import Retrier
@@ -50,7 +50,7 @@ class Bridge:
         request = {
             **self._options,
             "model": self._model or _text(body.get("model")) or "default",
-            "messages": normalise(body),
+            "messages": normalize(body),
             "stream": True,
         }
         raw = jsontext.dump(request, "payload")

@@ -1,8 +1,8 @@
-"""Who may: API tokens, and the record of what administrators did.
+"""API tokens, and the audit log of administrators.
 
-A token's text is `tl_<tenant>_<secret>`, the secret being 256 random bits. It is shown once; what is kept is its hash,
-and a hash of that many random bits needs no salt and no slowness. The tenant stands in the text because it has to be
-known before anything can be looked up: every table is closed to whoever does not say which tenant they speak for.
+A token is `tl_<tenant>_<secret>`, with a secret of 256 random bits. It is shown once; only its SHA-256 is stored. A
+hash of that many random bits needs neither a salt nor a slow function. The token contains the tenant because every
+query is limited to one tenant, so the tenant must be known before the token can be looked up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from threadline.core.ids import check_tenant_id
 
 TokenRole: TypeAlias = Literal["viewer", "member", "admin"]
 TOKEN_ROLES: tuple[TokenRole, ...] = ("viewer", "member", "admin")
-TOKEN_PREFIX = "tl_"  # noqa: S105 - the part of a token that is no secret
+TOKEN_PREFIX = "tl_"  # noqa: S105 - the prefix is not a secret
 _TOKEN = re.compile(r"tl_([a-z0-9][a-z0-9-]{0,62})_[0-9a-f]{64}")
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token to keep. It acts for its owner, in this role; without `expires_at` until it is revoked. With
-    `acts_for_users` it may also act for any user of its tenant whom a request names, as a member at most."""
+    """A token to store. It authenticates as its owner in this role, until `expires_at` or until it is revoked. With
+    `acts_for_users` it may also act for any user of its tenant that a request names, as a member at most."""
 
     id: str
     token_hash: bytes
@@ -37,7 +37,7 @@ class NewToken(msgspec.Struct, frozen=True):
 
 
 class ApiToken(msgspec.Struct, frozen=True):
-    """A token as its administrator sees it. `last_used_at` is right to the minute."""
+    """A stored token, without its secret. `last_used_at` is accurate to the minute."""
 
     id: str
     owner_id: str
@@ -53,8 +53,8 @@ class ApiToken(msgspec.Struct, frozen=True):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-class Act(msgspec.Struct, frozen=True):
-    """Something an administrator did: who, what, to what. Details are ids and settings, never what was said."""
+class AuditEntry(msgspec.Struct, frozen=True):
+    """An entry of the audit log: who did what to which target. Details are ids and settings, never message text."""
 
     id: str
     actor_id: str
@@ -64,19 +64,19 @@ class Act(msgspec.Struct, frozen=True):
     created_at: dt.datetime
 
 
-class ReadToken(NamedTuple):
-    """What a token's text says by itself: where to look, and for what."""
+class TokenLookup(NamedTuple):
+    """The parts of a token that find its row."""
 
     tenant_id: str
     token_hash: bytes
 
 
 def make_token(tenant_id: str) -> str:
-    """The text of a new token. Whoever has it may act: it is shown once and kept nowhere."""
+    """A new token. It is a credential: show it once and do not store it."""
     return f"{TOKEN_PREFIX}{check_tenant_id(tenant_id)}_{secrets.token_hex(32)}"
 
 
-def read_token(text: str) -> ReadToken | None:
-    """None for what no token can look like."""
+def parse_token(text: str) -> TokenLookup | None:
+    """None if the text does not have the form of a token."""
     found = _TOKEN.fullmatch(text)
-    return None if found is None else ReadToken(found[1], hashlib.sha256(text.encode()).digest())
+    return None if found is None else TokenLookup(found[1], hashlib.sha256(text.encode()).digest())

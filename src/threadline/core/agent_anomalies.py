@@ -39,7 +39,7 @@ class AnomalyCounter(Counter[Anomaly]):
             self.note("mended-text")
         return mended
 
-    def sanitize_json(self, value: Any, what: str) -> mending.Mended:
+    def sanitize_json(self, value: Any, what: str) -> mending.SanitizedJson:
         mended = mending.sanitize_json(value, what)
         if mended.changed:
             self.note("mended-text")

@@ -1,9 +1,9 @@
-"""Anthropic's content blocks, to and from parts.
+"""Codec for Anthropic's content blocks: messages to blocks, and blocks to messages.
 
-A tool part is a `tool_use` in the assistant's message and a `tool_result` at the head of the user's message after it.
-What goes out is repaired first, so that a caller cannot forget it, and roles alternate from the user on. What comes in
-may be anything a session file holds: malformed tool input stays the string it was, and what has no part of its own (a
-kind not known here, a result without its call) is kept whole as data, which no provider is sent.
+A tool part is a `tool_use` in the assistant's message and a `tool_result` at the start of the next user message.
+`to_blocks` repairs the prompt first and makes roles alternate, starting with the user. `messages_from_blocks` accepts
+anything a session file may contain: malformed tool input stays a string, and blocks without an equivalent (an unknown
+type, a result without its call) become data parts, which are not sent to providers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Block: TypeAlias = dict[str, Any]
 Content: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 OPENING = "(The assistant speaks first.)"
-"""Stands for the user where the assistant began: Anthropic wants the user to."""
+"""The text of a user message that is inserted if the assistant speaks first, because Anthropic requires one."""
 FOREIGN_BLOCK = "anthropic-block"
-"""The name of the data part that keeps a block as it came."""
+"""The name of the data part for a block without an equivalent."""
 
 
 class Blocks(NamedTuple):
-    """System texts in their order, and the messages, each `{"role", "content"}`."""
+    """System texts in order, and the messages, each `{"role": …, "content": …}`."""
 
     system: tuple[str, ...]
     messages: list[dict[str, Any]]
@@ -54,18 +54,18 @@ def to_blocks(messages: Iterable[PromptMessage]) -> Blocks:
     found: list[dict[str, Any]] = []
     for message in join_same_role(message for message in repaired if message.role != "system"):
         if message.role == "user":
-            _say(found, "user", [block for part in message.parts for block in _user_block(part)])
+            _append(found, "user", [block for part in message.parts for block in _user_block(part)])
         else:
-            for said, calls in split_rounds(message.parts):
-                words = [block for part in said for block in _assistant_block(part)]
-                _say(found, "assistant", [*words, *(_tool_use(call) for call in calls)])
-                _say(found, "user", [_tool_result(call) for call in calls])
+            for other_parts, calls in split_rounds(message.parts):
+                blocks = [block for part in other_parts for block in _assistant_block(part)]
+                _append(found, "assistant", [*blocks, *(_tool_use(call) for call in calls)])
+                _append(found, "user", [_tool_result(call) for call in calls])
     if found and found[0]["role"] == "assistant":
         found.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
     return Blocks(system, found)
 
 
-def _say(found: list[dict[str, Any]], role: Role, blocks: list[Block]) -> None:
+def _append(found: list[dict[str, Any]], role: Role, blocks: list[Block]) -> None:
     if not blocks:
         return
     if found and found[-1]["role"] == role:
@@ -95,7 +95,7 @@ def _assistant_block(part: Part) -> list[Block]:
 
 
 def _thinking(part: ReasoningPart) -> list[Block]:
-    """Reasoning that Anthropic did not sign is refused there, so it stays at home."""
+    """Anthropic rejects reasoning that it did not sign, so only signed reasoning is sent."""
     signed = (part.provider_metadata or {}).get("anthropic")
     match signed:
         case {"redactedData": str(data)}:
@@ -140,7 +140,7 @@ def _tool_result(call: ToolPart) -> Block:
 
 
 def _content_blocks(value: Any) -> list[Block] | None:
-    """A tool's output that is content blocks already (text and images) goes as such; any other goes as JSON."""
+    """A tool's output that already consists of content blocks (text and images); None for any other, sent as JSON."""
     if not isinstance(value, list) or not value:
         return None
     blocks: list[Block] = []
@@ -156,32 +156,32 @@ def _content_blocks(value: Any) -> list[Block] | None:
 
 
 def from_blocks(content: Content) -> tuple[Part, ...]:
-    """The parts of one message's content; a result in it belongs to the call in it."""
-    blocks = _listed(content)
+    """The parts of one message. A tool result in it belongs to the call in it."""
+    blocks = _as_list(content)
     return _parts(blocks, _Results([blocks]))
 
 
 def messages_from_blocks(messages: Iterable[Mapping[str, Any]], *, system: Content = "") -> tuple[PromptMessage, ...]:
-    """A whole conversation. An assistant's rounds become one message, its results next to their calls."""
-    contents = [(_role(message), _listed(message.get("content", ""))) for message in messages]
+    """A whole conversation. The rounds of an assistant become one message, with results in their calls."""
+    contents = [(_role(message), _as_list(message.get("content", ""))) for message in messages]
     results = _Results([blocks for _, blocks in contents])
     found = [say("system", text) for text in _system_texts(system)]
-    goes_on = False
+    continues = False
     for role, blocks in contents:
         parts = _parts(blocks, results)
         if not parts:
-            goes_on = role == "user" and bool(found) and found[-1].role == "assistant"
+            continues = role == "user" and bool(found) and found[-1].role == "assistant"
             continue
-        if goes_on and role == "assistant":
+        if continues and role == "assistant":
             found[-1] = PromptMessage("assistant", append_round(found[-1].parts, parts))
         else:
             found.append(PromptMessage(role, parts))
-        goes_on = False
+        continues = False
     return tuple(found)
 
 
 class _Results:
-    """Every result by its call's id, the first of several; and which calls there are to claim them."""
+    """Every result by the id of its call (the first, if there are several), and the ids of all calls."""
 
     def __init__(self, contents: Iterable[Sequence[Mapping[str, Any]]]) -> None:
         self.by_call: dict[str, Mapping[str, Any]] = {}
@@ -202,7 +202,7 @@ def _system_texts(system: Content) -> list[str]:
     return [part.text for part in from_blocks(system) if isinstance(part, TextPart)]
 
 
-def _listed(content: Any) -> list[Mapping[str, Any]]:
+def _as_list(content: Any) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     if not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):

@@ -1,8 +1,8 @@
-"""OpenAI's chat-completions messages, to and from a prompt.
+"""Codec for OpenAI's chat-completions messages: a prompt to messages, and messages to a prompt.
 
-A tool part is an entry of `tool_calls`, its arguments a JSON text, and a message of role `tool` after it. What goes out
-is repaired first. Chat completions have no place for reasoning, so it stays at home. What comes in may be anything an
-export holds: arguments that are no JSON stay the string they were, a result without its call is left out.
+A tool part is an entry of `tool_calls`, with its arguments as JSON text, and a message of role `tool` after it.
+`to_chat` repairs the prompt first and omits reasoning, which the format does not have. `from_chat` accepts anything an
+export may contain: arguments that are not JSON stay a string, and a result without its call is dropped.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def to_chat(
 
 def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
     if not calls:
-        # After the last call there may be a source alone, which nobody is told of.
+        # After the last call there may be only a source, which is not sent.
         return [{"role": "assistant", "content": words}] if words else []
-    # Several local servers want the key even where there are no words.
+    # Several local servers require the key even without text.
     message = {"role": "assistant", "content": words or None, "tool_calls": [_call(call) for call in calls]}
     results = [{"role": "tool", "tool_call_id": call.call_id, "content": outcome_text(call)} for call in calls]
     return [message, *results]
@@ -97,23 +97,23 @@ def from_chat(messages: Iterable[Mapping[str, Any]]) -> tuple[PromptMessage, ...
     given = list(messages)
     results = _results(given)
     found: list[PromptMessage] = []
-    goes_on = False
+    continues = False
     for message in given:
         if message.get("role") == "tool":
-            goes_on = bool(found) and found[-1].role == "assistant"
+            continues = bool(found) and found[-1].role == "assistant"
             continue
         role = _role(message)
         parts = (*_said(message.get("content")), *(_call_part(call, results) for call in _calls(message)))
-        if goes_on and role == "assistant":
+        if continues and role == "assistant":
             found[-1] = PromptMessage(role, append_round(found[-1].parts, parts))
         elif parts:
             found.append(PromptMessage(role, parts))
-        goes_on = False
+        continues = False
     return tuple(found)
 
 
 def _results(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The words of every result by its call's id, the first of several."""
+    """The text of every result by the id of its call; the first, if there are several."""
     results: dict[str, str] = {}
     for message in messages:
         match message:
@@ -176,7 +176,7 @@ def _call_part(call: tuple[str, str, str], results: Mapping[str, str]) -> ToolPa
 
 
 def _input(arguments: str) -> bytes:
-    """Byte for byte where they are an object; the string they were where they are no JSON."""
+    """The arguments unchanged if they are an object; as a JSON string if they are not JSON."""
     try:
         value = jsontext.parse(arguments or "{}", "tool input")
     except InvalidInput:

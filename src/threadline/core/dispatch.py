@@ -1,8 +1,7 @@
-"""The dispatch payload: what an agent behind HTTP is sent, and how the bridge reads it.
+"""The dispatch payload: the request body for an agent behind HTTP, and for the bridge.
 
 `messages` is the whole conversation as role and text; `role` and `content` repeat the current message for agents that
-know nothing else. A body that came from a caller keeps its other fields. What has no message in it is refused before
-anything is sent.
+read only those. A caller's body keeps its other fields. A body without a message is rejected.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _ROLES = ("user", "assistant", "system", "developer", "tool")
 
 
 def payload(prompt: Prompt) -> dict[str, Any]:
-    """A prompt as it is dispatched. A message without words, such as one of tool calls alone, has no entry."""
-    said = [{"role": message.role, "content": text_with_file_notes(message.parts)} for message in prompt.messages]
-    return _with_legacy_fields({"messages": [entry for entry in said if entry["content"].strip()]})
+    """The payload for a prompt. A message without text, such as one with only tool calls, is omitted."""
+    entries = [{"role": message.role, "content": text_with_file_notes(message.parts)} for message in prompt.messages]
+    return _with_legacy_fields({"messages": [entry for entry in entries if entry["content"].strip()]})
 
 
 def with_snapshot(body: Mapping[str, Any], snapshot: str | None) -> dict[str, Any]:
-    """A caller's body as it is dispatched: the snapshot first, then the body's own messages in their order."""
-    entries = normalise(body)
+    """The payload for a caller's body: the snapshot first, then the body's messages in their order."""
+    entries = normalize(body)
     if snapshot is not None:
         entries.insert(0, {"role": "system", "content": SNAPSHOT_HEAD + snapshot})
     return _with_legacy_fields({**body, "messages": entries})
@@ -39,9 +38,9 @@ def _with_legacy_fields(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "role": current.get("role") or "user", "content": current["content"]}
 
 
-def normalise(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a payload, blank ones left out; without any, the one that `role` and `content` make.
-    InvalidMessage if there is none at all, or if what is there cannot be one."""
+def normalize(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a payload without blank ones; if there are none, the message in `role` and `content`.
+    InvalidMessage if there is no message or an invalid one."""
     given = body.get("messages")
     if given is not None and not isinstance(given, list):
         raise InvalidMessage(f"`messages` must be an array, got {jsontext.type_of(given)}")

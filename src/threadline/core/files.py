@@ -1,7 +1,7 @@
-"""Files as providers take them: what a part's URL holds, told from its bytes and not from what it is called.
+"""File parts for providers: the content of `data:` URLs, with the media type determined from its bytes.
 
-One file that a provider refuses would be refused with every later turn of its thread. So only what is sound goes out,
-under the type its first bytes give it; for the rest the codecs put a note.
+A file that a provider rejects would be rejected again with every later turn of its thread. So only valid files are
+sent, with the type that their first bytes indicate; the codecs replace the others with a note.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNATURES = (
 
 
 class Embedded(NamedTuple):
-    """The bytes of a `data:` URL. `media_type` is what they are: an image, a PDF, a text."""
+    """The content of a `data:` URL. `media_type` is determined from the bytes: an image, a PDF or text."""
 
     media_type: str
     content: bytes
@@ -34,7 +34,7 @@ class Embedded(NamedTuple):
 
 
 def embedded(part: FilePart) -> Embedded | None:
-    """What the part carries in itself; None if it carries nothing, or nothing that a provider takes."""
+    """The content of the part's `data:` URL; None for other URLs and for content that providers do not accept."""
     if not part.url.startswith("data:"):
         return None
     head, _, body = part.url[5:].partition(",")
@@ -43,7 +43,7 @@ def embedded(part: FilePart) -> Embedded | None:
         content = base64.b64decode(body, validate=True) if "base64" in options else unquote_to_bytes(body)
     except (binascii.Error, ValueError):
         return None
-    media_type = _sniffed(content) or ("text/plain" if _is_text(declared, content) else None)
+    media_type = _detect_type(content) or ("text/plain" if _is_text(declared, content) else None)
     return None if media_type is None else Embedded(media_type, content)
 
 
@@ -55,7 +55,7 @@ def data_url(media_type: str, content_base64: str) -> str:
     return f"data:{media_type};base64,{content_base64}"
 
 
-def _sniffed(content: bytes) -> str | None:
+def _detect_type(content: bytes) -> str | None:
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for magic, media_type in _SIGNATURES if content.startswith(magic)), None)

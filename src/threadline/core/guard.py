@@ -1,8 +1,8 @@
-"""The pattern guard: refuses a text by configured regular expressions. Off unless patterns are set.
+"""The pattern guard: rejects texts that match configured regular expressions. Off unless patterns are set.
 
-Texts are matched in one normal form (NFKC, without invisible characters, case folded), so that a look-alike spelling
-does not slip through. Patterns run on RE2 where it is installed and can read them, so no text makes them slow; `\\w`,
-`\\b`, `\\d` and `\\s` mean ASCII on both engines.
+Texts are matched in a normal form (NFKC, without invisible characters, case folded), so that look-alike spellings match
+too. Patterns run on RE2 if it is installed and supports them, so that no text makes them slow; `\\w`, `\\b`, `\\d` and
+`\\s` mean ASCII in both engines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from threadline.core.errors import SettingsInvalid
+from threadline.core.errors import SettingsInvalid, quote
 from threadline.core.threads import Scope
 
 try:
@@ -24,7 +24,7 @@ _Search: TypeAlias = Callable[[str], Any]
 
 
 class PatternGuard:
-    """`message` is the sentence the user is shown. SettingsInvalid names the pattern that is none."""
+    """`message` is the sentence for the user. SettingsInvalid names a pattern that is not a regular expression."""
 
     def __init__(self, patterns: Sequence[str], message: str, *, with_re2: bool | None = None) -> None:
         on_re2 = re2 is not None if with_re2 is None else with_re2
@@ -37,15 +37,15 @@ class PatternGuard:
 
 
 def normal_form(text: str) -> str:
-    """What is left of a text when spelling, case and what cannot be seen are no matter."""
+    """The text without differences of case, spelling and invisible characters."""
     if text.isascii():
         return text.lower()
-    shown = "".join(char for char in unicodedata.normalize("NFKC", text) if not _is_invisible(char))
-    return unicodedata.normalize("NFKC", shown.casefold())
+    visible = "".join(char for char in unicodedata.normalize("NFKC", text) if not _is_invisible(char))
+    return unicodedata.normalize("NFKC", visible.casefold())
 
 
 def _is_invisible(char: str) -> bool:
-    # Half a character cannot be encoded for RE2; variation selectors and blank letters are not of category Cf.
+    # RE2 cannot encode lone surrogates; variation selectors and blank letters are not in category Cf.
     if unicodedata.category(char) in {"Cf", "Cs"}:
         return True
     return "\ufe00" <= char <= "\ufe0f" or char in "\u115f\u1160\u3164\u034f"
@@ -57,12 +57,12 @@ def _search(pattern: str, *, on_re2: bool) -> _Search:
     try:
         found = re.compile(folded, re.IGNORECASE | re.ASCII)
     except re.error as exc:
-        raise SettingsInvalid(f"guard pattern {pattern!r} is not a regular expression: {exc}") from exc
+        raise SettingsInvalid(f"guard pattern {quote(pattern)} is not a regular expression: {exc}") from exc
     return (_re2_search(folded) if on_re2 else None) or found.search
 
 
 def _re2_search(pattern: str) -> _Search | None:
-    """None for what RE2 cannot read: look-arounds and back-references."""
+    """None for patterns that RE2 does not support: look-arounds and back-references."""
     options: Any = re2.Options()
     options.case_sensitive = False
     options.log_errors = False

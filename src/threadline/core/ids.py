@@ -1,8 +1,8 @@
-"""Ids, keys and names: how they are made and which spellings are allowed.
+"""Ids, keys and names: how they are generated and validated, and checks of free text.
 
-Ids made here are 26 characters of Crockford base32 over a 48-bit millisecond clock, a 16-bit counter and
-64 random bits: they sort by time, and within one process strictly. Ids are ASCII, so that no two spellings of
-one id exist; names are for people, so they may be any visible text, in one normal form.
+Generated ids are 26 characters of Crockford base32: a 48-bit millisecond clock, a 16-bit counter and 64 random bits.
+They sort by time, within one process strictly. Ids are ASCII, so that an id has only one spelling; names are for
+people and may be any visible text, in Unicode's NFC.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from os import urandom
 from threadline.core.errors import InvalidInput, InvalidName, InvalidText, LimitExceeded, quote
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
-# An id is made for every message, so ten bits at a time: two characters of the table. The last sixty bits are chance,
-# and five bits of any byte will do for each of their characters.
+# An id is generated for every message, so two characters (ten bits) are looked up at a time. The last sixty bits are
+# random, so each of their characters can use five bits of its own random byte.
 _PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 _DIGITS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
@@ -26,10 +26,10 @@ _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
 STATE_KEY_PATTERN = r"^[A-Za-z0-9_-]{1,128}$"
-"""As others may read them, in the dialect of JSON Schema."""
+"""The patterns as published in the API description, as JSON Schema."""
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _STATE_KEY = re.compile(STATE_KEY_PATTERN, re.ASCII)
-_MADE = re.compile(f"[{_CROCKFORD}]{{26}}")
+_GENERATED = re.compile(f"[{_CROCKFORD}]{{26}}")
 
 _REGIONAL = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
@@ -40,28 +40,29 @@ TITLE_LENGTH = 100
 _PIECE = 4 * TITLE_LENGTH
 _CONTROLS_TO_BLANKS = dict.fromkeys((*range(32), 127), " ")
 
-_made = threading.Lock()
+# `_last` must only grow: concurrent threads would otherwise generate ids out of order.
+_id_lock = threading.Lock()
 _last = 0
 
 
 def new_id() -> str:
-    """A time-ordered id, greater than every id this process made before."""
+    """A time-ordered id, greater than every id that this process generated before."""
     global _last
-    with _made:
+    with _id_lock:
         tick = (time.time_ns() // 1_000_000) << 16
         if tick <= _last:
             tick = _last + 1
         _last = tick
-    chance = urandom(13)
-    high, low, pairs = tick >> 26, (tick << 4) & 0x3FFFFFFF | chance[0] & 15, _PAIRS
+    random = urandom(13)
+    high, low, pairs = tick >> 26, (tick << 4) & 0x3FFFFFFF | random[0] & 15, _PAIRS
     return (
         f"{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
-        f"{pairs[low >> 20]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}{chance[1:].translate(_DIGITS).decode()}"
+        f"{pairs[low >> 20]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}{random[1:].translate(_DIGITS).decode()}"
     )
 
 
 def new_state_key() -> str:
-    """Not with a dash first: a command line would take it for an option."""
+    """Never starts with a dash: a command line would parse it as an option."""
     while True:
         key = "".join(_KEY_ALPHABET[byte & 63] for byte in secrets.token_bytes(21))
         if key[0] != "-":
@@ -95,9 +96,9 @@ def check_id(kind: str, value: str) -> str:
     return value
 
 
-def check_made_id(kind: str, value: str) -> str:
-    """An id that `new_id` has made: where rows stand in the order of their ids, other text would give a wrong page."""
-    if not _MADE.fullmatch(value):
+def check_generated_id(kind: str, value: str) -> str:
+    """An id from `new_id`. Where rows are paged by id, other text would return a wrong page."""
+    if not _GENERATED.fullmatch(value):
         raise InvalidName(f"{kind} id must be 26 characters of 0-9 and a-z as a list returns it, got {quote(value)}")
     return value
 
@@ -127,40 +128,40 @@ def check_thread_key(value: str) -> str:
 
 
 def check_name(kind: str, value: str) -> str:
-    """A name a person gave: visible characters only, trimmed, in Unicode's NFC so that it has one spelling."""
-    return _check_shown(f"{kind} name", value)
+    """A name chosen by a person: visible characters only, trimmed, in NFC so that it has one spelling."""
+    return _check_visible(f"{kind} name", value)
 
 
 def check_title(value: str) -> str:
-    """A title a person chose; longer than a name may be only where it was cut from a message."""
-    return _check_shown("title", value)
+    """A title chosen by a person. It has the same limit as a name."""
+    return _check_visible("title", value)
 
 
-def _check_shown(what: str, value: str) -> str:
+def _check_visible(what: str, value: str) -> str:
     _check_is_text(what, value)
     name = unicodedata.normalize("NFC", value).strip()
     if not name:
         raise InvalidName(f"{what} must not be empty")
     if len(name) > NAME_LENGTH:
         raise LimitExceeded(f"{what} length", NAME_LENGTH, len(name))
-    if not name.isprintable() or any(_invisible(char) for char in name):
+    if not name.isprintable() or any(_is_invisible(char) for char in name):
         raise InvalidName(f"{what} must contain only visible characters, got {quote(name)}")
     return name
 
 
 def title_from(text: str) -> str:
-    """The title a first message gives: one line, at most 100 characters, never half a character."""
-    shown, line = "", ""
+    """A title from a first message: one line of at most 100 characters, not cut inside a grapheme."""
+    visible, line = "", ""
     for at in range(0, len(text), _PIECE):
-        shown += _visible(text[at : at + _PIECE])
-        line = " ".join(shown.split())
-        # Enough for a title: the rest of a long text is not looked at.
+        visible += _visible(text[at : at + _PIECE])
+        line = " ".join(visible.split())
+        # Enough for a title: the rest of a long text need not be read.
         if len(line) > 2 * TITLE_LENGTH:
             break
     if len(line) <= TITLE_LENGTH:
         return line
     end = TITLE_LENGTH - 1
-    while end > 0 and _is_inside_a_character(line, end):
+    while end > 0 and _splits_grapheme(line, end):
         end -= 1
     return (line[:end] if end else line[: TITLE_LENGTH - 1]).rstrip() + "…"
 
@@ -168,13 +169,17 @@ def title_from(text: str) -> str:
 def _visible(text: str) -> str:
     if text.isascii():
         return text.translate(_CONTROLS_TO_BLANKS)
-    return "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text if _joins(c) or not _unseen(c))
+    return "".join(
+        " " if unicodedata.category(c) in {"Cc", "Cs"} else c
+        for c in text
+        if _is_joiner(c) or not _is_blank_character(c)
+    )
 
 
 def check_text(what: str, value: str) -> str:
-    """Text as the API takes it: whole characters, no NUL, something to see."""
+    """Text that the API accepts: no lone surrogates, no NUL, at least one visible character."""
     check_characters(what, value)
-    if not any(not c.isspace() and not _invisible(c) for c in value):
+    if not any(not c.isspace() and not _is_invisible(c) for c in value):
         raise InvalidText(f"{what} must not be empty")
     return value
 
@@ -189,24 +194,29 @@ def check_characters(what: str, value: str) -> str:
     return value
 
 
-def _invisible(char: str) -> bool:
-    return _unseen(char) or unicodedata.category(char) in {"Cc", "Cs"}
+def _is_invisible(char: str) -> bool:
+    return _is_blank_character(char) or unicodedata.category(char) in {"Cc", "Cs"}
 
 
-def _unseen(char: str) -> bool:
+def _is_blank_character(char: str) -> bool:
     # Cf covers zero-width characters, bidirectional controls and tag characters; the rest are blank letters.
     return unicodedata.category(char) in {"Cf", "Co", "Cn"} or char in "\u115f\u1160\u3164\uffa0\u034f"
 
 
-def _is_inside_a_character(line: str, at: int) -> bool:
-    return bool(unicodedata.combining(line[at])) or _joins(line[at]) or _joins(line[at - 1]) or _halves_a_flag(line, at)
+def _splits_grapheme(line: str, at: int) -> bool:
+    return (
+        bool(unicodedata.combining(line[at]))
+        or _is_joiner(line[at])
+        or _is_joiner(line[at - 1])
+        or _splits_flag(line, at)
+    )
 
 
-def _halves_a_flag(line: str, at: int) -> bool:
+def _splits_flag(line: str, at: int) -> bool:
     # A flag is two regional letters, so the letters of a row of flags pair up from its start.
     return line[at] in _REGIONAL and (at - len(line[:at].rstrip(_REGIONAL))) % 2 == 1
 
 
-def _joins(char: str) -> bool:
+def _is_joiner(char: str) -> bool:
     # Zero-width joiners, variation selectors and skin tones belong to the character before them.
     return char == "\u200d" or "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"

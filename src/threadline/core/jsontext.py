@@ -1,8 +1,8 @@
-"""Strict JSON: the one reader and the one writer of JSON that is stored.
+"""Strict JSON: the only parser and serializer of stored JSON.
 
-What passes here can be read back by every JSON library, is stored unchanged by both databases, and means the same
-to each reader: UTF-8 without a mark, no duplicate keys, no lone surrogates, no NUL, no NaN, no number that a double
-cannot hold, at most 64 levels deep. Integers of up to 4,300 characters, the sign among them, keep their value.
+Strict JSON can be read by every JSON library, is stored unchanged by both databases, and means the same to each reader:
+UTF-8 without a byte-order mark, no duplicate keys, no lone surrogates, no NUL, no NaN, no number outside a double's
+range, at most 64 levels deep. Integers of up to 4,300 characters, including the sign, keep their value.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SCALARS = frozenset((str, bool, type(None)))
-_SPELLED_ALIKE_FROM, _SPELLED_ALIKE_BELOW = 1e-4, 1e15
-"""Between these, every writer of the shortest digits that mean a float writes the same ones, without an exponent."""
+_PLAIN_FLOAT_FROM, _PLAIN_FLOAT_BELOW = 1e-4, 1e15
+"""In this range msgspec and `json` write the same digits for a float, without an exponent."""
 
 
 class Json(bytes):
-    """JSON that `dump` wrote, so that whoever meets it again need not read it to know that it is strict."""
+    """JSON written by `dump`, which is therefore known to be strict and need not be parsed to check it."""
 
     __slots__ = ()
 
@@ -41,9 +41,9 @@ class Json(bytes):
 def parse(data: bytes | str, what: str = "body") -> Any:
     """The value of strict JSON; InvalidJson, InvalidText or LimitExceeded otherwise."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    value = _decoded(raw, what)
+    value = _decode_strict(raw, what)
     if _encode(value) == raw:
-        # Spelled just as msgspec spells it: it has read all of it, no key stood twice, no number lost anything.
+        # Identical to what msgspec writes, so nothing was lost: no duplicate key, no rounded number.
         return value
     try:
         return json.loads(raw.decode(), object_pairs_hook=_object, parse_int=_integer, parse_float=_float)
@@ -80,11 +80,11 @@ def type_of(value: Any) -> str:
 
 
 def check(raw: bytes, what: str = "body") -> None:
-    """Refuse what a lenient reader would let through, before anything expensive happens to it."""
-    _decoded(raw, what)
+    """Rejects JSON that a lenient parser would accept, without building the value twice."""
+    _decode_strict(raw, what)
 
 
-def _decoded(raw: bytes, what: str) -> Any:
+def _decode_strict(raw: bytes, what: str) -> Any:
     check_depth(raw, what)
     if _escapes_nul(raw):
         raise InvalidText(f"{what} must not contain NUL characters")
@@ -97,16 +97,16 @@ def _decoded(raw: bytes, what: str) -> Any:
 
 
 def dump(value: Any, what: str = "value") -> Json:
-    """Compact JSON of plain Python data, with the same promises; keys must be strings."""
-    return Json(_written(_encode if _check_value(value, what, 1) else _dumped, value, what))
+    """Compact strict JSON of plain Python data; keys must be strings."""
+    return Json(_serialize(_encode if _check_value(value, what, 1) else _dump_with_json, value, what))
 
 
 def write(value: Any, what: str) -> bytes:
-    """The same for what is known to be made of strings and of JSON already."""
-    return _written(_encode, value, what)
+    """The same for values made only of strings and of `msgspec.Raw` JSON, which are not checked."""
+    return _serialize(_encode, value, what)
 
 
-def _written(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
+def _serialize(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
     try:
         raw = writer(value)
     except UnicodeEncodeError:
@@ -118,7 +118,7 @@ def _written(writer: Callable[[Any], bytes], value: Any, what: str) -> bytes:
     return raw
 
 
-def _dumped(value: Any) -> bytes:
+def _dump_with_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -137,10 +137,10 @@ def check_depth(raw: bytes, what: str) -> None:
 
 
 def _escapes_nul(raw: bytes) -> bool:
-    # One character is looked for in a tenth of the time that six take, and most texts have nothing escaped.
+    # Searching for one byte takes a tenth of the time of six, and most texts contain no escapes.
     if b"\\" not in raw:
         return False
-    # A backslash that is itself escaped does not begin an escape: \\u0000 is six plain characters.
+    # An escaped backslash does not start an escape: \\u0000 is six plain characters.
     at = raw.find(b"\\u0000")
     while at >= 0:
         before = at
@@ -153,8 +153,8 @@ def _escapes_nul(raw: bytes) -> bool:
 
 
 def _check_value(value: Any, what: str, depth: int) -> bool:
-    """Refuses what JSON cannot hold. True if msgspec would write the value as `json` does, to the byte: both spell
-    very large and very small floats in their own way, and msgspec knows types that JSON does not."""
+    """Rejects values that JSON cannot express. True if msgspec writes the value exactly as `json` does: they differ for
+    very large and very small floats, and msgspec also accepts types that JSON does not have."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -177,14 +177,14 @@ def _check_value(value: Any, what: str, depth: int) -> bool:
                 is_plain = False
         return is_plain
     if isinstance(value, float):
-        return kind is float and _is_spelled_alike(value)
+        return kind is float and _is_plain_float(value)
     if isinstance(value, int) and not _TOO_SMALL < value < _TOO_LARGE:
         raise InvalidJson(f"integers in {what} must be at most {_LONGEST_INTEGER} digits long")
     return kind is int
 
 
-def _is_spelled_alike(number: float) -> bool:
-    return _SPELLED_ALIKE_FROM <= abs(number) < _SPELLED_ALIKE_BELOW or number == 0
+def _is_plain_float(number: float) -> bool:
+    return _PLAIN_FLOAT_FROM <= abs(number) < _PLAIN_FLOAT_BELOW or number == 0
 
 
 def _check_nesting(what: str, depth: int) -> None:

@@ -1,7 +1,7 @@
-"""Messages: new ones, as a caller gives them, and stored ones, as the log holds them.
+"""Messages: NewMessage, to append, and Message, as stored.
 
-A message is written once and never changed. `parts_json` and `metadata_json` are the stored bytes, kept as they were
-given; `parts`, `text` and `metadata` decode them on demand, so reading a long history costs only what is looked at.
+A message is written once and never changed. `parts_json` and `metadata_json` are the stored bytes; `parts`, `text` and
+`metadata` decode them on demand, so that reading a long history costs only what is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 
 
 class NewMessage(msgspec.Struct, frozen=True):
-    """A message to append. Without an id it gets one; with one, appending it twice stores it once."""
+    """A message to append. Without an id it gets a new one; a message with an id is stored only once."""
 
     role: Role
     parts: tuple[Part, ...] | bytes
@@ -53,7 +53,7 @@ def assistant(content: str | Sequence[Part], *, id: str | None = None) -> NewMes
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A stored message. `timeline_id` and `seq` together are its point."""
+    """A stored message. `timeline_id` and `seq` together identify its point."""
 
     id: str
     role: Role
@@ -91,13 +91,13 @@ def to_us(moment: dt.datetime) -> int:
 
 def from_us(microseconds: int) -> dt.datetime:
     if 0 <= microseconds < _EXACT_AS_SECONDS:
-        # Less than half the time of the sum, and lists of threads have a hundred of them.
+        # Takes less than half the time of the addition below; a list of threads converts hundreds of times.
         return dt.datetime.fromtimestamp(microseconds / 1_000_000, dt.UTC)
     return _EPOCH + dt.timedelta(microseconds=microseconds)
 
 
 def all_from_us(microseconds: list[int]) -> list[dt.datetime]:
-    """The same for many: together they take a fifth of the time."""
+    """`from_us` for a list, in a fifth of the time."""
     if microseconds and min(microseconds) >= 0 and max(microseconds) < _EXACT_AS_SECONDS:
         return msgspec.convert([each / 1_000_000 for each in microseconds], list[dt.datetime], strict=False)
     return [from_us(each) for each in microseconds]
@@ -106,13 +106,13 @@ def all_from_us(microseconds: list[int]) -> list[dt.datetime]:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EXACT_AS_SECONDS = 2**32 * 1_000_000
-"""Until the year 2106 a double tells any two microseconds apart, with room to spare."""
+"""Until the year 2106 a double can distinguish any two microseconds."""
 
 
 def to_ui(message: Message) -> bytes:
     """The AI SDK's UIMessage of a stored message, built around the stored bytes without decoding them."""
     metadata = b"" if message.metadata_json is None else b',"metadata":' + message.metadata_json
-    # Ids and roles were checked when they were stored; reading ten thousand of them again would take half the time.
+    # Ids and roles were validated when they were stored; validating them again would double the time of a long history.
     head = b'{"id":' + _encode(message.id) + b',"role":"' + message.role.encode() + b'"'
     return head + metadata + b',"parts":' + message.parts_json + b"}"
 

@@ -1,9 +1,9 @@
-"""Parts: what a message is made of, as the AI SDK's UIMessage has them.
+"""Message parts, as in the AI SDK's UIMessage.
 
-A part is a frozen value with one class per kind. `decode` reads the stored JSON array; `encode` writes one. Stored
-bytes are never rewritten: a message keeps the array it was given, and a part this version does not know comes back
-as `OtherPart` with its JSON untouched. A tool call and its result are one part, `ToolPart`, whose state says how far
-it came. `input` and `output` of a tool are kept as JSON bytes, so numbers of any size survive.
+A part is a frozen value with one class per kind. `decode` reads a stored JSON array; `encode` writes one. Stored bytes
+are never rewritten: a part of an unknown kind is read as `OtherPart` with its JSON unchanged. A tool call and its
+result are one part, `ToolPart`, with a state. Input and output of a tool stay JSON bytes, so that numbers of any size
+are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TextPart(msgspec.Struct, frozen=True):
 
 
 class ReasoningPart(msgspec.Struct, frozen=True):
-    """A model's thinking. A signed one (see `provider_metadata`) goes back byte for byte or not at all."""
+    """A model's reasoning. Signed reasoning (see `provider_metadata`) goes back to its provider only unchanged."""
 
     text: str
     provider_metadata: dict[str, Any] | None = None
@@ -60,7 +60,7 @@ class SourceDocumentPart(msgspec.Struct, frozen=True):
 
 
 class StepStartPart(msgspec.Struct, frozen=True):
-    """Where one round of the model ends and the next begins."""
+    """The boundary between two rounds of the model."""
 
 
 class DataPart(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class ToolPart(msgspec.Struct, frozen=True):
-    """One tool call and, once there is one, its result. `input` and `output` are JSON bytes."""
+    """A tool call and its result, if there is one. `input` and `output` are JSON bytes."""
 
     call_id: str
     name: str
@@ -99,7 +99,7 @@ class ToolPart(msgspec.Struct, frozen=True):
 
 
 class OtherPart(msgspec.Struct, frozen=True):
-    """A part of a kind this version does not know; `json` is the whole part as it was stored."""
+    """A part of a kind that this version does not know. `json` is the whole part as stored."""
 
     type: str
     json: bytes
@@ -125,7 +125,7 @@ class _WireApproval(msgspec.Struct):
 
 
 class _Wire(msgspec.Struct, rename="camel"):
-    """Every key any known part has; the fastest way to read a list of mixed kinds in one pass."""
+    """The keys of all known kinds: the fastest way to decode a list of mixed kinds in one pass."""
 
     type: str
     text: str | None = None
@@ -161,7 +161,7 @@ class _ApprovalOut(msgspec.Struct, omit_defaults=True):
 
 
 class _ToolOut(msgspec.Struct, rename="camel"):
-    """A tool part in the order its keys are written; what is unset is left out."""
+    """A tool part with its keys in the order they are written; unset keys are omitted."""
 
     type: str
     tool_name: str | msgspec.UnsetType
@@ -184,7 +184,7 @@ def decode(raw: bytes) -> tuple[Part, ...]:
     try:
         wires = _decode_wires(raw)
     except msgspec.ValidationError:
-        # Some key has a type that the kinds known here do not give it; an unknown kind may.
+        # A key has a type that no known kind gives it; a part of an unknown kind may do that.
         return _decode_one_by_one(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise InvalidJson(f"parts must be a list of message parts: {exc}") from exc
@@ -199,7 +199,7 @@ def decode(raw: bytes) -> tuple[Part, ...]:
 
 
 def split(raw: bytes) -> list[bytes]:
-    """The JSON of each part of an array that can be decoded, as it stands there."""
+    """The unchanged JSON of each part of a valid array."""
     return [bytes(part) for part in _decode_raws(raw)]
 
 
@@ -260,7 +260,7 @@ def _tool(wire: _Wire, name: str | None, *, dynamic: bool) -> ToolPart | None:
 
 
 def encode(parts: Sequence[Part]) -> bytes:
-    """The JSON array of these parts, keys in the AI SDK's spelling, nothing written for what is absent."""
+    """The JSON array of these parts, with the AI SDK's key names; absent values are omitted."""
     return jsontext.write([_outgoing(part) for part in parts], "message part")
 
 
@@ -321,7 +321,7 @@ def _tool_out(part: ToolPart) -> _ToolOut:
 
 
 def plain_text(parts: Sequence[Part]) -> str:
-    """What a person would read: the text parts, a blank line between them. Feeds search and titles."""
+    """The text parts, separated by blank lines. Used for search and titles."""
     return "\n\n".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
@@ -334,7 +334,7 @@ def tool_part(
     error: str | None = None,
     dynamic: bool = False,
 ) -> ToolPart:
-    """A tool part from plain Python data: answered if an output or an error is given, open otherwise."""
+    """A tool part from plain Python data: finished if an output or an error is given, open otherwise."""
     if output is not msgspec.UNSET and error is not None:
         raise InvalidInput("tool call must have an output or an error, got both")
     answered = output is not msgspec.UNSET

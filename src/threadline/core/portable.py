@@ -1,8 +1,8 @@
-"""Rows as they travel between databases: one form for every store.
+"""The portable form of table rows, for copying between databases.
 
-A row is a tuple in the order of its table's columns. Ids are text, times are microseconds, JSON and bodies are bytes as
-they were given, flags are booleans, a lineage is a tuple of (timeline id, seq) pairs, nearest first. Tables stand in an
-order in which each row finds what it refers to; threads and timelines refer to each other and travel together.
+A row is a tuple in the order of its table's columns. Ids are text, times are microseconds, JSON and bodies are bytes,
+flags are booleans, a lineage is a tuple of (timeline id, seq) pairs, nearest first. Tables are listed so that a row
+comes after the rows it refers to; threads and timelines refer to each other and are copied together.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ TABLES: dict[str, tuple[str, ...]] = {
 
 
 class RowPage(NamedTuple):
-    """Some rows of a table, and where the next ones are; None after the last."""
+    """Some rows of a table, and the position of the next ones; None after the last."""
 
     rows: list[Row]
     next_place: Any | None
 
 
 class Tally(NamedTuple):
-    """How many rows, and a sum over their hashes: the same for the same rows in any order."""
+    """The number of rows and the sum of their hashes, which does not depend on their order."""
 
     rows: int = 0
     total: int = 0

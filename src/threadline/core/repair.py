@@ -15,7 +15,7 @@ import msgspec
 
 from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from threadline.core.prompts import PromptMessage
-from threadline.core.sanitize import CALL_ID_LENGTH, distinct
+from threadline.core.sanitize import CALL_ID_LENGTH, make_unique
 
 INTERRUPTED = "interrupted: no result was recorded"
 NOT_APPROVED = "not run: approval was asked for and not given"
@@ -64,7 +64,7 @@ class _Calls:
                 slot.absorb(part)
                 return None
         spelled = _FOREIGN.sub("_", part.call_id)[:CALL_ID_LENGTH] or "call"
-        slot = _Slot(part, position, distinct(spelled, self._ids))
+        slot = _Slot(part, position, make_unique(spelled, self._ids))
         self._ids.add(slot.call_id)
         known.append(slot)
         return slot

@@ -1,8 +1,8 @@
-"""Mending: what agents, tools and channels send, made fit to be stored.
+"""Sanitizing of what agents, tools and channels send, so that it can be stored.
 
-What comes in over the API is refused when it is malformed; here there is nobody to refuse. Half characters and NULs
-become U+FFFD, what JSON cannot say is said in words, and an id that came twice is told apart. Nothing here raises, and
-sound values come back as they are.
+Malformed input of the API is rejected; output of an agent cannot be. Lone surrogates and NULs become U+FFFD, values
+that JSON cannot express become text, and a repeated id gets a suffix. Nothing here raises, and valid values are
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from threadline.core.errors import InvalidInput
 
 REPLACEMENT = "\ufffd"
 CALL_ID_LENGTH = 40
-"""OpenAI refuses longer ids of tool calls."""
-_LEVELS_ABOVE = 2
-"""The list of parts and the part itself."""
+"""OpenAI rejects longer ids of tool calls."""
+_OUTER_LEVELS = 2
+"""Nesting around a value inside a message: the list of parts and the part."""
 
 
-class Mended(NamedTuple):
-    """Plain JSON data and its strict JSON. `changed` says that it is not quite what was given."""
+class SanitizedJson(NamedTuple):
+    """Plain JSON data and its strict JSON. `changed` is True if it differs from the given value."""
 
     value: Any
     json: bytes
@@ -31,7 +31,7 @@ class Mended(NamedTuple):
 
 
 def sanitize_text(text: str) -> str:
-    """The very same text where there is nothing to mend."""
+    """The same object if there is nothing to replace."""
     if "\x00" in text:
         text = text.replace("\x00", REPLACEMENT)
     if text.isascii():
@@ -39,26 +39,26 @@ def sanitize_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Two halves that arrived as two escapes are one whole character.
+        # A surrogate pair that arrived as two escapes is one character.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
-def sanitize_json(value: Any, what: str = "value") -> Mended:
-    """The value as it can stand inside a message's part."""
+def sanitize_json(value: Any, what: str = "value") -> SanitizedJson:
+    """The value in a form that can be stored inside a message part."""
     try:
-        return Mended(value, _inside_a_part(value, what), changed=False)
+        return SanitizedJson(value, _dump_nested(value, what), changed=False)
     except InvalidInput:
-        mended = _plain(value, _LEVELS_ABOVE + 1)
-        return Mended(mended, _inside_a_part(mended, what), changed=True)
+        sanitized = _plain(value, _OUTER_LEVELS + 1)
+        return SanitizedJson(sanitized, _dump_nested(sanitized, what), changed=True)
 
 
-def _inside_a_part(value: Any, what: str) -> bytes:
-    # Checked at the depth where it will stand: what fits by itself need not fit inside a message.
-    return jsontext.dump([[value]], what)[_LEVELS_ABOVE:-_LEVELS_ABOVE]
+def _dump_nested(value: Any, what: str) -> bytes:
+    # Serialized at its final depth: a value within the depth limit alone may exceed it inside a message.
+    return jsontext.dump([[value]], what)[_OUTER_LEVELS:-_OUTER_LEVELS]
 
 
-def distinct(call_id: str, taken: Container[str]) -> str:
+def make_unique(call_id: str, taken: Container[str]) -> str:
     """The id, or if it is taken the first of `id-2`, `id-3`, … that is not."""
     if call_id not in taken:
         return call_id

@@ -1,8 +1,8 @@
-"""Sealing: the one gate between what a caller gave and what is stored.
+"""Sealing: validates and masks everything before it is stored.
 
-A store takes only sealed messages and clean texts, and only a `Sealer` makes them, so nothing can be stored that was
-not checked against the limits and passed through the masker. Sealing turns parts into the bytes that will be stored;
-after it, nothing is rewritten.
+Stores accept only `Sealed` messages, `CleanText` and `CleanJson`, and only a `Sealer` creates them, so nothing can be
+stored that was not checked against the limits and masked. Sealing encodes parts into the bytes that are stored; they
+are never rewritten after that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CleanJson = NewType("CleanJson", bytes)
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one value may be at most. Each answers with an error that names it."""
+    """The limits of single values. LimitExceeded names the one that was exceeded."""
 
     message_bytes: int = 1_048_576
     message_parts: int = 1_000
@@ -40,43 +40,43 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class TextStream(Protocol):
     def feed(self, text: str) -> str:
-        """What can be shown now; what could still become a secret is held back."""
+        """The text that can be shown now. Text that may still become a secret is held back."""
         ...
 
     def flush(self) -> str:
-        """The rest, at the end of the text; the next piece begins a new one."""
+        """The rest, at the end of the text. The next chunk starts a new text."""
         ...
 
 
 class Masker(Protocol):
-    """Removes secrets. Pure, never raises on any text, returns the very same object where there is nothing to mask."""
+    """Removes secrets. Pure; never raises; returns the same object if there is nothing to mask."""
 
     def mask_text(self, text: str) -> str: ...
 
     def mask_json(self, value: Any) -> Any:
-        """The same for every string inside plain JSON data, and for values under telling keys; the input is kept."""
+        """Masks every string in plain JSON data, and values under keys such as `password`. The input is not changed."""
         ...
 
     def may_hold(self, raw: bytes) -> bool:
-        """False only if `mask_json` would change nothing in what this JSON says. Cheap, because most JSON is clean."""
+        """False only if `mask_json` would not change the value of this JSON. Cheap: most JSON has none."""
         ...
 
     def stream(self) -> TextStream:
-        """For one text that arrives in pieces. Together they come out as `mask_text` of the whole."""
+        """For one text that arrives in chunks. The outputs together equal `mask_text` of the whole text."""
         ...
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A message ready to be stored: checked, masked, encoded."""
+    """A message ready to be stored: validated, masked, encoded."""
 
     id: str
     role: Role
     parts_json: bytes
     metadata_json: bytes | None
     text: str
-    """The words of the first user message become the thread's title; search reads the stored parts."""
+    """The plain text. That of the first user message becomes the title; search reads the stored parts."""
     created_us: int | None = None
-    """When it was said, if that was before now (an import); stores use their clock otherwise."""
+    """The time of an imported message; stores use their clock if it is None."""
 
 
 class Sealer:
@@ -85,7 +85,7 @@ class Sealer:
         self._masker = masker
 
     def message(self, new: NewMessage) -> Sealed:
-        """InvalidInput (or a kind of it) where a message breaks a rule; the order of parts is kept."""
+        """InvalidInput or a subclass if the message is not valid. The order of parts is kept."""
         check_choice("role", new.role, ROLES)
         raw, parts = self._parts(new.parts)
         if len(raw) > self.limits.message_bytes:
@@ -96,7 +96,7 @@ class Sealer:
             parts_json=raw,
             metadata_json=None if not new.metadata else self.json(new.metadata, "metadata"),
             text=parts_.plain_text(parts),
-            created_us=None if new.created_at is None else _moment(new.created_at),
+            created_us=None if new.created_at is None else _to_us(new.created_at),
         )
 
     def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, Sequence[Part]]:
@@ -108,7 +108,7 @@ class Sealer:
             raw, parts = given, parts_.decode(given)
         else:
             raw, parts = parts_.encode(given), given
-            _check_spliced(raw, given)
+            _check_raw_json(raw, given)
         if not parts:
             raise InvalidInput("message must have at least one part, got none")
         if len(parts) > self.limits.message_parts:
@@ -134,24 +134,24 @@ class Sealer:
         return CleanJson(raw)
 
 
-def _moment(created_at: dt.datetime) -> int:
+def _to_us(created_at: dt.datetime) -> int:
     if created_at.tzinfo is None:
         raise InvalidInput("`created_at` must have a time zone, got a time without one")
     return to_us(created_at)
 
 
 def _mask_parts(masker: Masker, raw: bytes) -> bytes:
-    """Each part on its own, so that one without a secret keeps its bytes whatever stands beside it."""
+    """Masks each part separately, so that a part without a secret keeps its bytes."""
     given = parts_.split(raw)
     masked = [_mask_part(masker, part) for part in given]
     if all(new is old for new, old in zip(masked, given, strict=True)):
         return raw
     kept = [part for part in masked if part is not None]
-    return b"[" + b",".join(kept or [_NOTHING_LEFT]) + b"]"
+    return b"[" + b",".join(kept or [_EMPTY_MESSAGE_PART]) + b"]"
 
 
 def _mask_part(masker: Masker, raw: bytes) -> bytes | None:
-    """None for signed reasoning that holds a secret: its provider takes it byte for byte or not at all."""
+    """None for signed reasoning with a secret: its provider would reject it changed, so the part is dropped."""
     if not masker.may_hold(raw):
         return raw
     value = jsontext.parse(raw, "parts")
@@ -165,22 +165,22 @@ def _is_signed(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "reasoning" and bool(part.get("providerMetadata"))
 
 
-_NOTHING_LEFT = b'{"type":"text","text":"[masked:reasoning]"}'
+_EMPTY_MESSAGE_PART = b'{"type":"text","text":"[masked:reasoning]"}'
 
 
-def _check_spliced(raw: bytes, parts: Sequence[Part]) -> None:
-    """Tools and unknown parts carry JSON of their own, which `encode` puts between the rest as it is."""
+def _check_raw_json(raw: bytes, parts: Sequence[Part]) -> None:
+    """Checks the JSON of tools and unknown parts, which `encode` inserts unchanged."""
     if len(parts) == 1 and type(parts[0]) is TextPart:
         return
     for part in parts:
         if isinstance(part, ToolPart):
-            _check_piece(part.input)
-            _check_piece(part.output)
+            _check_fragment(part.input)
+            _check_fragment(part.output)
         elif isinstance(part, OtherPart):
-            _check_piece(part.json)
+            _check_fragment(part.json)
     jsontext.check_depth(raw, "parts")
 
 
-def _check_piece(piece: bytes | None) -> None:
-    if piece is not None and not isinstance(piece, jsontext.Json):
-        jsontext.parse(piece, "parts")
+def _check_fragment(fragment: bytes | None) -> None:
+    if fragment is not None and not isinstance(fragment, jsontext.Json):
+        jsontext.parse(fragment, "parts")

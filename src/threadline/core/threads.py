@@ -1,7 +1,7 @@
-"""Scopes, threads, timelines, points and saved points, and the arithmetic of lineage.
+"""Scopes, threads, timelines, points, saved points and lineages.
 
-Seq counts from 0 and goes on through a fork, so a thread's message count is also the seq its next message gets, and
-a history is a chain of ranges: this timeline's own messages, before them its parent's up to the fork, and so on.
+Seq counts from 0 and continues across a fork, so a thread's message count is also the seq of its next message. A
+history is a chain of ranges: the timeline's own messages, before them its parent's up to the fork, and so on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Who asks: the only way to any data. `system` is the house itself, in one tenant, for sweeps and deliveries."""
+    """The caller of every data access. The role `system` is Threadline itself in one tenant: sweeps and deliveries."""
 
     tenant_id: str = "local"
     user_id: str = "local"
@@ -41,7 +41,7 @@ def system_scope(tenant_id: str) -> Scope:
 
 
 class Point(NamedTuple):
-    """A place in the log: everything up to and with `seq` on `timeline_id`. Seq -1 is before the first message."""
+    """A position in the log: everything up to and including `seq` on `timeline_id`. Seq -1 is before the first."""
 
     timeline_id: str
     seq: int
@@ -72,7 +72,7 @@ class Thread(msgspec.Struct, frozen=True):
 
 
 class NewThread(msgspec.Struct, frozen=True):
-    """A thread to create. What is left out is made up (id, state key) or stays empty."""
+    """A thread to create. Id and state key are generated if they are omitted; other fields stay empty."""
 
     id: str | None = None
     state_key: str | None = None
@@ -86,7 +86,7 @@ class NewThread(msgspec.Struct, frozen=True):
 
 
 class NamedThreadFields(TypedDict, total=False):
-    """What may be said of a new thread whose state key is given apart: see `NewThread`."""
+    """Keyword arguments for a new thread whose state key is passed separately (see `NewThread`)."""
 
     id: str | None
     title: str | None
@@ -98,13 +98,13 @@ class NamedThreadFields(TypedDict, total=False):
 
 
 class ThreadFields(NamedThreadFields, total=False):
-    """What may be said of a new thread: see `NewThread`."""
+    """Keyword arguments for a new thread (see `NewThread`)."""
 
     state_key: str | None
 
 
 class ThreadUpdate(TypedDict, total=False):
-    """What may be changed in a thread. None empties a field; a field left out stays as it is."""
+    """Keyword arguments for an update. None clears a field; an omitted field is unchanged."""
 
     title: str | None
     agent_id: str | None
@@ -116,7 +116,7 @@ class ThreadUpdate(TypedDict, total=False):
 
 
 class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What to change; a field left UNSET stays as it is. A title set through here is a person's, and stays."""
+    """Changes to a thread; an UNSET field is unchanged. A title set here counts as chosen by a person and is kept."""
 
     title: str | msgspec.UnsetType | None = msgspec.UNSET
     title_by_person: bool | msgspec.UnsetType = msgspec.UNSET
@@ -129,7 +129,7 @@ class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """An append-only run of messages. `message_count` counts its whole history, the parents' part included."""
+    """An append-only sequence of messages. `message_count` counts its whole history, including its ancestors'."""
 
     id: str
     thread_id: str
@@ -159,7 +159,7 @@ class ThreadState(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What an append did. `replayed` means that it had been done before, and that nothing was written now.
+    """The result of an append. `replayed` means that it was a repetition and that nothing was written now.
 
     `message_count` counts up to the last of these messages. `thread` is the thread's state after the call, which for a
     replayed append includes what was appended since."""
@@ -179,7 +179,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A message that a search found, in a thread whose present history holds it."""
+    """A message found by a search, in a thread whose current history contains it."""
 
     thread_id: str
     state_key: str
@@ -200,7 +200,7 @@ class Segment(NamedTuple):
 
 
 Lineage: TypeAlias = Sequence[Point]
-"""A timeline's ancestors, nearest first, each with the last seq that is taken from it. Never an empty range."""
+"""A timeline's ancestors, nearest first, each with the last seq inherited from it. No range is empty."""
 
 
 def lineage_of_branch(parent: Point, parent_lineage: Lineage) -> tuple[Point, ...]:
@@ -218,7 +218,7 @@ def lineage_of_branch(parent: Point, parent_lineage: Lineage) -> tuple[Point, ..
 
 
 def segments(timeline_id: str, lineage: Lineage, first: int, last: int) -> tuple[Segment, ...]:
-    """The ranges that hold seqs `first` to `last` of a history, oldest first."""
+    """The ranges that contain seqs `first` to `last` of a history, oldest first."""
     found: list[Segment] = []
     upper = last
     for owner, top, below in _ranges(timeline_id, lineage, last):

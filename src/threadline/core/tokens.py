@@ -1,7 +1,7 @@
-"""Tokens, estimated: cheap, the same on every machine, and rather too many than too few.
+"""Estimated token counts: cheap, deterministic, and rather too high than too low.
 
-An estimate too low costs a refused request, one too high a few old turns. Exact counts need a vocabulary per model and
-a hundred times the time; whoever has one can pass it wherever a `CountTokens` is taken.
+An estimate that is too low costs a rejected request, one that is too high a few old turns. Exact counts need the
+vocabulary of each model and a hundred times the time; a caller that has them can pass a `CountTokens` function.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from threadline.core.prompts import PromptMessage, file_note
 CountTokens: TypeAlias = Callable[[str], int]
 
 _MESSAGE_OVERHEAD = 4
-"""Role and delimiters, in every chat format that publishes its own."""
+"""Role and delimiters, as in every published chat format."""
 _IMAGE = 1_600
-"""What the larger providers charge for an image of full size."""
+"""The cost of a full-size image at the larger providers."""
 
 
 def estimate(text: str) -> int:
-    """Measured with OpenAI's cl100k and o200k vocabularies: English 4.3 characters a token, Python 4.0; Russian,
-    Hindi, Chinese and Japanese 1.0 to 0.4 tokens a character by the older, less by the newer. A token for each 3.5
-    characters, and for each 2.5 bytes that are more than one a character, is above all of these but the older
-    vocabulary's Hindi (0.9 of it)."""
+    """One token per 3.5 characters, plus one per 2.5 bytes beyond one byte per character.
+
+    Measured with OpenAI's cl100k and o200k vocabularies: English has 4.3 characters per token, Python 4.0; Russian,
+    Hindi, Chinese and Japanese 0.4 to 1.0 tokens per character with the older vocabulary, fewer with the newer. The
+    estimate is above all of these except Hindi with the older vocabulary (0.9 of it)."""
     characters = len(text)
     extra = 0 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) - characters
     return -(-(10 * characters + 14 * extra) // 35)
@@ -45,20 +46,20 @@ def _part_tokens(part: Part, count: CountTokens) -> int:
         case ReasoningPart():
             return count(part.text)
         case ToolPart():
-            said = count(part.name) + count(part.error or "")
-            return said + _json_tokens(part.input, count) + _json_tokens(part.output, count)
+            tokens = count(part.name) + count(part.error or "")
+            return tokens + _json_tokens(part.input, count) + _json_tokens(part.output, count)
         case FilePart():
             return _file_tokens(part, count)
     return 0
 
 
 def _json_tokens(raw: bytes | None, count: CountTokens) -> int:
-    # Quotes and brackets are tokens of their own: JSON measured at 1.25 times the estimate of its text.
+    # Quotes and brackets are tokens too: JSON measured at 1.25 times the estimate of its text.
     return 0 if raw is None else count(raw.decode()) * 5 // 4
 
 
 def _file_tokens(part: FilePart, count: CountTokens) -> int:
     if part.media_type.startswith("image/"):
         return _IMAGE
-    # Three quarters of base64 are the file's own bytes; that is close enough for text and generous for a PDF.
+    # Three quarters of base64 is the file itself, at about three bytes per token: close for text, generous for a PDF.
     return max(count(file_note(part)), len(part.url) // 4) if part.url.startswith("data:") else count(file_note(part))

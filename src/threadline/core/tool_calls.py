@@ -23,7 +23,7 @@ from threadline.core.events import (
     ToolResult,
 )
 from threadline.core.parts import Approval, ToolPart, ToolState
-from threadline.core.sanitize import distinct
+from threadline.core.sanitize import make_unique
 
 InputEvent: TypeAlias = ToolInputStart | ToolInputDelta | ToolCall
 AnswerEvent: TypeAlias = ApprovalRequest | ToolResult | ToolError | ToolDenied
@@ -119,7 +119,7 @@ class Calls:
     def _begin(self, call_id: str, name: str) -> Call:
         if call_id in self._by_id:
             self._oddities.note("repeated-id", call_id)
-        unique = distinct(self._oddities.sanitize_text(call_id) or "call", self._ids)
+        unique = make_unique(self._oddities.sanitize_text(call_id) or "call", self._ids)
         call = Call(unique, self._oddities.sanitize_text(name) or "unnamed")
         self._by_id.setdefault(call_id, []).append(call)
         self._ids.add(unique)

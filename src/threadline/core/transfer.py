@@ -1,8 +1,8 @@
-"""The transfer format: threads as JSON Lines, and as Markdown for people.
+"""The export formats: threads as JSON Lines (also for import), and as Markdown for people.
 
-A file is a sequence of blocks, one per thread: a `thread` line, a `message` line each, and an `end` line that counts
-them and carries a SHA-256 over the block's lines, so that a file cut short or changed by hand is found out. Lines
-end with a single newline. What is imported is history, never an order: nothing in it can approve or run anything.
+A file is a sequence of blocks, one per thread: a `thread` line, one `message` line per message, and an `end` line with
+their number and a SHA-256 over the block's lines, which detects truncated or edited files. Lines end with a single
+newline. An import is history: nothing in it can approve or run anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EndLine(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """One thread's block, line by line."""
+    """Writes the block of one thread, line by line."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -66,7 +66,7 @@ class Writer:
 
 
 class Reader:
-    """Checks lines in order. InvalidImport names the line that breaks the format."""
+    """Reads and validates lines in order. InvalidImport names the invalid line."""
 
     def __init__(self, longest_line: int) -> None:
         self._longest = longest_line
@@ -183,13 +183,13 @@ def _parse_time(text: str) -> dt.datetime:
 
 def markdown_head(thread: Thread) -> str:
     lines = [f"# {thread.title or 'Untitled thread'}", ""]
-    lines += [f"- Thread: `{thread.id}`", f"- Begun: {thread.created_at:%Y-%m-%d %H:%M} UTC"]
+    lines += [f"- Thread: `{thread.id}`", f"- Started: {thread.created_at:%Y-%m-%d %H:%M} UTC"]
     lines += [f"- Messages: {thread.message_count}"]
     return "\n".join(lines) + "\n"
 
 
 def markdown_message(message: Message) -> str:
-    """One message for a person to read. What a model wrote stays what it wrote: nothing is escaped or run."""
+    """One message as Markdown. The model's own Markdown is not escaped."""
     blocks = [f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC\n"]
     for part in message.parts:
         match part:

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from threadline.core.access import Act, ApiToken, NewToken
+from threadline.core.access import ApiToken, AuditEntry, NewToken
 from threadline.core.portable import Row, RowPage
 from threadline.core.sealing import CleanJson
 
@@ -48,13 +48,13 @@ class AccessOperations(Protocol):
 
     async def record_act(
         self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
-    ) -> Act:
+    ) -> AuditEntry:
         """Writes down what the scope's user did: the act as `noun.verb`, as in `token.revoked`, and the id of what it
         was done to. In one transaction with the act itself, or one of them may be lost. Only the system scope may name
         another actor (RoleRefused). The record goes with its tenant, and not with a user."""
         ...
 
-    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
         """Newest first, those before the act with this id. Admin and system scopes only (RoleRefused)."""
         ...
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from threadline.core import jsontext
-from threadline.core.access import Act, ApiToken
+from threadline.core.access import ApiToken, AuditEntry
 from threadline.core.channels import (
     Agent,
     Binding,
@@ -113,8 +113,8 @@ def api_token(row: Row) -> ApiToken:
     return ApiToken(*_read(row, times=(4, 5, 6, 7), flags=(8,)))
 
 
-def act(row: Row) -> Act:
-    return Act(*_read(row, times=(5,), objects=(4,)))
+def act(row: Row) -> AuditEntry:
+    return AuditEntry(*_read(row, times=(5,), objects=(4,)))
 
 
 def inbox_row(row: Row) -> InboxRow:

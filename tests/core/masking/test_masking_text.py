@@ -8,7 +8,7 @@ import urllib.parse
 import pytest
 
 from tests.core.masking.secret_samples import AWS_ID, BODY, JWT, KEY_BLOCK, LOOK_ALIKES, SECRETS
-from threadline.core.masking import SecretMasker, matches
+from threadline.core.masking import SecretMasker, matcher
 
 WITH_RE2, WITHOUT = SecretMasker(with_re2=True), SecretMasker(with_re2=False)
 
@@ -122,5 +122,5 @@ def test_half_a_character_is_no_reason_to_fail(masker: SecretMasker) -> None:
 
 
 def test_masking_works_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches, "re2", None)
+    monkeypatch.setattr(matcher, "re2", None)
     assert SecretMasker().mask_text(f"ghp_{BODY}") == "[masked:github-token]"

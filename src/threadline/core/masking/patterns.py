@@ -1,9 +1,9 @@
-"""Rules: how the shape of a secret is written down, once, for every use.
+"""The language of masking rules: the form of a secret, written once for every use.
 
-A rule begins with an anchor, a literal that is cheap to find, and goes on in steps: words, and runs of characters with
-a least and a most. From the same steps three patterns are made: `head` decides, `partial` tells whether what stands at
-the end of a stream could still become a match, and `loose` is what RE2 sifts whole texts with, folded or not. A head is
-of bounded length, so no input makes it slow; what follows it, however long, is a `Tail`.
+A rule starts with an anchor, a literal that is cheap to find, followed by steps: words, and runs of characters with a
+minimum and a maximum. Three patterns are built from the same steps: `head` decides, `partial` matches text at the end
+of a stream that may still become a match, and `loose` is for the RE2 prefilter, which scans texts before they are
+normalized. A head has a bounded length, so no input makes it slow; a `Tail` covers the rest of any length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-# RE2 refuses a repetition over 1,000 and builds its automaton faster without one.
+# RE2 rejects repetitions above 1,000, and builds its automaton faster without an upper bound.
 _LOOSE_MOST = 64
 WORD_RUN = 16
 _WORD_CHARS = re.compile(r"[A-Za-z0-9_+/.:=-]+")
@@ -21,18 +21,18 @@ _WORD_CHARS = re.compile(r"[A-Za-z0-9_+/.:=-]+")
 
 class Run(NamedTuple):
     """From `least` to `most` characters of a bracket class. `ahead` is a look-ahead over at most `reach` of them;
-    `sifted` is what RE2, which cannot look ahead, looks for instead."""
+    `loose` replaces the run in the pattern for RE2, which has no look-ahead."""
 
     chars: str
     least: int
     most: int
     ahead: str = ""
     reach: int = 0
-    sifted: str = ""
+    loose: str = ""
 
 
 def mixed(chars: str, count: int, reach: int) -> Run:
-    """So many characters, with a digit and a letter among the first `reach`: no word looks like that."""
+    """`count` characters with a digit and a letter among the first `reach`, which excludes words."""
     digit, letter = (f"(?={chars}{{0,{reach - 1}}}{one})" for one in ("[0-9]", "[A-Za-z]"))
     early = (f"{chars}{{{at}}}[0-9]{chars}{{{count - 1 - at}}}" for at in range(count))
     late = f"{chars}{{{count},{max(count, reach - 1)}}}[0-9]"
@@ -40,13 +40,13 @@ def mixed(chars: str, count: int, reach: int) -> Run:
 
 
 class Word(NamedTuple):
-    """One of these spellings, in any case."""
+    """One of these spellings, ignoring case."""
 
     spellings: tuple[str, ...]
 
 
 class Several(NamedTuple):
-    """The steps up to so many times. Each time must end in a character that no run after it can hold."""
+    """The steps, repeated up to `most` times. A repetition must end in a character that the next run cannot contain."""
 
     steps: tuple[Run | str, ...]
     most: int
@@ -56,9 +56,9 @@ Step: TypeAlias = Run | Word | Several | str
 
 
 class Tail(NamedTuple):
-    """What goes on after a head until it ends by itself: all of `body`, then `closing` if it stands there.
+    """The rest of a secret after its head, of any length: all of `body`, then `closing` if it follows.
 
-    `unfinished` matches what, at the end of all that has come so far, could become more body or the closing."""
+    `unfinished` matches text at the end of a stream that may become more body or the closing."""
 
     body: re.Pattern[bytes]
     closing: re.Pattern[bytes] | None = None
@@ -75,13 +75,13 @@ class Tail(NamedTuple):
         found = self.closing.match(view, start) if self.closing else None
         return start if found is None else found.end()
 
-    def goes_on(self, view: bytes, start: int) -> bool:
-        """Whether what comes next could belong to it, from where the body has ended for now."""
+    def may_continue(self, view: bytes, start: int) -> bool:
+        """Whether the next chunk of a stream may continue this tail, whose body ends at `start` for now."""
         return start == len(view) or (self.unfinished is not None and self.unfinished.match(view, start) is not None)
 
 
 def tail(body: str, *closing: Step, unfinished: str = "") -> Tail:
-    """A tail whose closing is given as steps; `unfinished` is for a body that has to look ahead."""
+    """A tail with its closing given as steps. `unfinished` is for a body with a look-ahead."""
     return Tail(
         re.compile(body.encode()),
         re.compile(_exact(closing).encode()) if closing else None,
@@ -90,7 +90,7 @@ def tail(body: str, *closing: Step, unfinished: str = "") -> Tail:
 
 
 class Secret(NamedTuple):
-    """One way a rule can go on after its anchor and lead: only `steps` and the tail are masked."""
+    """One form of a secret after the anchor and lead of its rule. Only `steps` and the tail are masked."""
 
     steps: tuple[Step, ...]
     tail: Tail
@@ -104,8 +104,8 @@ class Secret(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A kind of secret: one of the anchors, what stands between it and the secret, and the ways the secret can go on,
-    of which the first that fits counts. `behind` is a look-behind before the anchor."""
+    """A kind of secret: an anchor, the `lead` between anchor and secret, and the forms of the secret, of which the
+    first that matches counts. `behind` is a look-behind before the anchor."""
 
     kind: str
     anchors: tuple[str, ...]
@@ -144,7 +144,7 @@ class Rule:
 
     @cached_property
     def is_word(self) -> bool:
-        """Its anchor stands in an unbroken run of at least sixteen word characters."""
+        """Whether a match always contains an unbroken run of at least sixteen word characters."""
         if self.lead or not all(map(_WORD_CHARS.fullmatch, self.anchors)):
             return False
         anchor = min(map(len, self.anchors))
@@ -179,8 +179,8 @@ def _exact_step(step: Step) -> str:
 
 
 def _several(step: Several) -> str:
-    # Not possessive: what follows cannot begin inside a repetition anyway, and before Python 3.11.5 a possessive group
-    # matched wrongly where it holds a choice of its own.
+    # Not possessive: the next step cannot start inside a repetition anyway, and before Python 3.11.5 a possessive group
+    # that contains an alternative matched wrongly.
     return f"(?:{_exact(step.steps)}){{0,{step.most}}}"
 
 
@@ -207,16 +207,16 @@ def _loose_step(step: Step) -> str:
     match step:
         case Run():
             most = str(step.most) if step.most <= _LOOSE_MOST else ""
-            return step.sifted or f"{_as_escaped(step.chars)}{{{step.least},{most}}}"
+            return step.loose or f"{_as_escaped(step.chars)}{{{step.least},{most}}}"
         case Several():
             return f"(?:{_loose(step.steps)}){{0,{step.most}}}"
     return _words(_spellings(step))
 
 
 def _as_escaped(chars: str) -> str:
-    # In JSON as it is written, line breaks, tabs and quotes stand behind a backslash.
-    holds_escaped = not chars.startswith("[^") and (r"\n" in chars or r"\x1e" in chars)
-    return rf'(?:{chars}|\\["nrt])' if holds_escaped else chars
+    # In raw JSON, line breaks, tabs and quotes are escaped with a backslash.
+    has_escapable = not chars.startswith("[^") and (r"\n" in chars or r"\x1e" in chars)
+    return rf'(?:{chars}|\\["nrt])' if has_escapable else chars
 
 
 def _longest(steps: tuple[Step, ...]) -> int:

@@ -1,17 +1,21 @@
-"""The secrets that are known by their own shape: a vendor's prefix, a token format, a key block.
+"""Rules for secrets that are recognised by their form: a vendor's prefix, a token format, a key block; also in base64.
 
-Lengths are on the low side where the prefix tells enough, so that half a secret is masked as well. Where the prefix is
-an English word the rest has to look like no word does. Tails take every letter and digit that follows, which is what
-makes masking twice the same as masking once; for the same reason a lead is too short to hold a secret of its own. Left
-out: secrets without a shape or a name, and any that are encrypted.
+Minimum lengths are low where the prefix is distinctive, so that half a secret is masked too. Where the prefix is an
+English word, the rest must not look like a word. Tails include every letter and digit that follows, so that masking
+twice gives the same result as masking once; for the same reason a lead is too short to contain a secret. Not covered:
+secrets without a form or a name, and encrypted ones.
 """
 
 from __future__ import annotations
 
+import base64
+import re
+from collections.abc import Iterable
+from functools import cache
+
 from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, mixed, tail
 
 ALNUM = "[A-Za-z0-9]"
-BASE64 = "[A-Za-z0-9+/_-]"
 BLANK = r"[ \t\r\n]"
 BEARER = "[A-Za-z0-9._~+/=-]"
 WORD = "[A-Za-z0-9_-]"
@@ -19,11 +23,11 @@ _AWS = "[A-Za-z0-9/+]"
 _PEM = "[A-Za-z0-9+/=]"
 
 UNBROKEN = "(?<![A-Za-z0-9])"
-# Letters and digits alone also stand in the middle of images and other base64.
+# Letters and digits alone also occur inside images and other base64.
 _NOT_BASE64 = "(?<![A-Za-z0-9+/])"
 
 BASE64_TAIL = tail("[A-Za-z0-9+/_=-]*+")
-# Nothing follows a tail, so its groups need not be possessive; before Python 3.11.5 those matched wrongly.
+# A tail is the end of a match, so its groups need not be possessive; before Python 3.11.5 those matched wrongly.
 BEARER_TAIL = tail("(?:[A-Za-z0-9_~+/=-]|[.:](?=[A-Za-z0-9_~+/=-]))*", unfinished=r"[.:]\Z")
 WORD_TAIL = tail("[A-Za-z0-9_-]*+")
 NO_TAIL = tail("")
@@ -40,7 +44,7 @@ def _prefix(kind: str, *anchors: str, chars: str = ALNUM, least: int = 20, behin
 # One or two short words may come before the key itself: `sk-live-…`, `api-key-v1-…`.
 _SHORT_WORDS = Several((Run(ALNUM, 2, 12), "-"), 2)
 
-# Twenty characters with all of a lower-case letter, a capital and a digit are no slug, hyphens or not.
+# Twenty characters with a lower-case letter, a capital and a digit are not a slug, with or without hyphens.
 _SCRAMBLED = Run(WORD, 20, 20, "".join(f"(?={WORD}{{0,19}}{one})" for one in ("[a-z]", "[A-Z]", "[0-9]")), 20)
 
 _GENERIC_KEYS = (
@@ -53,7 +57,7 @@ _GENERIC_KEYS = (
     Rule(
         "api-key",
         ("key-", "token-", "api-"),
-        # A word of sixteen letters exists ("key-responsibilities"), one of twenty-four hardly does.
+        # There are words of sixteen letters ("key-responsibilities"), but hardly any of twenty-four.
         tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (mixed(ALNUM, 16, 16), Run("[A-Za-z]", 24, 24))),
         behind=UNBROKEN,
         any_case=True,
@@ -73,7 +77,7 @@ _AWS_KEYS = (
     Rule(
         "aws-secret",
         ("secret", "aws"),
-        # Forty characters of hexadecimal are a commit, however secret.
+        # Forty hexadecimal digits are a commit id.
         (Secret((Run(_AWS, 40, 40, f"(?![0-9a-f]{{40}})(?={_AWS}{{0,39}}[0-9])", 40),), BASE64_TAIL),),
         lead=(Run("[A-Za-z_ -]", 0, 16), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
         any_case=True,
@@ -101,7 +105,7 @@ _URL_PASSWORD = Rule(
     ("://",),
     (
         Secret((_PASSWORD,), NO_TAIL, lead=(Run(_USER, 0, 15), ":"), trail=("@",)),
-        # As long as this, the user is a secret as well: `https://<token>:x-oauth-basic@…`.
+        # A user name of this length is a secret too: `https://<token>:x-oauth-basic@…`.
         Secret((Run(_USER, 16, 256), ":", _PASSWORD), NO_TAIL, trail=("@",)),
     ),
     masks_anchor=False,
@@ -144,7 +148,7 @@ RULES: tuple[Rule, ...] = (
     _prefix("anthropic-key", "sk-ant-", chars=WORD, least=16),
     _prefix("openai-key", "sk-proj-", "sk-svcacct-", "sk-admin-", chars=WORD, least=16),
     _prefix("openrouter-key", "sk-or-v1-"),
-    # What remains of such a key when a message began in the middle of it.
+    # The rest of such a key, for messages that start in the middle of one.
     _prefix("anthropic-key", "api03-", "admin01-", chars=WORD, least=24),
     _prefix("openai-key", "T3BlbkFJ", chars=WORD, least=16, behind=""),
     *_GENERIC_KEYS,
@@ -180,3 +184,58 @@ RULES: tuple[Rule, ...] = (
     _prefix("linear-key", "lin_api_", least=30),
     _prefix("age-key", "AGE-SECRET-KEY-1", chars="[A-Z0-9]", least=40),
 )
+
+
+# Secrets inside base64. Three bytes become four characters, so a prefix has three encoded spellings, one per offset in
+# a group of three, without the characters it shares with its neighbours. The bytes after the prefix allow only some
+# characters in each place: random data (an image) matches a spelling every few hundred kilobytes, but never the
+# characters after it as well.
+_SHORTEST_SPELLING = 4
+_FOLLOWING = 16
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# The URL-safe variant writes the last two differently.
+_SPELLED = {62: "+-", 63: "/_"} | {value: chr(_ALPHABET[value]) for value in range(62)}
+
+# prefixes, characters that follow
+_SECRETS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("AKIA", "ASIA"), "[A-Z0-9]"),
+    (("sk-ant-", "sk-proj-", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza"), WORD),
+    (("ghp_", "gho_", "ghs_", "sk_live_", "rk_live_", "npm_", "sk-", "key-", "token-", "api-"), ALNUM),
+    (("eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi"), WORD),
+    (("PRIVATE KEY-----",), r"[A-Za-z0-9+/=\r\n]"),
+    (("Bearer ",), BEARER),
+)
+
+
+def _rule(literal: bytes, follow: frozenset[int], before: int) -> Rule:
+    known = [*[frozenset(range(256))] * before, *[frozenset((byte,)) for byte in literal], *[follow] * _FOLLOWING]
+    first, last = -(-8 * before // 6), 8 * (before + len(literal)) // 6
+    spelling = base64.b64encode(bytes(before) + literal)[first:last].decode()
+    places = (divmod(6 * place, 8) for place in range(last, 8 * len(known) // 6))
+    steps = tuple(Run(_characters(skipped, *known[at : at + 2]), 1, 1) for at, skipped in places)
+    return Rule("base64-secret", (spelling,), (Secret(steps, BASE64_TAIL),))
+
+
+@cache
+def _characters(skipped: int, here: frozenset[int], after: frozenset[int] = frozenset((0,))) -> str:
+    """The bracket class of characters that six bits can encode, starting `skipped` bits into the byte `here`."""
+    # Only a few bits of each byte count, so both sets are reduced before they are combined.
+    borrowed = max(skipped - 2, 0)
+    highs = {byte << skipped >> 2 & 63 for byte in here}
+    lows = {byte >> (8 - borrowed) for byte in after}
+    values = {high & -1 << borrowed | low for high in highs for low in lows}
+    chars = "".join(_SPELLED[value] for value in sorted(values))
+    return f"[{chars.replace('-', '')}{'-' if '-' in chars else ''}]"
+
+
+def _all_rules() -> Iterable[Rule]:
+    for literals, chars in _SECRETS:
+        follow = frozenset(found.group()[0] for found in re.finditer(chars.encode(), bytes(range(256))))
+        for literal in literals:
+            for before in range(3):
+                rule = _rule(literal.encode(), follow, before)
+                if len(rule.anchors[0]) >= _SHORTEST_SPELLING:
+                    yield rule
+
+
+ENCODED_RULES: tuple[Rule, ...] = tuple(_all_rules())

@@ -15,7 +15,7 @@ from typing import Never
 
 from starlette.requests import Request
 
-from threadline.core.access import TOKEN_PREFIX, ApiToken, read_token
+from threadline.core.access import TOKEN_PREFIX, ApiToken, parse_token
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock, Store
@@ -76,7 +76,7 @@ class TokenAuthenticator:
         return caller
 
     async def _find_token(self, text: str) -> tuple[str, ApiToken]:
-        read = read_token(text) or _refuse()
+        read = parse_token(text) or _refuse()
         # The caller chooses the tenant to look in, but without the secret nothing is found there.
         token = await self._store.scoped(system_scope(read.tenant_id)).token_by_hash(read.token_hash)
         now = self._clock.now()

@@ -16,7 +16,8 @@ from starlette.routing import Route
 from threadline.administration.administration import ACTS_LIMIT, Administration
 from threadline.api_types import ApiStruct, Id, Moment, Name, OkResponse
 from threadline.core import errors
-from threadline.core.access import Act, ApiToken, TokenRole
+from threadline.core.access import ApiToken, TokenRole
+from threadline.core.access import AuditEntry as StoredEntry
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body, read_query
@@ -178,5 +179,5 @@ def _token_info(token: ApiToken) -> TokenInfo:
     )
 
 
-def _audit_entry(act: Act) -> AuditEntry:
+def _audit_entry(act: StoredEntry) -> AuditEntry:
     return AuditEntry(act.id, act.actor_id, act.act, act.target, act.details, act.created_at)

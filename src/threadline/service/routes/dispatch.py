@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from threadline.api_types import ApiStruct, StateKey, UiParts
 from threadline.core import errors
-from threadline.core.dispatch import normalise
+from threadline.core.dispatch import normalize
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidMessage
 from threadline.core.event_fold import Fold
 from threadline.core.ids import check_state_key, new_id
@@ -191,7 +191,7 @@ class DispatchRoutes:
 
 def _question(body: dict[str, Any]) -> NewMessage:
     """The last user message. The history comes from the store, so the rest of the body is not read."""
-    last = normalise(body)[-1]
+    last = normalize(body)[-1]
     if last["role"] != "user" or not isinstance(last.get("content"), str):
         raise InvalidMessage("with `stateKey`, the last message must have the role user and a text as content")
     return user(last["content"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.access import Act, ApiToken, NewToken
+from threadline.core.access import ApiToken, AuditEntry, NewToken
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
@@ -79,7 +79,7 @@ class AccessOperations:
     @in_transaction
     async def record_act(
         self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
-    ) -> Act:
+    ) -> AuditEntry:
         actor = self.session.owner_id if actor_id is None else check_user_id(actor_id)
         if actor != self.session.owner_id:
             self.session.scope.require("system")
@@ -90,7 +90,7 @@ class AccessOperations:
         return rows.act(values)
 
     @in_transaction
-    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
         self.session.scope.require("admin")
         async with self.session.as_worker():
             return [rows.act(row) for row in await self.session.rows(_SQL["list_acts"], before, limit)]

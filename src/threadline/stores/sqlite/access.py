@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from threadline.core.access import Act, ApiToken, NewToken
+from threadline.core.access import ApiToken, AuditEntry, NewToken
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
@@ -41,10 +41,10 @@ class AccessOperations(Operations):
 
     async def record_act(
         self, act: str, target: str, details: CleanJson | None = None, *, actor_id: str | None = None
-    ) -> Act:
+    ) -> AuditEntry:
         return await self._engine.write(record_act, act, target, details, actor_id)
 
-    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[Act]:
+    async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
         return await self._engine.read(list_acts, limit, before)
 
 
@@ -107,7 +107,9 @@ def drop_permits(session: ScopedSession, before: dt.datetime) -> int:
     return session.run(_SQL["drop_permits"], (session.tenant_id, to_us(before)))
 
 
-def record_act(session: ScopedSession, act: str, target: str, details: CleanJson | None, actor_id: str | None) -> Act:
+def record_act(
+    session: ScopedSession, act: str, target: str, details: CleanJson | None, actor_id: str | None
+) -> AuditEntry:
     actor = session.user_id if actor_id is None else check_user_id(actor_id)
     if actor != session.user_id:
         session.scope.require("system")
@@ -117,6 +119,6 @@ def record_act(session: ScopedSession, act: str, target: str, details: CleanJson
     return rows.act(values)
 
 
-def list_acts(session: ScopedSession, limit: int, before: str | None) -> list[Act]:
+def list_acts(session: ScopedSession, limit: int, before: str | None) -> list[AuditEntry]:
     session.scope.require("admin")
     return [rows.act(row) for row in session.rows(_SQL["list_acts"], (session.tenant_id, before, limit))]

@@ -1,9 +1,9 @@
-"""Finding: which rules a text needs, and where in it they hold.
+"""Matching: which rules can match a text, and where they do.
 
-A sieve names the few rules that could hold anywhere in a text; it may name too many, never too few. RE2 sifts a text in
-one pass, as it stands unless it has to be folded; without RE2, literals are looked for, most of them only in words long
-enough to hold a secret. The rules named are then tried at their anchors, from the left, one match after another. Both
-sieves lead to the same matches.
+A prefilter selects the few rules that can match anywhere in a text; it may select too many, never too few. RE2 scans a
+text in one pass, and only normalizes it if necessary; without RE2, literals are searched, most of them only in words
+that are long enough for a secret. The selected rules are then tried at their anchors from left to right. Both
+prefilters lead to the same matches.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from threadline.core.masking.normal_form import INVISIBLE, normal_bytes
 from threadline.core.masking.patterns import WORD_RUN, Rule, Secret
-from threadline.core.masking.text_fold import INVISIBLE, view_of
 
 try:
     import re2
 except ImportError:  # the extra `masking` is not installed
     re2 = None
 
-# A set that runs out of memory says that nothing matched. Two megabytes have been enough for every text tried.
+# A set that runs out of memory reports no match. Two megabytes have been enough for every text tried.
 _RE2_MEMORY = 64 << 20
 _LONG_RUN = b"x" * WORD_RUN
 _WORDS = re.compile(rb"[A-Za-z0-9_+/.:=-]{%d,}+" % WORD_RUN)
 _AS_RUNS = bytes(ord("x") if _WORDS.match(bytes((byte,)) * WORD_RUN) else ord(" ") for byte in range(256))
 
 
-class Found(NamedTuple):
-    """A match in a view. What is masked runs from `secret_start` to `secret_end`, which is in the tail's hands."""
+class SecretMatch(NamedTuple):
+    """A match in a normal form. `secret_start` to `secret_end` is masked; the rule's tail determines `secret_end`."""
 
     rule: Rule
     secret: Secret
@@ -40,13 +40,13 @@ class Found(NamedTuple):
     end: int
 
 
-class Sieve(Protocol):
+class Prefilter(Protocol):
     def rules(self, raw: bytes) -> Sequence[Rule]:
-        """Every rule that could hold somewhere in the view of this text, in their order of precedence."""
+        """Every rule that can match the normal form of this text, in order of precedence."""
         ...
 
 
-class LiteralSieve:
+class LiteralPrefilter:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._needles: dict[tuple[bool, bool], list[tuple[bytes, int]]] = {}
@@ -55,7 +55,7 @@ class LiteralSieve:
             group += ((needle, index) for needle in rule.needles)
 
     def rules(self, raw: bytes) -> Sequence[Rule]:
-        view = view_of(raw)
+        view = normal_bytes(raw)
         named = self._named(view, is_word=False)
         if _LONG_RUN in view.translate(_AS_RUNS):
             named |= self._named(b" ".join(_WORDS.findall(view)), is_word=True)
@@ -67,11 +67,11 @@ class LiteralSieve:
         return named.union(index for needle, index in self._needles.get((is_word, False), ()) if needle in view)
 
 
-# What has to be folded, but for the escapes that the loose patterns know.
+# Bytes that have to be normalized, except the escapes that the `loose` patterns handle.
 _UNCLEAR = rb'\\[^"nrt]|\\$|%[0-9A-Fa-f]{2}|' + INVISIBLE
 
 
-class Re2Sieve:
+class Re2Prefilter:
     def __init__(self, rules: Sequence[Rule]) -> None:
         options: Any = re2.Options()
         options.max_mem = _RE2_MEMORY
@@ -89,18 +89,18 @@ class Re2Sieve:
         if not named:
             return ()
         if self._unclear in named:
-            named = self._set.Match(view_of(raw)) or ()
+            named = self._set.Match(normal_bytes(raw)) or ()
         return [self._rules[index] for index in sorted(named) if index != self._unclear]
 
 
-def sieve_for(rules: Sequence[Rule], *, with_re2: bool | None = None) -> Sieve:
-    """The fast sieve where RE2 is installed, unless told which."""
-    wanted = re2 is not None if with_re2 is None else with_re2
-    return Re2Sieve(rules) if wanted else LiteralSieve(rules)
+def make_prefilter(rules: Sequence[Rule], *, with_re2: bool | None = None) -> Prefilter:
+    """RE2 if it is installed, unless `with_re2` says otherwise."""
+    use_re2 = re2 is not None if with_re2 is None else with_re2
+    return Re2Prefilter(rules) if use_re2 else LiteralPrefilter(rules)
 
 
-def find(view: bytes, rules: Sequence[Rule], start: int = 0) -> Iterator[Found]:
-    """Every match from `start` on: the leftmost first, the earlier rule where two begin together, none overlapping."""
+def find(view: bytes, rules: Sequence[Rule], start: int = 0) -> Iterator[SecretMatch]:
+    """Every match from `start`, without overlaps: leftmost first; of two at the same place, the earlier rule's."""
     lowered = view.lower()
     probes = [(needle, lowered if rule.any_case else view, rule) for rule in rules for needle in rule.needles]
     waiting: list[tuple[int, int, re.Match[bytes]]] = []
@@ -131,11 +131,11 @@ def _next_head(needle: bytes, hay: bytes, view: bytes, rule: Rule, at: int) -> r
     return None
 
 
-def _found(rule: Rule, head: re.Match[bytes], view: bytes) -> Found:
+def _found(rule: Rule, head: re.Match[bytes], view: bytes) -> SecretMatch:
     way = head.lastindex or 1
     secret = rule.secrets[way - 1]
     end = secret.tail.end(view, head.end())
-    return Found(
+    return SecretMatch(
         rule=rule,
         secret=secret,
         start=head.start(),

@@ -1,9 +1,9 @@
-"""Folding: the view of a text in which a secret has one spelling, with the way back to the text.
+"""The normal form of a text, in which a secret has one spelling, with a mapping back to the text.
 
-Invisible characters are taken out, percent-encoding is decoded (also what was encoded several times), and backslash
-escapes are undone to any depth, so that a view of a JSON string is the view of the text it holds. An escaped quote
-becomes a mark of its own, because it may be a quote or may be content. Rules look at views; what they find is cut
-from the text itself. Everything here is UTF-8 bytes; rules know ASCII only.
+Invisible characters are removed, percent-encoding is decoded (repeated encoding too), and backslash escapes are undone
+to any depth, so that a JSON string and its value have the same normal form (`view`). An escaped quote becomes a
+character of its own, because it may be a delimiter or content. Rules match views; matches are cut from the text itself.
+Everything here is UTF-8 bytes; rules are ASCII only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INVISIBLES = (
 )
 INVISIBLE = b"(?:" + b"|".join(_INVISIBLES) + b")"
 _HEX = rb"[0-9A-Fa-f]"
-# Every way a token can begin is a literal of its own, because only then `re` skips to the bytes that matter.
+# Each alternative starts with its own literal, because only then `re` skips to the relevant bytes.
 _TOKENS = (
     *(one + INVISIBLE + b"{0,63}" for one in _INVISIBLES),
     b"%(?:25){0,3}" + _HEX + b"{2}",
@@ -38,22 +38,22 @@ _TOKENS = (
 )
 _UNFINISHED = rb"((?:%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {b"h": _HEX}
 _WHOLE = re.compile(b"|".join(_TOKENS))
-_BEGUN = re.compile(b"|".join((_UNFINISHED, *_TOKENS)))
+_WITH_UNFINISHED = re.compile(b"|".join((_UNFINISHED, *_TOKENS)))
 _IS_INVISIBLE = re.compile(b"|".join(_INVISIBLES))
 _FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcd\xd8"]
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
 
 
-class Folded(NamedTuple):
-    """`pieces` are (where in the view, where in the source, length in the source or 0 for as many as in the view)."""
+class NormalForm(NamedTuple):
+    """`pieces` are parallel lists: start in the view, start in the source, length in the source (0: as in the view)."""
 
     view: bytes
     pieces: tuple[list[int], list[int], list[int]] | None
     end: int
-    """Where the folded source ends: before a token that is not complete yet."""
+    """End of the normalized source: before a token that is not complete yet."""
 
     def source_start(self, at: int) -> int:
-        """Where in the source the byte of the view begins; the end of it for the end of the view."""
+        """The start in the source of a byte of the view; for the end of the view, the end of the source."""
         if at >= len(self.view):
             return self.end
         if self.pieces is None:
@@ -63,7 +63,7 @@ class Folded(NamedTuple):
         return start if self.pieces[2][piece] else start + at - self.pieces[0][piece]
 
     def source_end(self, at: int) -> int:
-        """Where in the source the byte of the view before this one ends."""
+        """The end in the source of the byte before this one."""
         if self.pieces is None or at == 0:
             return at
         piece = bisect_right(self.pieces[0], at - 1) - 1
@@ -71,10 +71,10 @@ class Folded(NamedTuple):
         return start + (length or at - self.pieces[0][piece])
 
 
-def fold(raw: bytes, *, complete: bool = True) -> Folded:
-    """The view of a text; of one that goes on, up to the last token that is whole."""
-    if not is_foldable(raw):
-        return Folded(raw, None, len(raw))
+def normalize(raw: bytes, *, complete: bool = True) -> NormalForm:
+    """The normal form of a text; with `complete=False`, only up to its last complete token."""
+    if not _needs_normalizing(raw):
+        return NormalForm(raw, None, len(raw))
     chunks: list[bytes] = []
     ats: list[int] = []
     starts: list[int] = []
@@ -91,7 +91,7 @@ def fold(raw: bytes, *, complete: bool = True) -> Folded:
             size += len(chunk)
 
     end = len(raw)
-    for token in (_WHOLE if complete else _BEGUN).finditer(raw):
+    for token in (_WHOLE if complete else _WITH_UNFINISHED).finditer(raw):
         first, last = token.span()
         if token.lastindex:
             end = first
@@ -100,19 +100,19 @@ def fold(raw: bytes, *, complete: bool = True) -> Folded:
         keep(_meaning(token.group()), first, last - first)
         done = last
     keep(raw[done:end], done, 0)
-    return Folded(b"".join(chunks), (ats, starts, lengths), end)
+    return NormalForm(b"".join(chunks), (ats, starts, lengths), end)
 
 
-def view_of(raw: bytes) -> bytes:
-    """The view alone, for those who need no way back."""
-    return _WHOLE.sub(lambda token: _meaning(token.group()), raw) if is_foldable(raw) else raw
+def normal_bytes(raw: bytes) -> bytes:
+    """The normal form without the mapping."""
+    return _WHOLE.sub(lambda token: _meaning(token.group()), raw) if _needs_normalizing(raw) else raw
 
 
-def is_foldable(raw: bytes) -> bool:
-    return b"\\" in raw or b"%" in raw or _holds_invisible(raw)
+def _needs_normalizing(raw: bytes) -> bool:
+    return b"\\" in raw or b"%" in raw or _has_invisible(raw)
 
 
-def _holds_invisible(raw: bytes) -> bool:
+def _has_invisible(raw: bytes) -> bool:
     if raw.isascii():
         return False
     for byte in _FIRST_BYTES:
@@ -123,7 +123,7 @@ def _holds_invisible(raw: bytes) -> bool:
 
 @lru_cache(maxsize=2048)
 def _meaning(token: bytes) -> bytes:
-    """What a token stands for in the view."""
+    """The bytes of a token in the normal form."""
     if token.startswith(b"%"):
         return bytes((int(token[-2:], 16),))
     escape = token.lstrip(b"\\")
@@ -133,7 +133,7 @@ def _meaning(token: bytes) -> bytes:
 def _character(point: int) -> bytes:
     if point == ord('"'):
         return ESCAPED_QUOTE
-    # The invisible tag characters are written as two halves: the one they all share, and one that tells nothing alone.
+    # Escaped tag characters (invisible) are a surrogate pair: a first half that all share, and a second half.
     if point in (ord("\\"), 0xDB40) or 0xDC00 <= point <= 0xDFFF:
         return b""
     found = chr(point).encode("utf-8", "surrogatepass")

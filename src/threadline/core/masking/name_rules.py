@@ -1,34 +1,34 @@
-"""Secrets that are known by their name: a password in a setting, a token in a query, a cookie in a header.
+"""Rules for secrets that are recognised by a name: a password in a setting, a token in a query, a cookie in a header.
 
-The same names tell in text (`password = "…"`, `api_key=…`) and in structured values, where they stand before a quote.
-A name tells by its end, in any case and with any separator, so `DB_PASSWORD` and `userPassword` do while `token_count`,
-`max_tokens` and `public_key` do not. Without quotes, a value counts only if it does not look like a word.
+The same names apply in text (`password = "…"`, `api_key=…`) and in structured values, where a quote follows them. The
+end of a name counts, in any case and with any separator: `DB_PASSWORD` and `userPassword` match, `token_count`,
+`max_tokens` and `public_key` do not. An unquoted value is masked only if it does not look like a word.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from threadline.core.masking.matches import find
+from threadline.core.masking.matcher import find
+from threadline.core.masking.normal_form import normal_bytes
 from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, mixed, tail
 from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK, NO_TAIL
-from threadline.core.masking.text_fold import view_of
 
 _BARE = "[A-Za-z0-9._~+/=#@^*%!?:-]"
 _BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+", unfinished=r"[.:!?]\Z")
 _HEADER_TAIL = tail(r"""[^\r\n"'\x1e]*+""")
 _LONGEST_NAME = 128
 
-# A variable, a template, a placeholder or a mask stands for a secret and is none, and neither is a scheme alone.
-_STAND_IN = r"[ \t\r\n:=>`]{0,5}\[masked:|\$\{|\$[A-Z_]|\{|<|\*\*\*|\.\.\.|(?i:your)[-_ ]"
-_NO_STAND_IN = rf"""(?!{_STAND_IN}|(?i:bearer|basic|token) {{0,2}}(?:["'\x1e]|{_STAND_IN}))"""
-_STAND_IN_REACH = 24
+# Variables, templates, placeholders and masks are not secrets, and neither is an authentication scheme alone.
+_PLACEHOLDER = r"[ \t\r\n:=>`]{0,5}\[masked:|\$\{|\$[A-Z_]|\{|<|\*\*\*|\.\.\.|(?i:your)[-_ ]"
+_NO_PLACEHOLDER = rf"""(?!{_PLACEHOLDER}|(?i:bearer|basic|token) {{0,2}}(?:["'\x1e]|{_PLACEHOLDER}))"""
+_PLACEHOLDER_REACH = 24
 _TO_VALUE: tuple[Step, ...] = (Run("[:=]", 1, 2), Run("[>]", 0, 1), Run(BLANK, 0, 3))
 
 
 def _quoted(quote: str, closing: str) -> Secret:
-    # A quote that comes first may be the closing one.
-    value = Run(rf"[^{closing}\"\x1e]", 1, 1, _NO_STAND_IN, _STAND_IN_REACH)
+    # A quote directly after the opening quote closes an empty value.
+    value = Run(rf"[^{closing}\"\x1e]", 1, 1, _NO_PLACEHOLDER, _PLACEHOLDER_REACH)
     return Secret((value,), tail(f"[^{closing}]*+"), lead=(*_TO_VALUE, Run(f"[{quote}]", 1, 1)))
 
 
@@ -65,11 +65,11 @@ _OF_A_KEY = (
     *("admin", "openai", "anthropic", "stripe"),
 )
 _ONLY_SUCH_KEYS = f"(?:{'|'.join(f'(?<=(?i:{word}))|(?<=(?i:{word})[_. -])' for word in _OF_A_KEY)})"
-# Tokens of pages and of models' vocabularies are no secrets.
+# Page tokens and tokens of a model's vocabulary are not secrets.
 _OTHER_TOKENS = ("page", "next", "ation", "sync", "stop", "eos", "bos", "pad", "unk", "sep", "cls", "mask", "special")
 _NO_SUCH_TOKENS = "".join(f"(?<!(?i:{word}))(?<!(?i:{word})[_. -])" for word in _OTHER_TOKENS)
 
-# `PWD` alone is where one stands, `db_pwd` and `userPwd` are not.
+# `PWD` alone is the working directory; `db_pwd` and `userPwd` are passwords.
 _PART_OF_A_NAME = "(?:(?<=[A-Za-z0-9][_. -])|(?<=[a-z])(?=P))"
 
 # kind, words, look-behind, values tried before the usual ones
@@ -122,11 +122,11 @@ VALUE_KEY_RULE = Rule("value", ("value",), (Secret(_TO_KEY_END, NO_TAIL),), behi
 
 @lru_cache(maxsize=4096)
 def _kind_of(name: str) -> str | None:
-    view = view_of(name.encode("utf-8", "surrogatepass")) + b'"'
+    view = normal_bytes(name.encode("utf-8", "surrogatepass")) + b'"'
     kinds = [found.rule.kind for found in find(view, QUOTED_NAME_RULES) if found.end == len(view)]
     return kinds[0] if kinds else None
 
 
-def telling_kind(name: str) -> str | None:
-    """What a value under this name would be, if it is a name that tells."""
+def kind_of_name(name: str) -> str | None:
+    """The kind of secret that a value under this name is; None for other names."""
     return _kind_of(name[-_LONGEST_NAME:])
