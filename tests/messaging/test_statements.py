@@ -18,7 +18,7 @@ from threadline.core.parts import plain_text
 from threadline.core.threads import Scope, system_scope
 from threadline.service.app import build_app
 from threadline.settings import ChannelsSettings, Settings
-from threadline.stores.postgres import notices, pool, search_indexer
+from threadline.stores.postgres import change_watch, pool, search_indexer
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakeSlack
 
@@ -52,8 +52,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
 
     monkeypatch.setattr(pool.Address, "connect", listened_to)
     # Words are taken for search, and other processes are told, whenever there is time: here there is none.
-    monkeypatch.setattr(search_indexer, "QUIET_SECONDS", 3_600)
-    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
+    monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
+    monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     return sent
 
 

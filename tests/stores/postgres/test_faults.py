@@ -20,7 +20,7 @@ from threadline.core.errors import (
 )
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.ports import Transaction
-from threadline.stores.postgres import store as store_module
+from threadline.stores.postgres import statement_runner
 from threadline.stores.postgres.errors import as_store_error, may_repeat
 from threadline.stores.postgres.pool import Address, Pool
 from threadline.stores.postgres.store import PostgresStore
@@ -174,7 +174,7 @@ async def test_an_unknown_database_and_an_unknown_login_are_unavailable(server: 
 
 
 async def test_a_server_that_stops_for_good_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_SHORTEST_PAUSE", 0.0)
+    monkeypatch.setattr(statement_runner, "_FIRST_PAUSE_SECONDS", 0.0)
     server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
     server.ensure_started()
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
-from threadline.stores.postgres import notices
+from threadline.stores.postgres import change_watch
 from threadline.stores.postgres.change_watch import CHANNEL
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
@@ -49,7 +49,7 @@ async def mark(admin: asyncpg.Connection) -> None:
 async def test_what_changed_in_a_moment_is_told_once_and_the_rest_when_the_store_closes(
     dsn: str, admin: asyncpg.Connection, heard: Heard, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
+    monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     store = await PostgresStore.open(dsn, clock=clock)
     tx = store.scoped(ALICE)
     await tx.create_thread(NewThread(id="thread", state_key="key"))
@@ -94,7 +94,7 @@ async def test_who_changed_it_is_woken_once(own_store: PostgresStore, admin: asy
 async def test_a_store_whose_server_is_gone_closes_all_the_same(
     dsn: str, admin: asyncpg.Connection, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
+    monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     store = await PostgresStore.open(dsn, clock=clock)
     await store.scoped(ALICE).create_thread(NewThread())
     await admin.execute(

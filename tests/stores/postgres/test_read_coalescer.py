@@ -12,8 +12,7 @@ from threadline.core.channels import Agent
 from threadline.core.errors import StoreUnavailable
 from threadline.core.threads import NewThread, Scope, ThreadChanges
 from threadline.ports import Transaction
-from threadline.stores.postgres.pool import Address, Pool
-from threadline.stores.postgres.read_coalescer import ReadCoalescer
+from threadline.stores.postgres.pool import Address, Pool, ReadCoalescer
 from threadline.stores.postgres.store import PostgresStore
 
 ALICE, BOB = Scope("a", "alice"), Scope("a", "bob")
@@ -113,5 +112,5 @@ async def test_a_question_that_cannot_be_asked_fails_for_all_and_is_forgotten(ds
     await pool.close()
     coalescer = ReadCoalescer(pool, lambda *_: asyncio.get_running_loop().create_future())
     for _ in range(2):
-        told = await asyncio.gather(*(coalescer.ask("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
+        told = await asyncio.gather(*(coalescer.read("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
         assert [type(error) for error in told] == [StoreUnavailable] * 3

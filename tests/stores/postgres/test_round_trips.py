@@ -14,7 +14,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.ports import AgentServices
 from threadline.settings import Settings
-from threadline.stores.postgres import notices, search_indexer
+from threadline.stores.postgres import change_watch, search_indexer
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
@@ -48,8 +48,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Address, "connect", counting)
     # Nothing else is done beside the turns, however long they take: no words are taken for search, and no other process
     # is told. Whoever found the connection in use would open another, and that asks the server for its types.
-    monkeypatch.setattr(search_indexer, "QUIET_SECONDS", 3_600)
-    monkeypatch.setattr(notices, "GATHER_SECONDS", 3_600)
+    monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
+    monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     return sent
 
 

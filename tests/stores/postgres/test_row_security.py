@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from threadline.core.threads import Scope
-from threadline.stores.postgres import search_indexer as following
-from threadline.stores.postgres.session import entering
+from threadline.stores.postgres import search_indexer
+from threadline.stores.postgres.session import begin_statement
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import create_thread_with
@@ -76,7 +76,7 @@ async def unprotected(connection: asyncpg.Connection) -> list[str]:
 async def populated(own_store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """Alice has a row in every table, and so has search."""
     # However slow the machine is, nobody takes in meanwhile what search is to have left.
-    monkeypatch.setattr(following, "QUIET_SECONDS", 3_600)
+    monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
     await populate(own_store, ALICE, clock)
     alice = own_store.scoped(ALICE)
     await own_store.index_pending()
@@ -126,7 +126,7 @@ async def test_a_stranger_sees_and_changes_no_row(
     for table in await tables(admin):
         if table in SHARED and scope.tenant_id == ALICE.tenant_id:
             continue
-        await login.execute(entering(scope))
+        await login.execute(begin_statement(scope))
         where = "WHERE tenant_id = 'a'"
         assert await login.fetchval(f"SELECT count(*) FROM threadline.{table} {where}") == (
             # The house goes from tenant to tenant, so it may know their names.
@@ -169,7 +169,7 @@ async def test_a_row_for_somebody_else_is_refused(
         )
         await admin.execute(f"CREATE TABLE public.{table}_copy AS SELECT {columns} FROM threadline.{table}")
         await admin.execute(f"GRANT SELECT ON public.{table}_copy TO public")
-        await login.execute("BEGIN; SET LOCAL ROLE threadline_app" if scope is None else entering(scope))
+        await login.execute("BEGIN; SET LOCAL ROLE threadline_app" if scope is None else begin_statement(scope))
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
             await login.execute(f"INSERT INTO threadline.{table} ({columns}) SELECT {columns} FROM public.{table}_copy")
         await login.execute("ROLLBACK")
@@ -186,7 +186,7 @@ async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
         )
         gifts = ["tenant_id = 'b'", *(["owner_id = 'bob'"] if has_owner else [])]
         for gift in gifts if table not in WRITTEN_ONCE | THE_HOUSES else ():
-            await login.execute(entering(ALICE))
+            await login.execute(begin_statement(ALICE))
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
                 await login.execute(f"UPDATE threadline.{table} SET {gift}")
             await login.execute("ROLLBACK")
@@ -203,7 +203,7 @@ async def test_nobody_may_rewrite_a_message_or_a_record(login: asyncpg.Connectio
 
 
 async def test_not_even_its_own_user_sees_what_is_the_houses(login: asyncpg.Connection) -> None:
-    await login.execute(entering(ALICE))
+    await login.execute(begin_statement(ALICE))
     for table in THE_HOUSES:
         assert await login.fetchval(f"SELECT count(*) FROM threadline.{table}") == 0
         assert await login.execute(f"DELETE FROM threadline.{table}") == "DELETE 0"
@@ -212,7 +212,7 @@ async def test_not_even_its_own_user_sees_what_is_the_houses(login: asyncpg.Conn
 
 @pytest.mark.req("S4-01")
 async def test_a_message_without_its_timeline_is_refused(login: asyncpg.Connection) -> None:
-    await login.execute(entering(ALICE))
+    await login.execute(begin_statement(ALICE))
     with pytest.raises(asyncpg.ForeignKeyViolationError):
         await login.execute("""
             INSERT INTO threadline.messages (created_us, seq, role, tenant_id, timeline_id, owner_id, id, parts)

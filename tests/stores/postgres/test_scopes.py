@@ -20,7 +20,7 @@ from threadline.core.threads import NewThread, Scope
 from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.stores.postgres.pool import Address
-from threadline.stores.postgres.session import entering, literal
+from threadline.stores.postgres.session import begin_statement, quote_literal
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
@@ -33,7 +33,7 @@ WHO = "SELECT current_user::text, current_setting('threadline.tenant', true), cu
 
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
 def test_a_literal_ends_where_its_text_ends(text: str) -> None:
-    quoted = literal(text)
+    quoted = quote_literal(text)
     inside = quoted[2:-1].replace("\\\\", "").replace("''", "")
     assert (quoted[:2], quoted[-1]) == ("E'", "'")
     assert "'" not in inside
@@ -44,7 +44,7 @@ async def test_a_literal_means_its_text(admin: asyncpg.Connection) -> None:
     for conforming in ("on", "off"):
         await admin.execute(f"SET standard_conforming_strings = {conforming}; SET escape_string_warning = off")
         for user_id in HOSTILE:
-            await admin.execute(entering(Scope("a", user_id)))
+            await admin.execute(begin_statement(Scope("a", user_id)))
             assert tuple(await admin.fetchrow(WHO) or ()) == ("threadline_app", "a", user_id)
             await admin.execute("ROLLBACK")
 
@@ -60,7 +60,7 @@ async def test_any_printable_user_has_a_thread_of_their_own(own_store: PostgresS
 async def test_settings_end_with_their_transaction(dsn: str, own_store: PostgresStore) -> None:
     login = await asyncpg.connect(dsn)
     for end in ("COMMIT", "ROLLBACK"):
-        await login.execute(entering(Scope("a", "alice")))
+        await login.execute(begin_statement(Scope("a", "alice")))
         await login.execute(end)
         assert tuple(await login.fetchrow(WHO) or ()) == (LOGIN, "", "")
     await login.fetch("SELECT * FROM threadline.find_thread('a', 'alice', 'threadline_app', 't', NULL, false)")

@@ -10,7 +10,7 @@ import pytest
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.stores.postgres.search import words_of
-from threadline.stores.postgres.session import entering
+from threadline.stores.postgres.session import begin_statement
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import clean_text, create_thread_with, user_message
 
@@ -32,7 +32,7 @@ async def login(dsn: str, own_store: PostgresStore) -> AsyncIterator[asyncpg.Con
 @pytest.mark.req("SX-04")
 async def test_it_shows_an_owner_their_own(login: asyncpg.Connection) -> None:
     for scope, expected in ((ALICE, 2), (Scope("a", "bob"), 2), (Scope("c", "alice"), 0), (Scope("a", "eve"), 0)):
-        await login.execute(entering(scope))
+        await login.execute(begin_statement(scope))
         assert await login.fetchval(MATCH, ["zebra"]) == expected
         await login.execute("ROLLBACK")
 
@@ -92,7 +92,7 @@ async def test_a_table_or_operator_of_ones_own_changes_nothing(
 
 @pytest.mark.parametrize("word", ["zebra' | 'x", "zebra & !x", "' | !'x", "\\", "'", ":*", "zebra:*", "a' || 'b", ""])
 async def test_a_word_is_a_word_whatever_stands_in_it(login: asyncpg.Connection, word: str) -> None:
-    await login.execute(entering(ALICE))
+    await login.execute(begin_statement(ALICE))
     assert await login.fetchval(MATCH, [word] if word else []) == 0
     await login.execute("ROLLBACK")
 
@@ -156,7 +156,7 @@ async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[i
 
 
 async def login_as(admin: asyncpg.Connection, scope: Scope) -> None:
-    await admin.execute(entering(scope))
+    await admin.execute(begin_statement(scope))
 
 
 @pytest.mark.req("SX-03")
@@ -189,7 +189,7 @@ async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore
     """The indexer has read the messages, and before it writes their words they are purged."""
     tx = own_store.scoped(ALICE)
     thread = await create_thread_with(tx, "a zebra", "b")
-    await admin.execute(entering(ALICE))
+    await admin.execute(begin_statement(ALICE))
     rows = await admin.fetch("SELECT timeline_id, seq FROM threadline.unindexed_messages('a', 10)")
     await tx.purge_thread(thread.id)
     await admin.execute(

@@ -1,6 +1,7 @@
-"""The conformance suite on the system's PostgreSQL, where there is one beside the wheel's.
+"""The conformance suite on a second version of PostgreSQL, if the system has one beside the wheel's.
 
-A quick run takes the classes whose verbs lean on the server most; `--slow` takes them all.
+Without a second version this file has no tests. A quick run takes the classes whose operations depend most on the
+server; `--slow` takes all.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from threadline.testing.postgres import installations, shared_server
 SECOND = next((label for label in installations() if label != "embedded"), "")
 QUICK = {"TestAppending", "TestLoading", "TestUndoing", "TestIsolation", "TestSearchingThePresent"}
 
-pytestmark = pytest.mark.skipif(not SECOND, reason="there is no second PostgreSQL: apt-get install postgresql")
 _databases: dict[str, str] = {}
 
 for _name in [name for name in vars(suite) if name.startswith("Test")]:
-    # A class of its own: the suite's own classes also run on the wheel's server, and there they are not slow.
-    _made = type(_name, (getattr(suite, _name),), {})
-    globals()[_name] = _made if _name in QUICK else pytest.mark.slow(_made)
+    del globals()[_name]
+    if SECOND:
+        # A new class, because a mark on the suite's own class would apply where other tests run it as well.
+        _copy = type(_name, (getattr(suite, _name),), {})
+        globals()[_name] = _copy if _name in QUICK else pytest.mark.slow(_copy)
 
 
 @pytest.fixture

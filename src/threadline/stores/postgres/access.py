@@ -14,15 +14,13 @@ from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/access.sql")
 
 
-class AccessOperations:
-    session: ScopedSession
-
+class AccessOperations(Operations):
     @in_transaction
     async def create_token(self, new: NewToken) -> ApiToken:
         self.session.scope.require("admin")
@@ -38,7 +36,7 @@ class AccessOperations:
             new.acts_for_users,
         )
         async with self.session.as_worker():
-            await self.session.introduce(check_user_id(new.owner_id))
+            await self.session.ensure_user(check_user_id(new.owner_id))
             row = await self.session.row(_SQL["add_token"], *values)
         if row is None:
             raise DuplicateId("token", new.id)

@@ -9,60 +9,66 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 
+from threadline.core.errors import StoreFailed
 from threadline.stores.postgres.errors import DRIVER_ERRORS
-from threadline.stores.postgres.pool import Address
+from threadline.stores.postgres.pool import CONNECT_SECONDS, Address
+from threadline.stores.postgres.statement_runner import StatementRunner
+from threadline.stores.sql import load_queries
 
 CHANNEL = "threadline"
 POLL_SECONDS = 0.25
+BATCH_SECONDS = 0.05
+_SQL = load_queries(__package__, "queries/change_watch.sql")
 _log = logging.getLogger(__name__)
 
 
 class SubjectWatch:
-    """Remembers what happened while nobody waited."""
+    """Keeps a change that happened between two waits, so that the next wait returns immediately."""
 
     def __init__(self, listener: ChangeListener) -> None:
         self._listener = listener
         self.changed = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        most = seconds if await self._listener.listening() else min(seconds, POLL_SECONDS)
+        longest = seconds if await self._listener.ensure_listening() else min(seconds, POLL_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(most):
+            async with asyncio.timeout(longest):
                 await self.changed.wait()
         self.changed.clear()
 
 
 class ChangeListener:
     def __init__(self, address: Address | None) -> None:
-        """`address` is a direct one; without it, watches only poll."""
+        """`address` bypasses any pgbouncer; without an address, watches only poll."""
         self._address = address
         self._connection: asyncpg.Connection | None = None
+        # Watches that find the connection lost at the same time must open one new connection, not one each.
         self._connecting = asyncio.Lock()
         self._watches: dict[str, set[SubjectWatch]] = {}
         self._missed = False
         self.name = secrets.token_hex(4)
-        """Under which this process tells others what has rung here already."""
+        """Marks notifications of this process, whose watches were woken already."""
 
     @asynccontextmanager
     async def watch(self, tenant_id: str, subject: str) -> AsyncIterator[SubjectWatch]:
-        watch, watched = SubjectWatch(self), f"{tenant_id} {subject}"
-        self._watches.setdefault(watched, set()).add(watch)
+        watch, key = SubjectWatch(self), _key(tenant_id, subject)
+        self._watches.setdefault(key, set()).add(watch)
         try:
-            await self.listening()
+            await self.ensure_listening()
             yield watch
         finally:
-            watching = self._watches[watched]
+            watching = self._watches[key]
             watching.discard(watch)
             if not watching:
-                del self._watches[watched]
+                del self._watches[key]
 
-    async def listening(self) -> bool:
-        """Whether notifications arrive; connects again if the connection was lost."""
+    async def ensure_listening(self) -> bool:
+        """Connects again if the connection was lost. False if notifications do not arrive."""
         if self._address is None:
             return False
         if self._connection is not None and not self._connection.is_closed():
@@ -76,10 +82,10 @@ class ChangeListener:
         try:
             self._connection = await self._subscribed(await address.connect())
         except DRIVER_ERRORS:
-            _log.warning("cannot listen for changes; watches look every %s s", POLL_SECONDS)
+            _log.warning("cannot listen for changes; watches poll every %s s", POLL_SECONDS)
             return False
         if self._missed:
-            # What was told between the connections nobody heard, so everybody looks once.
+            # Notifications between the two connections were missed, so every watch wakes once.
             self._missed = False
             self._wake_all()
         return True
@@ -89,19 +95,19 @@ class ChangeListener:
             connection.add_termination_listener(self._lost)
             await connection.add_listener(CHANNEL, self._notified)
         except BaseException:
-            # Whoever watched may have been cancelled meanwhile: nobody else knows of this connection.
+            # The watch may have been cancelled; no other code has this connection and could close it.
             connection.remove_termination_listener(self._lost)
             connection.terminate()
             raise
         return connection
 
     def _notified(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        watched, _, teller = str(payload).partition("@")
-        if teller != self.name:
-            self.ring(watched)
+        key, _, sender = str(payload).partition("@")
+        if sender != self.name:
+            self.wake(key)
 
-    def ring(self, watched: str) -> None:
-        for watch in self._watches.get(watched, ()):
+    def wake(self, key: str) -> None:
+        for watch in self._watches.get(key, ()):
             watch.changed.set()
 
     def _lost(self, _connection: object) -> None:
@@ -119,3 +125,54 @@ class ChangeListener:
             connection.remove_termination_listener(self._lost)
             await connection.close()
         self._wake_all()
+
+
+class ChangeNotifier:
+    """Sends NOTIFY after the commit, not in the transaction.
+
+    A NOTIFY inside the transaction would hold a lock that all notifying commits of the server share until the disk has
+    synced. This way no append or move waits, and the changes of `BATCH_SECONDS` take one statement. If the process is
+    killed within that time, watches in other processes learn of the change at their next read.
+    """
+
+    def __init__(self, listener: ChangeListener, runner: StatementRunner) -> None:
+        self._listener = listener
+        self._runner = runner
+        self._unsent: set[str] = set()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def notify(self, tenant_id: str, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            key = _key(tenant_id, subject)
+            self._listener.wake(key)
+            self._unsent.add(key)
+        if self._task is None:
+            self._task = asyncio.create_task(self._send(), name="threadline change notifier")
+
+    async def _send(self) -> None:
+        try:
+            while self._unsent:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BATCH_SECONDS):
+                        await self._closing.wait()
+                unsent, self._unsent = self._unsent, set()
+                # If the server cannot be reached, other processes have lost it too; they wake when they reconnect.
+                with suppress(StoreFailed):
+                    payloads = [f"{key}@{self._listener.name}" for key in unsent]
+                    await self._runner.run_once(_SQL["notify"], (payloads,), False)
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._task is not None:
+            # Bounded: a server that does not answer must not keep the process from exiting.
+            _, late = await asyncio.wait([self._task], timeout=CONNECT_SECONDS)
+            for task in late:
+                task.cancel()
+                await asyncio.wait([task])
+
+
+def _key(tenant_id: str, subject: str) -> str:
+    return f"{tenant_id} {subject}"

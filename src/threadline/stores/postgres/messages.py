@@ -16,7 +16,7 @@ from threadline.core.messages import Message, Role, from_us
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, ThreadState
 from threadline.stores.postgres.append_batcher import AppendArgs
-from threadline.stores.postgres.session import ScopedSession
+from threadline.stores.postgres.session import Operations
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 
@@ -28,9 +28,7 @@ _LAST_SEQ = 2**31 - 1
 _MOST_TURNS = 500
 
 
-class MessageOperations:
-    session: ScopedSession
-
+class MessageOperations(Operations):
     async def append(
         self,
         thread_id: str,
@@ -64,7 +62,7 @@ class MessageOperations:
         if done is None:
             return await self._append_locked(messages, args)
         session.note_append()
-        session.touch(thread_id)
+        session.notify(thread_id)
         count = done.first_seq + len(messages)
         state = ThreadState(done.timeline_id, count, done.token_count, done.title, from_us(now_us))
         return Appended(thread_id, done.timeline_id, done.first_seq, tuple(args.ids), count, state)
@@ -77,7 +75,7 @@ class MessageOperations:
             case None | "repeat" | "present":
                 if problem is None:
                     self.session.note_append()
-                    self.session.touch(thread_id)
+                    self.session.notify(thread_id)
                 if problem == "present":
                     await self._refuse_other_content(thread_id, messages, first_seq)
                 ids = tuple(args.ids if problem is None else row["message_ids"])

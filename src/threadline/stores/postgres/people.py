@@ -13,19 +13,17 @@ from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/people.sql")
 
 
-class PeopleOperations:
-    session: ScopedSession
-
+class PeopleOperations(Operations):
     @in_transaction
     async def put_agent(self, agent: Agent) -> Agent:
         settings = rows.json_bytes(agent.settings, "settings")
-        await self.session.introduce(self.session.owner_id)
+        await self.session.ensure_user(self.session.owner_id)
         row = await self.session.row(
             _SQL["put_agent"],
             check_id("agent", agent.id),
@@ -59,7 +57,7 @@ class PeopleOperations:
         if user.id != self.session.owner_id:
             self.session.scope.require("admin")
         async with self.session.as_worker():
-            await self.session.introduce(user.id)
+            await self.session.ensure_user(user.id)
             row = await self.session.row(_SQL["put_user"], user.id, user.display_name, user.role)
         assert row is not None
         return rows.user(row)
@@ -89,7 +87,7 @@ class PeopleOperations:
     async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
         if owner_id != self.session.owner_id:
             self.session.scope.require("system")
-        await self.session.introduce(owner_id)
+        await self.session.ensure_user(owner_id)
         values = (platform, platform_user_id, owner_id, state, self.session.now())
         row = await self.session.row(_SQL["change_link"], *values) or await self.session.row(_SQL["add_link"], *values)
         if row is None:
@@ -116,7 +114,7 @@ class PeopleOperations:
 
     @in_transaction
     async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-        await self.session.introduce(self.session.owner_id)
+        await self.session.ensure_user(self.session.owner_id)
         added = await self.session.run(_SQL["add_code"], code_hash, self.session.owner_id, platform, expires_at)
         if not added:
             raise DuplicateId("link code", "given")

@@ -11,15 +11,13 @@ from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/places.sql")
 
 
-class PlaceOperations:
-    session: ScopedSession
-
+class PlaceOperations(Operations):
     @in_transaction
     async def bind(
         self,
@@ -56,7 +54,7 @@ class PlaceOperations:
 
     @in_transaction
     async def set_context(self, agent_id: str, context: CleanText) -> ContextSnapshot:
-        await self.session.introduce(self.session.owner_id)
+        await self.session.ensure_user(self.session.owner_id)
         row = await self.session.row(_SQL["set_context"], self.session.owner_id, agent_id, context, self.session.now())
         assert row is not None
         return rows.context_snapshot(row)

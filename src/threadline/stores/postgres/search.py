@@ -17,7 +17,7 @@ from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
 from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 
@@ -29,9 +29,7 @@ _MOST_BYTES = 900_000
 _AT_A_TIME = 500
 
 
-class SearchOperations:
-    session: ScopedSession
-
+class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         words = words_of(query)
         if not words:

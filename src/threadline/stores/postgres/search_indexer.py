@@ -1,7 +1,8 @@
-"""The search index follows the log: a task takes in what was appended once a store has been quiet for a moment.
+"""Updates the search index in the background, when a store has been idle for a moment.
 
-Words cost more to take than messages cost to write, so they wait while a store is busy, but not for ever. Nothing
-relies on it: a search takes in what its owner still lacks, and `index_pending` does so for everyone.
+Indexing a message costs more than writing it, so it waits while the store is busy, for `MAX_DELAY_SECONDS` at most.
+Nothing relies on this task: a search indexes the messages of its owner that are missing, and `index_pending` those of
+everyone.
 """
 
 from __future__ import annotations
@@ -13,47 +14,49 @@ from collections.abc import Awaitable, Callable
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import Scope
 
-QUIET_SECONDS = 1.0
-PATIENCE_SECONDS = 30.0
+IDLE_SECONDS = 1.0
+MAX_DELAY_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
 class SearchIndexer:
-    """`take` takes in some messages of a scope and says how many."""
-
-    def __init__(self, take: Callable[[Scope], Awaitable[int]]) -> None:
-        self._take = take
-        self._behind: dict[Scope, None] = {}
+    def __init__(self, index_some: Callable[[Scope], Awaitable[int]]) -> None:
+        """`index_some` indexes some messages of a scope and returns how many."""
+        self._index_some = index_some
+        self._pending: dict[Scope, None] = {}
+        """A set that keeps the order of arrival."""
         self._appended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def note(self, scope: Scope) -> None:
-        self._behind[scope] = None
+        self._pending[scope] = None
         self._appended.set()
         if self._task is None:
-            self._task = asyncio.create_task(self._follow(), name="threadline search index")
+            self._task = asyncio.create_task(self._loop(), name="threadline search indexer")
 
-    async def _follow(self) -> None:
+    async def _loop(self) -> None:
         while True:
             await self._appended.wait()
-            await self._wait_for_quiet()
-            behind, self._behind = self._behind, {}
-            for scope in behind:
-                await self._catch_up(scope)
+            await self._wait_until_idle()
+            pending, self._pending = self._pending, {}
+            for scope in pending:
+                await self._index(scope)
 
-    async def _wait_for_quiet(self) -> None:
-        give_up = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        while self._appended.is_set() and asyncio.get_running_loop().time() < give_up:
+    async def _wait_until_idle(self) -> None:
+        # Bounded: a store that is never idle would otherwise leave its whole index to the next search.
+        deadline = asyncio.get_running_loop().time() + MAX_DELAY_SECONDS
+        while self._appended.is_set() and asyncio.get_running_loop().time() < deadline:
             self._appended.clear()
-            await asyncio.sleep(QUIET_SECONDS)
+            await asyncio.sleep(IDLE_SECONDS)
         self._appended.clear()
 
-    async def _catch_up(self, scope: Scope) -> None:
+    async def _index(self, scope: Scope) -> None:
         try:
-            while await self._take(scope):
+            while await self._index_some(scope):
                 pass
         except StoreFailed as error:
-            _log.warning("the search index waits: %s", error)
+            # The next append or search of this scope tries again.
+            _log.warning("search index not updated: %s", error)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -1,17 +1,20 @@
-"""One scope's way to the database, inside a transaction or alone.
+"""One scope's access to the database, inside a transaction or outside of any.
 
-`call` runs a function of the schema, which enters the scope itself: outside a transaction each call is one round trip.
-`rows`, `row` and `run` are for plain statements, which need a transaction that has entered the scope; `@in_transaction`
-opens one for a verb that is called outside of any. Every plain statement's first value is the tenant.
+`call` runs a function of the schema, which enters the scope itself: outside a transaction each call is one round trip
+that commits. `rows`, `row` and `run` are for plain statements, which need a transaction that has entered the scope;
+`@in_transaction` opens one for an operation that is called outside of any. The first value of every plain statement is
+the tenant.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -19,9 +22,12 @@ from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock
-from threadline.stores.postgres.append_batcher import AppendArgs, AppendResult, ScopedAppend
+from threadline.stores.postgres.append_batcher import AppendArgs, AppendBatcher, AppendResult, ScopedAppend
 from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.change_watch import ChangeNotifier
 from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.search_indexer import SearchIndexer
+from threadline.stores.postgres.statement_runner import StatementRunner
 from threadline.stores.sql import load_queries
 
 P = ParamSpec("P")
@@ -29,7 +35,18 @@ T = TypeVar("T")
 
 _SQL = load_queries(__package__, "queries/messages.sql")
 APP, WORKER = "threadline_app", "threadline_worker"
-_BE_APP, _BE_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+_SET_APP, _SET_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+
+
+class UserLocks:
+    """One lock per user for transactions of several steps. They are serialized by an advisory lock in the database
+    anyway; waiting here first keeps those of this process from occupying connections while they wait."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, scope: Scope) -> asyncio.Lock:
+        return self._locks.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
 
 
 class StoreInternals(NamedTuple):
@@ -38,49 +55,46 @@ class StoreInternals(NamedTuple):
     clock: Clock
     limits: Limits
     bodies: Bodies
-    transact: Callable[[Scope, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
-    """For a single verb, which need not stand in line with its user's other works."""
-    alone: Callable[[str, tuple[Any, ...], bool], Awaitable[list[asyncpg.Record]]]
-    append: Callable[[ScopedAppend], Awaitable[AppendResult | None]]
-    appended: Callable[[Scope], None]
-    line: Callable[[Scope], AbstractAsyncContextManager[None]]
-    """Where one user's works wait for each other."""
-    tell: Callable[[str, Iterable[str]], None]
-    """Wakes whoever watches one of these subjects of the tenant."""
+    runner: StatementRunner
+    append_batcher: AppendBatcher
+    search_indexer: SearchIndexer
+    notifier: ChangeNotifier
+    user_locks: UserLocks
 
 
 class ScopedSession:
     __slots__ = (
-        "_connection", "_is_over", "has_appended", "internals", "owner_id", "role", "scope", "tenant_id", "touched",
+        "_changed", "_connection", "_has_appended", "_is_over", "internals", "owner_id", "role", "scope", "tenant_id",
     )  # fmt: skip
 
     def __init__(self, internals: StoreInternals, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
+        """`connection` is inside a transaction that has entered the scope."""
         self.internals = internals
         self.scope = scope
         self.tenant_id = scope.tenant_id
         self.owner_id = scope.user_id
         self.role = WORKER if scope.role == "system" else APP
-        self.has_appended = False
-        self.touched: set[str] = set()
+        self._has_appended = False
+        self._changed: set[str] = set()
         self._connection = connection
         self._is_over = False
 
     @property
-    def is_open(self) -> bool:
+    def is_in_transaction(self) -> bool:
         self._refuse_if_over()
         return self._connection is not None
 
     def end(self) -> None:
-        """The transaction is over: whoever kept it can do nothing with it."""
+        """After this, using the session is an error: its connection belongs to other callers."""
         self._is_over = True
 
     def _refuse_if_over(self) -> None:
         if self._is_over:
-            raise RuntimeError("this transaction is over: use its verbs only inside the work it was given to")
+            raise RuntimeError("this transaction is over: use it only inside the function that was passed to transact")
 
     @property
     def owner_filter(self) -> str | None:
-        """Whose rows a list shows; None for everybody's. Row security says the same, but helps no index find them."""
+        """Whose rows a list shows; None for all. Row security enforces the same, but cannot use an index."""
         return None if self.scope.role == "system" else self.owner_id
 
     def now(self) -> dt.datetime:
@@ -89,131 +103,170 @@ class ScopedSession:
     def now_us(self) -> int:
         return to_us(self.internals.clock.now())
 
-    async def call(self, function: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
-        """`reads` says that it writes nothing, so that it may be repeated whatever became of it."""
+    async def call(self, statement: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
+        """Calls a function of the schema. `reads` says that it writes nothing, so that it may always be repeated."""
+        return await self._call(self.owner_id, statement, values, reads)
+
+    async def read_for_all(self, statement: str, *values: Any) -> list[asyncpg.Record]:
+        """A read whose result is the same for every user of the tenant. Without an owner among the values, the waiting
+        reads of different users are equal and share one result."""
+        return await self._call("" if self._connection is None else self.owner_id, statement, values, True)
+
+    async def _call(
+        self, owner_id: str, statement: str, values: tuple[Any, ...], is_read: bool
+    ) -> list[asyncpg.Record]:
         self._refuse_if_over()
-        given = (self.tenant_id, self.owner_id, self.role, *values)
+        scoped = (self.tenant_id, owner_id, self.role, *values)
         if self._connection is None:
-            return await self.internals.alone(function, given, reads)
+            return await self.internals.runner.run(statement, scoped, is_read)
         with translated():
-            return await self._connection.fetch(function, *given)
+            return await self._connection.fetch(statement, *scoped)
 
-    async def read_for_all(self, function: str, *values: Any) -> list[asyncpg.Record]:
-        """A read of what all of the tenant's owners see alike: it names none of them, so that they may share it."""
-        self._refuse_if_over()
-        if self._connection is None:
-            return await self.internals.alone(function, (self.tenant_id, "", self.role, *values), True)
-        return await self.call(function, *values)
-
-    async def call_in_line(self, function: str, *values: Any) -> list[asyncpg.Record]:
-        """The same for one that stands in line with the user's other works, as it does by itself in the database: those
-        of this process wait here, where they keep no connection from others."""
-        if self.is_open:
-            return await self.call(function, *values)
-        async with self.internals.line(self.scope):
-            return await self.call(function, *values)
+    async def call_serialized(self, statement: str, *values: Any) -> list[asyncpg.Record]:
+        """For a function that takes the user's advisory lock, as transactions of several steps do."""
+        if self.is_in_transaction:
+            return await self.call(statement, *values)
+        async with self.internals.user_locks.of(self.scope):
+            return await self.call(statement, *values)
 
     async def append(self, now_us: int, args: AppendArgs) -> AppendResult | None:
         """None if the common case does not hold and nothing was written."""
         self._refuse_if_over()
         append = ScopedAppend(self.tenant_id, self.owner_id, self.role, now_us, args)
         if self._connection is None:
-            return await self.internals.append(append)
+            return await self.internals.append_batcher.append(append)
         with translated():
             (row,) = await self._connection.fetch(_SQL["append"], *append)
         return AppendResult.from_row(row)
 
     async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         with translated():
-            return await self._open().fetch(statement, self.tenant_id, *values)
+            return await self._required_connection().fetch(statement, self.tenant_id, *values)
 
-    async def plain_rows(self, statement: str) -> list[asyncpg.Record]:
-        """For what belongs to no tenant."""
+    async def rows_of_schema(self, statement: str) -> list[asyncpg.Record]:
+        """For a statement that concerns no tenant."""
         with translated():
-            return await self._open().fetch(statement)
+            return await self._required_connection().fetch(statement)
 
     async def row(self, statement: str, *values: Any) -> asyncpg.Record | None:
         found = await self.rows(statement, *values)
         return found[0] if found else None
 
     async def run(self, statement: str, *values: Any) -> int:
-        """How many rows it changed."""
+        """The number of rows it changed."""
         with translated():
-            done = await self._open().execute(statement, self.tenant_id, *values)
-        return int(done.rpartition(" ")[2])
+            status = await self._required_connection().execute(statement, self.tenant_id, *values)
+        return int(status.rpartition(" ")[2])
 
     async def run_many(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
         with translated():
-            await self._open().executemany(statement, [(self.tenant_id, *each) for each in values])
+            await self._required_connection().executemany(statement, [(self.tenant_id, *each) for each in values])
 
     def note_append(self) -> None:
-        """There are new words for search: alone they are there now, in a transaction after its commit."""
-        self.has_appended = True
+        """Has the search index updated: from now on, or in a transaction after its commit."""
+        self._has_appended = True
         if self._connection is None:
-            self.internals.appended(self.scope)
+            self.publish()
 
-    def touch(self, *subjects: str) -> None:
-        """Something about them changed: alone whoever watches one wakes now, in a transaction after its commit."""
+    def notify(self, *subjects: str) -> None:
+        """Wakes the watches of these subjects: now, or in a transaction after its commit."""
+        self._changed.update(subjects)
         if self._connection is None:
-            self.internals.tell(self.tenant_id, subjects)
-        else:
-            self.touched.update(subjects)
+            self.publish()
 
-    async def introduce(self, owner_id: str) -> None:
-        """Makes the tenant and the owner known, so that rows can refer to them."""
-        await self.rows("SELECT threadline.introduce($1, $2, $3)", owner_id, self.now_us())
+    def publish(self) -> None:
+        """Passes on what was noted; in a transaction, for use after its commit."""
+        if self._has_appended:
+            self._has_appended = False
+            self.internals.search_indexer.note(self.scope)
+        if self._changed:
+            changed, self._changed = self._changed, set()
+            self.internals.notifier.notify(self.tenant_id, changed)
+
+    async def ensure_user(self, user_id: str) -> None:
+        """Adds the tenant and the user if they are new, because rows refer to them."""
+        await self.rows("SELECT threadline.ensure_user($1, $2, $3)", user_id, self.now_us())
 
     @asynccontextmanager
     async def as_worker(self) -> AsyncIterator[None]:
-        """For what concerns the whole tenant: its other owners' rows are in sight meanwhile."""
+        """Lets an administrator's statements see all rows of the tenant, not only their own."""
         with translated():
-            await self._open().execute(_BE_WORKER)
+            await self._required_connection().execute(_SET_WORKER)
             yield
-            await self._open().execute(_BE_APP if self.role == APP else _BE_WORKER)
+            await self._required_connection().execute(_SET_APP if self.role == APP else _SET_WORKER)
 
-    def _open(self) -> asyncpg.Connection:
+    def _required_connection(self) -> asyncpg.Connection:
         assert self._connection is not None, "a plain statement needs a transaction"
         return self._connection
 
 
-class HasSession(Protocol):
-    session: ScopedSession
+async def transact(
+    internals: StoreInternals,
+    scope: Scope,
+    body: Callable[[ScopedSession], Awaitable[T]],
+    *,
+    serialized: bool = False,
+) -> T:
+    """Runs `body` in one transaction. `serialized` waits for the user's other serialized transactions."""
+
+    async def run(connection: asyncpg.Connection) -> tuple[T, ScopedSession]:
+        session = ScopedSession(internals, scope, connection)
+        try:
+            return await body(session), session
+        finally:
+            session.end()
+
+    result, session = await internals.runner.transact(begin_statement(scope, serialized=serialized), run)
+    session.publish()
+    return result
 
 
-Self = TypeVar("Self", bound=HasSession)
-Verb = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
+class Operations:
+    """The base of all groups of operations, over one session."""
+
+    def __init__(self, session: ScopedSession) -> None:
+        self.session = session
 
 
-def in_transaction(verb: Verb[Self, P, T]) -> Verb[Self, P, T]:
-    """A verb of plain statements: one that is called alone gets a transaction of its own."""
+Self = TypeVar("Self", bound=Operations)
+Operation = Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]
 
-    @functools.wraps(verb)
+
+def in_transaction(operation: Operation[Self, P, T]) -> Operation[Self, P, T]:
+    """For an operation of plain statements: outside a transaction, it runs in one of its own."""
+
+    @functools.wraps(operation)
     async def run(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if self.session.is_open:
-            return await verb(self, *args, **kwargs)
-        done: T = await self.session.internals.transact(self.session.scope, lambda tx: verb(tx, *args, **kwargs))
-        return done
+        if self.session.is_in_transaction:
+            return await operation(self, *args, **kwargs)
+        operations = type(self)
+
+        async def body(session: ScopedSession) -> T:
+            return await operation(operations(session), *args, **kwargs)
+
+        return await transact(self.session.internals, self.session.scope, body)
 
     return run
 
 
-def entering(scope: Scope, *, in_line: bool = False) -> str:
-    """Begins a transaction that speaks for the scope: one round trip, because SET takes no parameters. `in_line` waits
-    until no other transaction of the user's that stands in line is open, in whichever process."""
-    role = _BE_WORKER if scope.role == "system" else _BE_APP
-    tenant, owner = literal(scope.tenant_id), literal(scope.user_id)
+def begin_statement(scope: Scope, *, serialized: bool = False) -> str:
+    """Opens a transaction and enters the scope, in one round trip: as one text, because SET takes no parameters."""
+    role = _SET_WORKER if scope.role == "system" else _SET_APP
+    tenant, owner = quote_literal(scope.tenant_id), quote_literal(scope.user_id)
     begin = (
         f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
-        # A connection keeps plans, also those of foreign keys: none may rest on a table's being small at first.
+        # A connection keeps its plans, also those of foreign keys. One made while a table was small must not scan it
+        # when it has grown.
         "SET LOCAL enable_seqscan = off"
     )
-    if not in_line:
+    if not serialized:
         return begin
+    # The advisory lock serializes the transactions of one user in all processes. 1 is the namespace of these locks.
     return f"{begin}; SELECT pg_advisory_xact_lock(hashtextextended({tenant} || '/' || {owner}, 1))"
 
 
-def literal(text: str) -> str:
-    """A string constant that means the same whatever standard_conforming_strings says."""
+def quote_literal(text: str) -> str:
+    """A string constant that is safe with standard_conforming_strings on and off."""
     if "\x00" in text:
-        raise ValueError("PostgreSQL keeps no NUL")
+        raise ValueError("PostgreSQL cannot store a NUL character")
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

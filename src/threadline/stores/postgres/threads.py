@@ -1,27 +1,28 @@
-"""Threads: made, found, listed, changed, hidden, brought back, pruned."""
+"""Threads and their timelines: create, find, list, update, delete, restore; branch, move, undo, switch, save, load.
+
+The last six, and creating, finding and listing, are one call of one function of the schema, and so one round trip.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, NotFound, no_such_seq
-from threadline.core.ids import new_id, new_state_key
-from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
+from threadline.core.errors import DuplicateId, NotFound, no_such_seq, nothing_to_undo
+from threadline.core.ids import check_name, new_id, new_state_key
+from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _CHANGEABLE = ("title", "title_by_person", "agent_id", "model", "system_prompt", "working_dir", "metadata", "archived")
 
 
-class ThreadOperations:
-    session: ScopedSession
-
+class ThreadOperations(Operations):
     async def create_thread(self, new: NewThread) -> Thread:
         return await begin_thread(self.session, new)
 
@@ -71,14 +72,14 @@ class ThreadOperations:
         row = await self.session.row(_SQL["update_thread"], thread_id, changed, *values, self.session.now())
         if row is None:
             raise NotFound("thread", thread_id)
-        self.session.touch(thread_id)
+        self.session.notify(thread_id)
         return rows.thread(row)
 
     @in_transaction
     async def delete_thread(self, thread_id: str) -> bool:
         if not await self.session.run(_SQL["delete_thread"], thread_id, self.session.now()):
             return False
-        self.session.touch(thread_id)
+        self.session.notify(thread_id)
         return True
 
     @in_transaction
@@ -90,13 +91,62 @@ class ThreadOperations:
             raise DuplicateId("state key", found["state_key"])
         restored = await self.session.row(_SQL["restore_thread"], thread_id)
         assert restored is not None
-        self.session.touch(thread_id, found["state_key"])
+        self.session.notify(thread_id, found["state_key"])
         return rows.thread(restored)
 
     @in_transaction
     async def prune_threads(self, *, idle_since: dt.datetime) -> int:
         done = await self.session.row(_SQL["prune_threads"], self.session.owner_id, idle_since)
         return 0 if done is None else done["pruned"] or 0
+
+
+class TimelineOperations(Operations):
+    async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
+        return await begin_thread(self.session, new, source=thread_id, at=at)
+
+    async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
+        return await self._go("move_thread", thread_id, new_id(), seq, timeline_id, seq=seq, timeline=timeline_id)
+
+    async def undo(self, thread_id: str) -> Thread:
+        return await self._go("undo_turn", thread_id, new_id())
+
+    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
+        return await self._go("switch_timeline", thread_id, timeline_id, timeline=timeline_id)
+
+    async def load(self, thread_id: str, name: str) -> Thread:
+        return await self._go("load_point", thread_id, new_id(), name, name=name)
+
+    async def _go(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
+        ((problem, *row),) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
+        _refuse(problem, thread_id, **named)
+        self.session.notify(thread_id)
+        return rows.thread(row)
+
+    async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
+        name = check_name("saved point", name)
+        ((problem, *row),) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
+        _refuse(problem, thread_id, seq=at)
+        return rows.saved_point(row)
+
+    @in_transaction
+    async def timelines(self, thread_id: str) -> list[Timeline]:
+        if await self.session.row(_SQL["is_living"], thread_id) is None:
+            raise NotFound("thread", thread_id)
+        return [rows.timeline(row) for row in await self.session.rows(_SQL["list_timelines"], thread_id)]
+
+    @in_transaction
+    async def saved_points(self) -> list[SavedPoint]:
+        found = await self.session.rows(_SQL["list_saved_points"], self.session.owner_id)
+        return [rows.saved_point(row) for row in found]
+
+    @in_transaction
+    async def saved_point(self, name: str) -> SavedPoint | None:
+        row = await self.session.row(_SQL["find_saved_point"], self.session.owner_id, name)
+        return None if row is None else rows.saved_point(row)
+
+    @in_transaction
+    async def forget_saved_point(self, name: str) -> bool:
+        return await self.session.run(_SQL["forget_saved_point"], self.session.owner_id, name) > 0
 
 
 class ThreadArgs(NamedTuple):
@@ -143,7 +193,7 @@ async def begin_thread(
     problem, *row = done
     match problem:
         case None:
-            session.touch(state_key)
+            session.notify(state_key)
             return rows.thread(row)
         case "source":
             raise NotFound("thread", source)
@@ -155,3 +205,19 @@ async def begin_thread(
             raise DuplicateId("state key", state_key)
         case _:
             raise DuplicateId("thread", thread_id)
+
+
+def _refuse(problem: str | None, thread_id: str, **named: Any) -> None:
+    match problem:
+        case None:
+            return
+        case "thread":
+            raise NotFound("thread", thread_id)
+        case "timeline":
+            raise NotFound("timeline", named["timeline"])
+        case "name":
+            raise NotFound("saved point", named["name"])
+        case "seq":
+            raise no_such_seq(thread_id, named["seq"])
+        case _:
+            raise nothing_to_undo(thread_id)

@@ -30,23 +30,21 @@ from threadline.core.turn_commits import (
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Turn, TurnEnd
 from threadline.stores import rows
 from threadline.stores.postgres.errors import refusal_reason
-from threadline.stores.postgres.session import ScopedSession
+from threadline.stores.postgres.session import Operations
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/turn_commits.sql")
 _TURNS_SQL = load_queries(__package__, "queries/turns.sql")
 
 
-class TurnCommitOperations:
-    session: ScopedSession
-
+class TurnCommitOperations(Operations):
     async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
         session, now_us = self.session, self.session.now_us()
         refuse_system_arrival(session.scope, new)
         body = session.internals.bodies.pack(new.message.parts_json)
         record = _request_record(new, session.internals.limits.messages_per_thread)
         try:
-            (done,) = await session.call_in_line(_SQL["accept_turn"], now_us, record, body)
+            (done,) = await session.call_serialized(_SQL["accept_turn"], now_us, record, body)
         except StoreFailed as error:
             if (reason := refusal_reason(error)) is None:
                 raise
@@ -60,7 +58,7 @@ class TurnCommitOperations:
             # The function answers with the reasons of AcceptRefusalReason; the conformance suite proves each.
             return AcceptRefusal(cast("AcceptRefusalReason", outcome), thread, turn_id)
         session.note_append()
-        session.touch(thread.id, *((thread.state_key,) if is_created else ()))
+        session.notify(thread.id, *((thread.state_key,) if is_created else ()))
         return Accepted(_new_turn(new, thread, now_us, is_leased=is_leased), thread, leased=is_leased)
 
     async def _stored_turn(self, turn_id: str) -> Turn:
@@ -110,7 +108,7 @@ class TurnCommitOperations:
         turn = rows.turn(row)
         if has_reply and turn.reply_seq is not None:
             self.session.note_append()
-        self.session.touch(turn.thread_id)
+        self.session.notify(turn.thread_id)
         return turn
 
 

@@ -14,15 +14,13 @@ from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
 from threadline.core.turns import Chunk, Summary, ToolRun
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/running.sql")
 
 
-class TurnOutputOperations:
-    session: ScopedSession
-
+class TurnOutputOperations(Operations):
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
         numbers, texts = [chunk.n for chunk in chunks], [chunk.json for chunk in chunks]
         ((kept,),) = await self.session.call(_SQL["put_chunks"], turn_id, fence, numbers, texts)

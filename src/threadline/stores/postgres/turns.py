@@ -13,15 +13,13 @@ from threadline.core.errors import DuplicateId, KeyReused, NotFound
 from threadline.core.ids import check_id
 from threadline.core.turns import ACTIVE, NewTurn, Surface, Turn
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/turns.sql")
 
 
-class TurnOperations:
-    session: ScopedSession
-
+class TurnOperations(Operations):
     @in_transaction
     async def create_turn(self, new: NewTurn) -> Turn:
         check_id("turn", new.id)
@@ -44,7 +42,7 @@ class TurnOperations:
             None if new.status in ACTIVE else now,
         )
         if row is not None:
-            self.session.touch(new.thread_id)
+            self.session.notify(new.thread_id)
             return rows.turn(row)
         known = None if key is None else await self.session.row(_SQL["find_turn_by_key"], owner, key)
         if key is not None and known is not None and known["id"] != new.id:
@@ -89,7 +87,7 @@ class TurnOperations:
         asked = await self.session.row(_SQL["request_stop"], turn_id, self.session.now())
         if asked is None:
             return False
-        self.session.touch(asked["thread_id"])
+        self.session.notify(asked["thread_id"])
         return True
 
     async def is_stop_requested(self, turn_id: str) -> bool:

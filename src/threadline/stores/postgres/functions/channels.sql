@@ -26,7 +26,7 @@ DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
     now constant timestamptz := threadline.moment(_now_us);
 BEGIN
-    PERFORM threadline.introduce(_tenant, coalesce(_holder, _owner), _now_us);
+    PERFORM threadline.ensure_user(_tenant, coalesce(_holder, _owner), _now_us);
     RETURN QUERY INSERT INTO threadline.inbox AS i (tenant_id, platform, key, status, fingerprint, correlation_id,
         reply_to, owner_id, created_at, updated_at)
     VALUES (_tenant, _platform, _key, 'claimed', _fingerprint, _correlation, _reply_to, _holder, now, now)
@@ -42,7 +42,7 @@ DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
     now constant timestamptz := threadline.moment(_now_us);
 BEGIN
-    PERFORM threadline.introduce(_tenant, _holder, _now_us);
+    PERFORM threadline.ensure_user(_tenant, _holder, _now_us);
     RETURN QUERY INSERT INTO threadline.outbox AS o (tenant_id, id, owner_id, turn_id, platform, recipient, payload,
         status, next_attempt_at, created_at)
     VALUES (_tenant, _id, _holder, _turn, _platform, _recipient, _payload, 'waiting', now, now)

@@ -18,7 +18,7 @@ CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamptz LANGUAGE sql S
     RETURN timestamptz 'epoch' + _us * interval '1 microsecond';
 
 -- Makes the tenant and the owner known, so that rows can refer to them.
-CREATE FUNCTION threadline.introduce(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM threadline.users u WHERE u.tenant_id = _tenant AND u.id = _user) THEN
         RETURN;

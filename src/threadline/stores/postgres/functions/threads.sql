@@ -60,7 +60,7 @@ DECLARE
     entered constant boolean := threadline.enter(_tenant, _owner, _role);
     added boolean;
 BEGIN
-    PERFORM threadline.introduce(_tenant, _owner, _now_us);
+    PERFORM threadline.ensure_user(_tenant, _owner, _now_us);
     INSERT INTO threadline.threads (
         tenant_id, id, owner_id, state_key, timeline_id, title, title_by_person, agent_id, model, system_prompt,
         working_dir, metadata, created_at, updated_at

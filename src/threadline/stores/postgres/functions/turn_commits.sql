@@ -59,7 +59,7 @@ BEGIN
     END IF;
     turn_id := given.turn_id;
     IF is_created THEN
-        PERFORM threadline.introduce(_tenant, _owner, _now_us);
+        PERFORM threadline.ensure_user(_tenant, _owner, _now_us);
     END IF;
     IF NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, given.turn_id) THEN
         outcome := 'duplicate_arrival';

@@ -1,6 +1,7 @@
-"""Inbox and outbox: each arrival claimed once, each delivery one worker's at a time.
+"""What channels store: the sealed credentials of platforms, the inbox and the outbox.
 
-Workers that claim at the same time skip each other's rows instead of waiting for them.
+Each arrival is claimed once, and each delivery by one worker at a time; workers that claim at the same time skip each
+other's rows instead of waiting for them. Only the system scope reads credentials, and nothing here can decrypt them.
 """
 
 from __future__ import annotations
@@ -8,21 +9,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
+from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus, SealedCredentials
 from threadline.core.errors import Conflict, DuplicateId, NotFound
 from threadline.core.ids import check_id, new_id
 from threadline.core.sealing import CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
-from threadline.stores.postgres.session import ScopedSession, in_transaction
+from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
-_SQL = load_queries(__package__, "queries/queues.sql")
+_SQL = load_queries(__package__, "queries/channels.sql")
 
 
-class QueueOperations:
-    session: ScopedSession
-
+class QueueOperations(Operations):
     async def claim_inbox(
         self,
         platform: Surface,
@@ -128,3 +127,28 @@ class QueueOperations:
         if found is None:
             raise NotFound("outbox row", outbox_id)
         raise Conflict(f"outbox row {outbox_id!r} is {found['status']}, only a dead one can be requeued")
+
+
+class CredentialOperations(Operations):
+    @in_transaction
+    async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+        self.session.scope.require("system")
+        await self.session.ensure_user(self.session.owner_id)
+        row = await self.session.row(_SQL["put_credentials"], platform, key_id, sealed, self.session.now())
+        assert row is not None
+        return rows.credentials(row)
+
+    async def credentials(self, platform: Surface) -> SealedCredentials | None:
+        self.session.scope.require("system")
+        found = await self.session.call(_SQL["find_credentials"], platform, reads=True)
+        return rows.credentials(found[0]) if found else None
+
+    @in_transaction
+    async def all_credentials(self) -> list[SealedCredentials]:
+        self.session.scope.require("system")
+        return [rows.credentials(row) for row in await self.session.rows(_SQL["list_credentials"])]
+
+    @in_transaction
+    async def delete_credentials(self, platform: Surface) -> bool:
+        self.session.scope.require("system")
+        return await self.session.run(_SQL["delete_credentials"], platform) > 0

@@ -1,2 +1,2 @@
--- name: tell
+-- name: notify
 SELECT pg_notify('threadline', payload) FROM unnest($1::text[]) AS payload

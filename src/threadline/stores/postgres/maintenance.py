@@ -1,0 +1,175 @@
+"""Maintenance: permanent removal, copying rows to and from another database, and the checks of `threadline doctor`.
+
+A purge removes rows and index entries when its transaction commits; the pages keep their bytes until VACUUM.
+
+Rows are copied in the form of `core.portable`: times are microseconds there and timestamps here, message bodies are
+plain there and compressed here. Adding a row that exists changes nothing, so an interrupted copy can be repeated.
+
+A check reports tables without forced row security, roles with more rights than they need, threads whose count differs
+from their messages, and rows whose thread is missing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from threadline.core.messages import from_us, to_us
+from threadline.core.portable import TABLES, Row, RowPage
+from threadline.ports import Finding
+from threadline.stores.postgres.messages import ROLES
+from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
+from threadline.stores.sql import load_queries
+
+_SQL = load_queries(__package__, "queries/maintenance.sql")
+_KEYED_TABLES = frozenset(("messages", "turn_chunks"))
+"""Large tables, read by their key so that each page costs the same. The others are small and read by offset."""
+_FIRST_KEY = ("", -1)
+_RESTORE = "restore from a backup"
+
+
+class PurgeOperations(Operations):
+    @in_transaction
+    async def purge_thread(self, thread_id: str) -> bool:
+        if not await self._count("purge_thread", thread_id):
+            return False
+        self.session.notify(thread_id)
+        return True
+
+    @in_transaction
+    async def purge_user(self, user_id: str) -> int:
+        if user_id != self.session.owner_id:
+            self.session.scope.require("system")
+        return await self._count("purge_owner", user_id)
+
+    @in_transaction
+    async def purge_tenant(self) -> int:
+        self.session.scope.require("system")
+        return await self._count("purge_tenant")
+
+    @in_transaction
+    async def row_counts(self) -> dict[str, int]:
+        return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
+
+    async def _count(self, query: str, *values: str) -> int:
+        row = await self.session.row(_SQL[query], *values)
+        return 0 if row is None else int(row[0])
+
+
+class TableCopyOperations(Operations):
+    @in_transaction
+    async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        self.session.scope.require("system")
+        if table in _KEYED_TABLES:
+            start: tuple[Any, ...] = _FIRST_KEY if place is None else place
+        else:
+            start = (place or 0,)
+        found = await self.session.rows(_SQL[f"read_{table}"], *start, limit)
+        outward = _outward(self.session, table)
+        rows = [outward(tuple(row)) for row in found]
+        if len(rows) < limit:
+            return RowPage(rows, None)
+        return RowPage(rows, tuple(found[-1][:2]) if table in _KEYED_TABLES else start[0] + limit)
+
+    @in_transaction
+    async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
+        self.session.scope.require("system")
+        if table == "timelines":
+            threads = {row[0] for row in await self.session.rows(_SQL["list_threads"])}
+            rows = [(*row[:2], row[2] if row[2] in threads else None, *row[3:]) for row in rows]
+        inward = _inward(self.session, table)
+        await self.session.run_many(_SQL[f"write_{table}"], [inward(row) for row in rows])
+        if table == "messages":
+            await self.session.run_many(_SQL["leave_to_search"], _ranges(rows))
+
+
+def _ranges(rows: Sequence[Row]) -> list[Row]:
+    """Which seqs of which timelines these messages are, for search to read when it comes by."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for timeline_id, seq, owner_id, *_ in rows:
+        _, first, last = found.get(timeline_id, (owner_id, seq, seq))
+        found[timeline_id] = (owner_id, min(first, seq), max(last, seq))
+    return [(owner_id, timeline_id, first, last) for timeline_id, (owner_id, first, last) in found.items()]
+
+
+def _times(table: str) -> frozenset[int]:
+    """Which columns are timestamps here; a message's time is microseconds here as well."""
+    if table == "messages":
+        return frozenset()
+    return frozenset(at for at, column in enumerate(TABLES[table]) if column.endswith("_us"))
+
+
+def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    times, unpack = _times(table), session.internals.bodies.unpack
+
+    def outward(row: Row) -> Row:
+        values = [_microseconds(value) if at in times else value for at, value in enumerate(row)]
+        if table == "messages":
+            values[4], values[8] = ROLES[values[4]], unpack(values[8])
+        elif table == "timelines":
+            values = [*row[:5], tuple(zip(row[5], row[6], strict=True)), _microseconds(row[7])]
+        return tuple(values)
+
+    return outward
+
+
+def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    times, pack = _times(table), session.internals.bodies.pack
+
+    def inward(row: Row) -> Row:
+        values = [from_us(value) if at in times and value is not None else value for at, value in enumerate(row)]
+        if table == "messages":
+            values[4], values[8] = row[4][:1].encode(), pack(row[8])
+        elif table == "timelines":
+            values[5:6] = [[id for id, _ in row[5]], [seq for _, seq in row[5]]]
+        return tuple(values)
+
+    return inward
+
+
+def _microseconds(value: Any) -> Any:
+    return to_us(value) if isinstance(value, dt.datetime) else value
+
+
+async def check_schema(session: ScopedSession) -> list[Finding]:
+    """What is wrong with the schema and its roles."""
+    return [finding async for finding in _find_schema_faults(session)]
+
+
+async def _find_schema_faults(session: ScopedSession) -> AsyncIterator[Finding]:
+    for row in await session.rows_of_schema(_SQL["list_unprotected"]):
+        table = row["tablename"]
+        if not row["is_forced"]:
+            remedy = f"ALTER TABLE threadline.{table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+            yield Finding("error", f"row security is not forced on table {table}", remedy)
+        if not row["has_policy"]:
+            yield Finding(
+                "error", f"table {table} has no policy", f"SELECT threadline.protect('threadline.{table}', …)"
+            )
+    for row in await session.rows_of_schema(_SQL["list_mighty_roles"]):
+        remedy = f"ALTER ROLE {row['rolname']} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE"
+        yield Finding("error", f"role {row['rolname']} may do more than it should", remedy)
+    for row in await session.rows_of_schema(_SQL["list_owned_by_roles"]):
+        remedy = f"ALTER TABLE threadline.{row['tablename']} OWNER TO threadline_migrator"
+        yield Finding("error", f"table {row['tablename']} belongs to {row['owner']}", remedy)
+    for row in await session.rows_of_schema(_SQL["list_strangers"]):
+        remedy = f"REVOKE ALL ON threadline.{row['tablename']} FROM {row['grantee']}"
+        yield Finding("warning", f"{row['grantee']} has rights on table {row['tablename']}", remedy)
+
+
+async def check_tenant(session: ScopedSession) -> list[Finding]:
+    """Threads of one tenant that do not add up, and what belongs to none of them."""
+    miscounted = [
+        Finding(
+            "error",
+            f"thread {row['id']} of tenant {session.tenant_id} counts other messages than it has",
+            "restore from a backup, or export the thread and import it again",
+        )
+        for row in await session.rows(_SQL["list_wrong_counts"])
+    ]
+    dangling = [
+        Finding("error", f"{row['kind']} {row['name']} of tenant {session.tenant_id} lacks its thread", _RESTORE)
+        for row in await session.rows(_SQL["list_dangling"])
+    ]
+    return miscounted + dangling

@@ -1,0 +1,816 @@
+-- What the migrations produce. Written by `python tools/schema.py`; a test compares it with a database.
+
+CREATE TABLE threadline.agents (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    provider text NOT NULL,
+    model text,
+    settings bytea,
+    system_prompt text,
+    enabled boolean NOT NULL DEFAULT true,
+    CONSTRAINT agents_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT agents_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.agents FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.agents TO threadline_app USING ((tenant_id = threadline.this_tenant()));
+
+CREATE POLICY of_tenant ON threadline.agents TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.agents TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.agents TO threadline_worker;
+
+CREATE TABLE threadline.api_tokens (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    token_hash bytea NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    acts_for_users boolean NOT NULL DEFAULT false,
+    CONSTRAINT api_tokens_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT api_tokens_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text]))),
+    CONSTRAINT api_tokens_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id),
+    CONSTRAINT api_tokens_tenant_id_token_hash_key UNIQUE (tenant_id, token_hash)
+);
+
+ALTER TABLE threadline.api_tokens FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX api_tokens_by_owner ON threadline.api_tokens USING btree (tenant_id, owner_id);
+
+CREATE POLICY of_owner ON threadline.api_tokens TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.api_tokens TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.api_tokens TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.api_tokens TO threadline_worker;
+
+CREATE TABLE threadline.append_keys (
+    tenant_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    first_seq integer NOT NULL,
+    messages integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT append_keys_pkey PRIMARY KEY (tenant_id, thread_id, key)
+);
+
+ALTER TABLE threadline.append_keys FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.append_keys TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.append_keys TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.append_keys TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.append_keys TO threadline_worker;
+
+CREATE TABLE threadline.audit (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    actor_id text COLLATE "C" NOT NULL,
+    act text COLLATE "C" NOT NULL,
+    target text NOT NULL,
+    details bytea,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT audit_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT audit_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.audit FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.audit TO threadline_app USING (false) WITH CHECK (((tenant_id = threadline.this_tenant()) AND COALESCE((actor_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.audit TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT ON threadline.audit TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT ON threadline.audit TO threadline_worker;
+
+CREATE TABLE threadline.bindings (
+    tenant_id text COLLATE "C" NOT NULL,
+    surface text COLLATE "C" NOT NULL,
+    place text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    label text,
+    metadata bytea,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT bindings_pkey PRIMARY KEY (tenant_id, surface, place),
+    CONSTRAINT bindings_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id)
+);
+
+ALTER TABLE threadline.bindings FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX bindings_by_owner ON threadline.bindings USING btree (tenant_id, owner_id);
+
+CREATE INDEX bindings_by_thread ON threadline.bindings USING btree (tenant_id, thread_id);
+
+CREATE POLICY of_owner ON threadline.bindings TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.bindings TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.bindings TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.bindings TO threadline_worker;
+
+CREATE TABLE threadline.context_snapshots (
+    tenant_id text COLLATE "C" NOT NULL,
+    agent_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    context text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT context_snapshots_pkey PRIMARY KEY (tenant_id, owner_id, agent_id),
+    CONSTRAINT context_snapshots_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+);
+
+ALTER TABLE threadline.context_snapshots FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.context_snapshots TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.context_snapshots TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.context_snapshots TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.context_snapshots TO threadline_worker;
+
+CREATE TABLE threadline.credentials (
+    tenant_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C" NOT NULL,
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT credentials_pkey PRIMARY KEY (tenant_id, platform),
+    CONSTRAINT credentials_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.credentials FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.credentials TO threadline_app USING (false);
+
+CREATE POLICY of_tenant ON threadline.credentials TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.credentials TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.credentials TO threadline_worker;
+
+CREATE TABLE threadline.function_files (
+    subject text COLLATE "C" NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT function_files_pkey PRIMARY KEY (subject)
+);
+
+GRANT SELECT ON threadline.function_files TO public;
+
+CREATE TABLE threadline.inbox (
+    tenant_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C",
+    status text NOT NULL,
+    decision text,
+    turn_id text COLLATE "C",
+    fingerprint text,
+    correlation_id text,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    reply_to text,
+    CONSTRAINT inbox_pkey PRIMARY KEY (tenant_id, platform, key),
+    CONSTRAINT inbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.inbox FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX inbox_by_age ON threadline.inbox USING btree (tenant_id, created_at);
+
+CREATE INDEX inbox_by_owner ON threadline.inbox USING btree (tenant_id, owner_id);
+
+CREATE INDEX inbox_open ON threadline.inbox USING btree (tenant_id, created_at) WHERE (status = 'accepted'::text);
+
+CREATE POLICY of_owner ON threadline.inbox TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.inbox TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.inbox TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.inbox TO threadline_worker;
+
+CREATE TABLE threadline.link_codes (
+    tenant_id text COLLATE "C" NOT NULL,
+    code_hash bytea NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C",
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT link_codes_pkey PRIMARY KEY (tenant_id, code_hash),
+    CONSTRAINT link_codes_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+);
+
+ALTER TABLE threadline.link_codes FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX link_codes_by_owner ON threadline.link_codes USING btree (tenant_id, owner_id);
+
+CREATE POLICY of_owner ON threadline.link_codes TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.link_codes TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.link_codes TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.link_codes TO threadline_worker;
+
+CREATE TABLE threadline.links (
+    tenant_id text COLLATE "C" NOT NULL,
+    platform text COLLATE "C" NOT NULL,
+    platform_user_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    state text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT links_pkey PRIMARY KEY (tenant_id, platform, platform_user_id),
+    CONSTRAINT links_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'verified'::text, 'revoked'::text]))),
+    CONSTRAINT links_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+);
+
+ALTER TABLE threadline.links FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX links_by_owner ON threadline.links USING btree (tenant_id, owner_id);
+
+CREATE POLICY of_owner ON threadline.links TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.links TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.links TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.links TO threadline_worker;
+
+CREATE TABLE threadline.message_search (
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    size integer NOT NULL,
+    created_us bigint NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    words tsvector NOT NULL,
+    CONSTRAINT message_search_pkey PRIMARY KEY (tenant_id, timeline_id, seq),
+    CONSTRAINT message_search_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
+) WITH (autovacuum_vacuum_insert_threshold=10000);
+
+ALTER TABLE threadline.message_search FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX message_search_words ON threadline.message_search USING gin (words) WITH (gin_pending_list_limit='1024');
+
+CREATE POLICY every_row ON threadline.message_search FOR SELECT TO threadline_search USING (true);
+
+CREATE POLICY of_owner ON threadline.message_search TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.message_search TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.message_search TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.message_search TO threadline_worker;
+
+GRANT SELECT ON threadline.message_search TO threadline_search;
+
+CREATE TABLE threadline.messages (
+    created_us bigint NOT NULL,
+    seq integer NOT NULL,
+    role "char" NOT NULL,
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C",
+    parts bytea STORAGE e NOT NULL,
+    metadata bytea STORAGE e,
+    CONSTRAINT messages_pkey PRIMARY KEY (tenant_id, timeline_id, seq),
+    CONSTRAINT messages_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
+) WITH (toast_tuple_target=8160);
+
+ALTER TABLE threadline.messages FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX messages_by_id ON threadline.messages USING btree (tenant_id, id);
+
+CREATE POLICY of_owner ON threadline.messages TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = ( SELECT threadline.this_owner() AS this_owner)), false)));
+
+CREATE POLICY of_tenant ON threadline.messages TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT ON threadline.messages TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT ON threadline.messages TO threadline_worker;
+
+CREATE TABLE threadline.migrations (
+    number integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    oldest_compatible integer NOT NULL,
+    applied_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT migrations_pkey PRIMARY KEY (number)
+);
+
+GRANT SELECT ON threadline.migrations TO public;
+
+CREATE TABLE threadline.outbox (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    place bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    owner_id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C",
+    platform text COLLATE "C" NOT NULL,
+    recipient text NOT NULL,
+    payload text NOT NULL,
+    status text NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamp with time zone NOT NULL,
+    claimed_by text,
+    claimed_until timestamp with time zone,
+    last_error text,
+    created_at timestamp with time zone NOT NULL,
+    sent_at timestamp with time zone,
+    CONSTRAINT outbox_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT outbox_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'claimed'::text, 'sent'::text, 'dead'::text, 'window_closed'::text]))),
+    CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.outbox FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX outbox_by_owner ON threadline.outbox USING btree (tenant_id, owner_id, place);
+
+CREATE INDEX outbox_by_place ON threadline.outbox USING btree (tenant_id, place);
+
+CREATE INDEX outbox_by_recipient ON threadline.outbox USING btree (tenant_id, platform, recipient, place) WHERE (status = ANY (ARRAY['waiting'::text, 'claimed'::text]));
+
+CREATE INDEX outbox_due ON threadline.outbox USING btree (tenant_id, place) WHERE (status = ANY (ARRAY['waiting'::text, 'claimed'::text]));
+
+CREATE POLICY of_owner ON threadline.outbox TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.outbox TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.outbox TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.outbox TO threadline_worker;
+
+CREATE TABLE threadline.permits (
+    tenant_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    window_at timestamp with time zone NOT NULL,
+    taken integer NOT NULL,
+    CONSTRAINT permits_pkey PRIMARY KEY (tenant_id, key)
+);
+
+ALTER TABLE threadline.permits FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.permits TO threadline_app USING (false);
+
+CREATE POLICY of_tenant ON threadline.permits TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.permits TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.permits TO threadline_worker;
+
+CREATE TABLE threadline.saved_points (
+    tenant_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT saved_points_pkey PRIMARY KEY (tenant_id, owner_id, name)
+);
+
+ALTER TABLE threadline.saved_points FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX saved_points_by_thread ON threadline.saved_points USING btree (tenant_id, thread_id);
+
+CREATE POLICY of_owner ON threadline.saved_points TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.saved_points TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.saved_points TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.saved_points TO threadline_worker;
+
+CREATE TABLE threadline.search_backlog (
+    tenant_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    first_seq integer NOT NULL,
+    last_seq integer NOT NULL,
+    CONSTRAINT search_backlog_pkey PRIMARY KEY (tenant_id, owner_id, timeline_id, first_seq),
+    CONSTRAINT search_backlog_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
+);
+
+ALTER TABLE threadline.search_backlog FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.search_backlog TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.search_backlog TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_worker;
+
+CREATE TABLE threadline.summaries (
+    tenant_id text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    text text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT summaries_pkey PRIMARY KEY (tenant_id, timeline_id, seq),
+    CONSTRAINT summaries_tenant_id_timeline_id_fkey FOREIGN KEY (tenant_id, timeline_id) REFERENCES threadline.timelines(tenant_id, id)
+);
+
+ALTER TABLE threadline.summaries FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.summaries TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.summaries TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.summaries TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.summaries TO threadline_worker;
+
+CREATE TABLE threadline.tenants (
+    tenant_id text COLLATE "C" NOT NULL,
+    name text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT tenants_pkey PRIMARY KEY (tenant_id)
+);
+
+ALTER TABLE threadline.tenants FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY each_tenant ON threadline.tenants FOR SELECT TO threadline_worker USING (true);
+
+CREATE POLICY of_owner ON threadline.tenants TO threadline_app USING ((tenant_id = threadline.this_tenant()));
+
+CREATE POLICY of_tenant ON threadline.tenants TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tenants TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tenants TO threadline_worker;
+
+CREATE TABLE threadline.threads (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    state_key text COLLATE "C" NOT NULL,
+    timeline_id text COLLATE "C" NOT NULL,
+    title text,
+    title_by_person boolean NOT NULL DEFAULT false,
+    agent_id text COLLATE "C",
+    model text,
+    system_prompt text,
+    working_dir text,
+    metadata bytea,
+    message_count integer NOT NULL DEFAULT 0,
+    indexed_count integer NOT NULL DEFAULT 0,
+    token_count bigint NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    archived_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    CONSTRAINT threads_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT threads_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+);
+
+ALTER TABLE threadline.threads FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX threads_deleted ON threadline.threads USING btree (tenant_id, owner_id, updated_at DESC, id DESC) WHERE (deleted_at IS NOT NULL);
+
+CREATE INDEX threads_living ON threadline.threads USING btree (tenant_id, owner_id, updated_at DESC, id DESC) WHERE (deleted_at IS NULL);
+
+CREATE INDEX threads_to_index ON threadline.threads USING btree (tenant_id, owner_id) WHERE (indexed_count < message_count);
+
+CREATE UNIQUE INDEX threads_state_key ON threadline.threads USING btree (tenant_id, owner_id, state_key) WHERE (deleted_at IS NULL);
+
+CREATE POLICY of_owner ON threadline.threads TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.threads TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.threads TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.threads TO threadline_worker;
+
+CREATE TABLE threadline.timelines (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C",
+    parent_id text COLLATE "C",
+    parent_seq integer,
+    ancestors text[] COLLATE "C" NOT NULL DEFAULT '{}'::text[],
+    ancestor_seqs integer[] NOT NULL DEFAULT '{}'::integer[],
+    nearest text[] COLLATE "C" NOT NULL DEFAULT '{}'::text[],
+    nearest_seqs integer[] NOT NULL DEFAULT '{}'::integer[],
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT timelines_pkey PRIMARY KEY (tenant_id, id)
+);
+
+ALTER TABLE threadline.timelines FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX timelines_by_nearest ON threadline.timelines USING btree (tenant_id, (nearest[1])) WHERE (cardinality(nearest) > 0);
+
+CREATE INDEX timelines_by_thread ON threadline.timelines USING btree (tenant_id, thread_id);
+
+CREATE INDEX timelines_left_over ON threadline.timelines USING btree (tenant_id, owner_id) WHERE (thread_id IS NULL);
+
+CREATE POLICY of_owner ON threadline.timelines TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.timelines TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.timelines TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.timelines TO threadline_worker;
+
+CREATE TABLE threadline.tool_runs (
+    tenant_id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C" NOT NULL,
+    call_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    place bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    input bytea NOT NULL,
+    repeatable boolean NOT NULL,
+    output bytea,
+    finished_at timestamp with time zone,
+    CONSTRAINT tool_runs_pkey PRIMARY KEY (tenant_id, turn_id, call_id),
+    CONSTRAINT tool_runs_tenant_id_turn_id_fkey FOREIGN KEY (tenant_id, turn_id) REFERENCES threadline.turns(tenant_id, id)
+);
+
+ALTER TABLE threadline.tool_runs FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.tool_runs TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.tool_runs TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tool_runs TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.tool_runs TO threadline_worker;
+
+CREATE TABLE threadline.turn_chunks (
+    tenant_id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C" NOT NULL,
+    n integer NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    chunk bytea NOT NULL,
+    CONSTRAINT turn_chunks_pkey PRIMARY KEY (tenant_id, turn_id, n),
+    CONSTRAINT turn_chunks_tenant_id_turn_id_fkey FOREIGN KEY (tenant_id, turn_id) REFERENCES threadline.turns(tenant_id, id)
+);
+
+ALTER TABLE threadline.turn_chunks FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.turn_chunks TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.turn_chunks TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turn_chunks TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turn_chunks TO threadline_worker;
+
+CREATE TABLE threadline.turns (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    place bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    surface text COLLATE "C" NOT NULL,
+    agent_id text COLLATE "C",
+    status text COLLATE "C" NOT NULL,
+    idempotency_key text COLLATE "C",
+    request_hash bytea,
+    request_seq integer,
+    reply_seq integer,
+    error text,
+    usage bytea,
+    seen bytea,
+    lease_owner text,
+    lease_until timestamp with time zone,
+    fence integer NOT NULL DEFAULT 0,
+    stop_asked boolean NOT NULL DEFAULT false,
+    created_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT turns_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT turns_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id)
+);
+
+ALTER TABLE threadline.turns FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX turns_active ON threadline.turns USING btree (tenant_id, place) WHERE (status = ANY (ARRAY['accepted'::text, 'running'::text]));
+
+CREATE INDEX turns_by_owner ON threadline.turns USING btree (tenant_id, owner_id);
+
+CREATE INDEX turns_by_thread ON threadline.turns USING btree (tenant_id, thread_id, place);
+
+CREATE UNIQUE INDEX turns_key ON threadline.turns USING btree (tenant_id, owner_id, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE POLICY of_owner ON threadline.turns TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.turns TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turns TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turns TO threadline_worker;
+
+CREATE TABLE threadline.users (
+    tenant_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    display_name text,
+    role text NOT NULL DEFAULT 'member'::text,
+    created_at timestamp with time zone NOT NULL,
+    indexed_messages bigint NOT NULL DEFAULT 0,
+    CONSTRAINT users_pkey PRIMARY KEY (tenant_id, id),
+    CONSTRAINT users_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text]))),
+    CONSTRAINT users_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
+);
+
+ALTER TABLE threadline.users FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_owner ON threadline.users TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.users TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.users TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.users TO threadline_worker;
+
+CREATE TYPE threadline.append_args AS (thread_id text, ids text[], roles text, parts bytea[], metadata bytea[], created_us bigint[], key text, fingerprint bytea, expected_count integer, max_count integer, turn_id text, tokens integer, title text);
+
+CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, token_count bigint, title text);
+
+CREATE TYPE threadline.shown_thread AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
+
+CREATE TYPE threadline.thread_args AS (id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea);
+
+CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
+
+CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_until_us bigint, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
+
+CREATE FUNCTION threadline.accept_turn(_tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea, OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.active_turns(_tenant text, _owner text, _role text, _thread text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.add_timeline(_tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.append(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, _ids_checked boolean DEFAULT false) RETURNS threadline.append_result LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.append_batch(_tenant text, _owners text[], _roles text[], _now_us bigint[], _new threadline.append_args[]) RETURNS SETOF threadline.append_result LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.append_locked(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.arrange(arranged regclass, settings text) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.branch_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, _source text, _at integer, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.check_request(_tenant text, _given threadline.turn_request, _thread threadline.threads, OUT outcome text, OUT active_id text, OUT rewind_to integer) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.claim_arrival(_tenant text, _owner text, _now_us bigint, _given threadline.turn_request, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _now_us bigint, _platform text, _key text, _fingerprint text, _correlation text, _reply_to text, _holder text) RETURNS SETOF threadline.inbox LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE(tablename text, counted bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.deliver_reply(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.enqueue(_tenant text, _owner text, _role text, _now_us bigint, _id text, _holder text, _turn text, _platform text, _recipient text, _payload text) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.enter(_tenant text, _owner text, _role text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_agent(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.agents LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_context(_tenant text, _owner text, _role text, _agent text) RETURNS SETOF threadline.context_snapshots LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_credentials(_tenant text, _owner text, _role text, _platform text) RETURNS SETOF threadline.credentials LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.threads, _message text) RETURNS TABLE(seq integer, role "char") LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_message(_tenant text, _owner text, _role text, _thread text, _message text) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _platform text, _sender text) RETURNS TABLE(owner_id text, state text, role text) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text) RETURNS TABLE(timeline_id text, seq integer, text text, created_at timestamp with time zone) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_thread(_tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_token(_tenant text, _owner text, _role text, _hash bytea) RETURNS SETOF threadline.api_tokens LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_turn(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_turn_thread(_tenant text, _owner text, _given threadline.turn_request, OUT outcome text, OUT must_bind boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.finish_turn(_tenant text, _owner text, _role text, _now_us bigint, _completion jsonb, _parts bytea, _chunks bytea[], OUT outcome text, OUT turn threadline.turns) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.go_on(_now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS threadline.threads LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.hold(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _turn text, _worker text, _until timestamp with time zone, _now timestamp with time zone) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.living_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint) RETURNS TABLE(timeline_id text, seq integer, size integer, created_us bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
+
+CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamp with time zone LANGUAGE sql STABLE;
+
+CREATE FUNCTION threadline.move_thread(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.nearest_ranges(_timeline text, _top integer, _ids text[], _tops integer[], _most integer, OUT lines text[], OUT lows integer[], OUT highs integer[]) RETURNS record LANGUAGE plpgsql IMMUTABLE;
+
+CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.protect(guarded regclass, owner_column name, privileges text DEFAULT 'SELECT, INSERT, UPDATE, DELETE'::text, by_the_thousand boolean DEFAULT false) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.purge_threads(_tenant text, _ids text[]) RETURNS integer LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.put_chunks(_tenant text, _owner text, _role text, _turn text, _fence integer, _numbers integer[], _chunks bytea[]) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.read_chunks(_tenant text, _owner text, _role text, _turn text, _after integer, _limit integer) RETURNS TABLE(n integer, chunk bytea) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.read_far(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamp with time zone) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.save_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _name text, _at integer, OUT problem text, OUT result threadline.saved_points) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.shown_in(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.stand(_now_us bigint, _thread threadline.threads, _timeline text, _message_count integer) RETURNS threadline.threads LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.start_of_turns(_tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.stop_asked(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.store_reply(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_completion, _parts bytea, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT seq integer) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.store_request(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _parts bytea, _thread threadline.threads, _must_bind boolean, _rewind_to integer) RETURNS threadline.threads LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.take_permits(_tenant text, _owner text, _role text, _key text, _window_us bigint, _wanted integer, _limit integer) RETURNS integer LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.taken(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.this_owner() RETURNS text LANGUAGE sql STABLE;
+
+CREATE FUNCTION threadline.this_tenant() RETURNS text LANGUAGE sql STABLE;
+
+CREATE FUNCTION threadline.top_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.touch(_tenant text, _turn text) RETURNS void LANGUAGE sql;
+
+CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top integer) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.undo_turn(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETURNS TABLE(timeline_id text, seq integer, parts bytea) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.window_mark(_tenant text, _owner text, _level integer, _number bigint) RETURNS text LANGUAGE sql IMMUTABLE;

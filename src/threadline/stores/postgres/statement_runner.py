@@ -1,0 +1,115 @@
+"""Runs statements and transactions on pooled connections, and repeats what failed for a passing reason.
+
+Passing reasons are serialization failures, deadlocks, keys that another transaction inserted at the same moment, and a
+lost connection, as long as nothing can have been committed. If a connection breaks during a commit, the outcome is
+unknown and nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+from threadline.core.errors import StoreFailed
+from threadline.stores.postgres.errors import (
+    DRIVER_ERRORS,
+    as_store_error,
+    is_lost,
+    may_repeat,
+    outcome_unknown,
+    translated,
+)
+from threadline.stores.postgres.pool import Pool, ReadCoalescer
+
+T = TypeVar("T")
+_MAX_ATTEMPTS = 8
+_FIRST_PAUSE_SECONDS = 0.002
+
+
+class StatementRunner:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._read_coalescer = ReadCoalescer(pool, self._run_on)
+
+    async def run(self, statement: str, values: tuple[Any, ...], is_read: bool) -> list[asyncpg.Record]:
+        """One statement in a transaction of its own: one round trip. `is_read` says that it writes nothing, so that it
+        may be repeated even if its outcome is unknown."""
+        return await _with_retries(lambda: self.run_once(statement, values, is_read))
+
+    async def run_once(self, statement: str, values: tuple[Any, ...], is_read: bool) -> list[asyncpg.Record]:
+        if is_read and self._pool.is_busy:
+            return await self._read_coalescer.read(statement, values)
+        return await self._run_on(await self._pool.acquire(), statement, values, is_read)
+
+    async def _run_on(
+        self, connection: asyncpg.Connection, statement: str, values: tuple[Any, ...], is_read: bool = True
+    ) -> list[asyncpg.Record]:
+        try:
+            return await _fetch(connection, statement, values, is_read)
+        except DRIVER_ERRORS as error:
+            raise as_store_error(error) from error
+        finally:
+            self._pool.release(connection)
+
+    async def transact(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        """Commits what `body` did; `begin` opens the transaction. The body runs again after a passing fault."""
+        return await _with_retries(lambda: self._transact_once(begin, body))
+
+    async def _transact_once(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        async with self._pool.borrow() as connection:
+            with translated():
+                await connection.execute(begin)
+            try:
+                result = await body(connection)
+            except BaseException:
+                await _roll_back(connection)
+                raise
+            with translated():
+                await _commit(connection)
+        return result
+
+
+async def _with_retries(run: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        try:
+            return await run()
+        except StoreFailed as error:
+            if attempt == _MAX_ATTEMPTS or not may_repeat(error):
+                raise
+        # Exponential and random, so that transactions that collided do not collide again.
+        await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt * (0.5 + random.random()))  # noqa: S311 - no secret
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _fetch(
+    connection: asyncpg.Connection, statement: str, values: tuple[Any, ...], is_read: bool
+) -> list[asyncpg.Record]:
+    try:
+        return await connection.fetch(statement, *values)
+    except DRIVER_ERRORS as error:
+        # asyncpg raises an InterfaceError before it sends anything, so then nothing can have been committed.
+        if not is_read and is_lost(error) and not isinstance(error, asyncpg.InterfaceError):
+            raise outcome_unknown(error) from error
+        raise
+
+
+async def _commit(connection: asyncpg.Connection) -> None:
+    try:
+        await connection.execute("COMMIT")
+    except DRIVER_ERRORS as error:
+        if is_lost(error):
+            raise outcome_unknown(error) from error
+        raise
+
+
+async def _roll_back(connection: asyncpg.Connection) -> None:
+    try:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+    except DRIVER_ERRORS:
+        # Closing the connection rolls back as well, and the caller needs the first error, not this one.
+        connection.terminate()
