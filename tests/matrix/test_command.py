@@ -92,11 +92,11 @@ async def test_the_service_runs_the_bot_where_the_settings_say_so(world: World, 
         ({"THREADLINE_MATRIX__USER": "@nobody:threadline.test"}, "set THREADLINE_MATRIX__PASSWORD or"),
         (
             {"THREADLINE_MATRIX__USER": "@nobody:threadline.test", "THREADLINE_MATRIX__PASSWORD": "wrong"},
-            "the homeserver refused the bot: Invalid username or password (M_FORBIDDEN)",
+            "the homeserver rejected the bot: Invalid username or password (M_FORBIDDEN)",
         ),
         (
             {"THREADLINE_MATRIX__USER": "@nobody:threadline.test", "THREADLINE_MATRIX__TOKEN": "wrong"},
-            "the homeserver refused the bot: .*M_UNKNOWN_TOKEN",
+            "the homeserver rejected the bot: .*M_UNKNOWN_TOKEN",
         ),
     ],
 )
@@ -122,6 +122,6 @@ def test_a_database_and_a_service_are_not_given_together(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["matrix", "run", "--server", "http://127.0.0.1:1", "--database", "x.db"]) == 2
-    said = "threadline: with --server, the threads are the service's: leave --database out\n"
+    said = "threadline: --database cannot be used with --server: the service has its own database\n"
     assert capfd.readouterr().err == said
     assert list(tmp_path.iterdir()) == []

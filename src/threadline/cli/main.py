@@ -1,7 +1,7 @@
 """The entry point: parses the command line, runs one command, turns an error into one line and an exit code.
 
 Exit codes: 0 done, 1 failed, 2 wrong input, 3 not found, 4 conflict, 5 refused, 6 database or service failed,
-130 interrupted. `parser` declares the commands; the module of a command is imported when it runs.
+130 interrupted. `command_line` declares the commands; the module of a command is imported when it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from threadline.cli.parser import build_parser
+from threadline.cli.command_line import build_parser
 from threadline.cli.printable import printable
 from threadline.core.errors import (
     Conflict,

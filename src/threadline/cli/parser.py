@@ -1,24 +1,19 @@
-"""The command line: every command with its options, help and examples.
-
-A command names the function that runs it as `module:function` below `threadline.cli`. That module is imported when the
-command runs, so `threadline --help` and a mistyped option import nothing but this file.
-"""
+"""The argument parser: restates the errors of argparse in one line that names the fault and where to find help."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from threadline.version import __version__
-
-PLATFORMS = ("slack", "telegram", "whatsapp")
-LINKED_PLATFORMS = (*PLATFORMS, "matrix")
-FORMATS = ("jsonl", "json", "markdown")
-OUTBOX_STATUSES = ("waiting", "claimed", "sent", "dead", "window_closed")
-MAX_PORT = 65_535
-_COMMAND, _VERB = "COMMAND", "VERB"
-_INVALID_CHOICE = re.compile(r"invalid choice: '(?P<typed>.*)' \(choose from (?P<choices>.*)\)")
+COMMAND, VERB = "COMMAND", "VERB"
+# What argparse says, on every supported version of Python; it offers no other way to change its texts.
+_INVALID_CHOICE = re.compile(r"argument (?P<name>.+?): invalid choice: '(?P<typed>.*)' \(choose from (?P<choices>.*)\)")
+_INVALID_NUMBER = re.compile(r"argument (?P<name>.+?): invalid int value: (?P<typed>'.*')")
+_NO_VALUE = re.compile(r"argument (?P<name>.+?): expected (?:one|at least one) argument")
+_EXCLUSIVE = re.compile(r"argument (?P<name>.+?): not allowed with argument (?P<other>.+)")
+_MISSING = re.compile(r"the following arguments are required: (?P<names>.+)")
+_OTHER = re.compile(r"argument (?P<name>.+?): (?P<fault>.+)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,350 +21,39 @@ class Parser(argparse.ArgumentParser):
     Subcommands are parsed by the same class."""
 
     def error(self, message: str) -> NoReturn:
-        if message.endswith((f": {_COMMAND}", f": {_VERB}")):
+        if message.endswith((f": {COMMAND}", f": {VERB}")):
             self.exit(2, self.format_help())
-        self.exit(2, f"{self.prog}: {message}{_suggestion(message)} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {_explain(message)} (see {self.prog} --help)\n")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # Only the outermost parser knows of them, but the help that lists the options is the subcommand's.
-            self.exit(2, f"{parsed.prog}: unrecognized arguments: {' '.join(unknown)} (see {parsed.prog} --help)\n")
+            self.exit(2, f"{parsed.prog}: unknown arguments: {' '.join(unknown)} (see {parsed.prog} --help)\n")
         return parsed
 
 
-def _suggestion(message: str) -> str:
-    invalid = _INVALID_CHOICE.search(message)
-    if invalid is None:
-        return ""
+def _explain(message: str) -> str:
+    """Restates an error of argparse: the fault first, then what is allowed."""
+    if found := _INVALID_CHOICE.fullmatch(message):
+        return _explain_choice(found["name"], found["typed"], re.findall(r"[\w-]+", found["choices"]))
+    if found := _INVALID_NUMBER.fullmatch(message):
+        return f"{found['name']} must be a whole number, got {found['typed']}"
+    if found := _NO_VALUE.fullmatch(message):
+        return f"{found['name']} needs a value"
+    if found := _EXCLUSIVE.fullmatch(message):
+        return f"{found['name']} cannot be used with {found['other']}"
+    if found := _MISSING.fullmatch(message):
+        return f"missing {found['names']}"
+    if found := _OTHER.fullmatch(message):
+        return f"{found['name']} {found['fault']}"
+    return message
+
+
+def _explain_choice(name: str, typed: str, choices: list[str]) -> str:
     import difflib  # noqa: PLC0415 - used only after a typing mistake
 
-    near = difflib.get_close_matches(invalid["typed"], re.findall(r"[\w-]+", invalid["choices"]), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-class AddCommand(Protocol):
-    def __call__(self, name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-        """Adds a command that runs `run`. `help` is an imperative phrase; examples are arguments of the command."""
-        ...
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="threadline",
-        description="Store and continue conversations between people and AI agents.",
-        epilog="Settings come from threadline.toml and THREADLINE_* variables; options override both.",
-    )
-    parser.add_argument("--version", action="version", version=f"threadline {__version__}", help="print the version")
-    commands = parser.add_subparsers(title="commands", metavar=_COMMAND, required=True)
-    common = _common_options()
-    _add_chat(_adder(commands, common))
-    _add_serve(_adder(commands, common))
-    _add_matrix(_add_group(commands, "matrix", "run the Matrix bot", common))
-    threads = _add_group(commands, "threads", "list, search, branch, export and delete threads", common)
-    _add_reads(threads)
-    _add_moves(threads)
-    _add_transfer(threads)
-    _add_removal(threads)
-    _add_context(_add_group(commands, "context", "pin a text to every prompt for an agent", common))
-    _add_agents(_add_group(commands, "agents", "list and configure agents", common))
-    _add_link(_add_group(commands, "link", "link your accounts on messaging platforms", common))
-    _add_channels(commands, common)
-    _add_admin(_adder(commands, common))
-    _add_token(_add_group(commands, "token", "create and revoke API tokens", common))
-    _add_audit(_add_group(commands, "audit", "read the log of administrative actions", common))
-    _add_purge(_add_group(commands, "purge", "permanently delete a user or a tenant", common))
-    return parser
-
-
-def _common_options() -> argparse.ArgumentParser:
-    """Options that every command takes, in any position after its name."""
-    common = argparse.ArgumentParser(add_help=False)
-    group = common.add_argument_group("common options")
-    group.add_argument("--database", metavar="URL", help="a file, ':memory:' or postgresql://… (default: settings)")
-    group.add_argument("--settings", metavar="FILE", help="read this file instead of threadline.toml")
-    group.add_argument("--tenant", help="act in this tenant (default: local)")
-    group.add_argument("--user", help="act as this user (default: local)")
-    group.add_argument("--json", action="store_true", help="print JSON")
-    return common
-
-
-def _adder(commands: Any, common: argparse.ArgumentParser) -> AddCommand:
-    def add(name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(
-            name,
-            help=help,
-            description=_sentence(help),
-            parents=[common],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.set_defaults(run=run, prog=parser.prog)
-        if examples:
-            parser.epilog = "examples:\n" + "\n".join(f"  {parser.prog} {example}".rstrip() for example in examples)
-        return parser
-
-    return add
-
-
-def _add_group(commands: Any, name: str, help: str, common: argparse.ArgumentParser) -> AddCommand:
-    parser = commands.add_parser(name, help=help, description=_sentence(help))
-    return _adder(parser.add_subparsers(title="verbs", metavar=_VERB, required=True), common)
-
-
-def _sentence(phrase: str) -> str:
-    return f"{phrase[:1].upper()}{phrase[1:]}."
-
-
-def _add_chat(add: AddCommand) -> None:
-    chat = add(
-        "chat",
-        "chat with an agent and save the thread",
-        "chat.command:chat",
-        examples=("", "--continue", '-p "summarise this: …" --json', "--server https://threads.example.org"),
-    )
-    which = chat.add_mutually_exclusive_group()
-    which.add_argument(
-        "--resume", nargs="?", const="", metavar="ID", help="continue this thread; without ID, choose from a list"
-    )
-    which.add_argument("--continue", dest="latest", action="store_true", help="continue the latest thread")
-    chat.add_argument("--fork", action="store_true", help="with --resume or --continue: continue in a branch")
-    chat.add_argument("--agent", metavar="ID", help="ask this agent (default: the thread's agent)")
-    chat.add_argument("--model", help="use this model of the agent's provider")
-    chat.add_argument("--system", metavar="TEXT", help="set the system prompt of a new thread")
-    prompt = "ask one question, print the answer and exit; without TEXT, read the question from standard input"
-    chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=prompt)
-    chat.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
-    chat.add_argument("--token", help="with --server: your API token (default: $THREADLINE_TOKEN)")
-    chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")
-
-
-def _add_matrix(add: AddCommand) -> None:
-    run = add("run", "run the Matrix bot until it is interrupted", "matrix:run_bot")
-    run.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
-    run.add_argument("--token", help="with --server: a token that acts for users (default: $THREADLINE_TOKEN)")
-
-
-def _add_serve(add: AddCommand) -> None:
-    serve = add(
-        "serve",
-        "run the HTTP service",
-        "serve:serve_http",
-        examples=("", "--host 0.0.0.0 --authentication", "--database postgresql://localhost/threads --workers 4"),
-    )
-    serve.add_argument("--host", help="listen on this address (default: 127.0.0.1)")
-    serve.add_argument("--port", type=_port, help="listen on this port; 0 picks a free one (default: 8300)")
-    serve.add_argument("--workers", type=int, metavar="N", help="run N processes (default: 1)")
-    required = "require an API token from every caller; see threadline token create"
-    serve.add_argument("--authentication", action="store_true", default=None, help=required)
-    serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
-    serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
-
-
-def _add_reads(add: AddCommand) -> None:
-    listing = add("list", "list threads, latest activity first", "threads:list_threads")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–100 (default: 50)")
-    listing.add_argument("--cursor", help="print the next page; the previous one ends with its cursor")
-    listing.add_argument("--archived", action="store_true", help="list archived threads instead")
-    listing.add_argument("--deleted", action="store_true", help="list deleted threads instead; restore them by id")
-    show = add("show", "print the messages of a thread", "threads:show_thread")
-    _add_thread_argument(show)
-    show.add_argument("--last", type=int, metavar="N", help="print only the last N turns")
-    search = add("search", "find messages that contain all the words", "threads:search_threads")
-    search.add_argument("words", nargs="+", help="the words to find")
-    search.add_argument("--limit", type=int, default=20, help="print at most this many, 1–100 (default: 20)")
-    _add_thread_argument(add("timelines", "list every timeline of a thread", "threads:list_timelines"))
-    add("saves", "list saved points", "threads:list_saves")
-
-
-def _add_moves(add: AddCommand) -> None:
-    branch = add("branch", "create a thread that starts with the messages of another", "threads:branch_thread")
-    _add_thread_argument(branch)
-    branch.add_argument("--at", help="the last message to include: its number or id (default: the last one)")
-    branch.add_argument("--title", help="the title of the new thread")
-    save = add("save", "name a point of a thread, to load it later", "threads:save_point")
-    _add_thread_argument(save)
-    save.add_argument("name", help="the name; a name used before moves here")
-    save.add_argument("--at", help="the message to save: its number or id (default: the last one)")
-    load = add("load", "continue a thread from a saved point", "threads:load_point")
-    _add_thread_argument(load)
-    load.add_argument("name", help="the name of the saved point")
-    _add_thread_argument(add("undo", "remove the last question and its answer", "threads:undo_turn"))
-    switch = add("switch", "return to another timeline of a thread, as after undo", "threads:switch_timeline")
-    _add_thread_argument(switch)
-    switch.add_argument("timeline", help="its id, as threadline threads timelines prints it")
-    rename = add("rename", "change the title of a thread", "threads:rename_thread")
-    _add_thread_argument(rename)
-    rename.add_argument("title", help="the new title")
-
-
-def _add_transfer(add: AddCommand) -> None:
-    out = add(
-        "export",
-        "export threads to a file",
-        "transfer:export_threads",
-        examples=("--all -o threads.jsonl", "ID --format markdown"),
-    )
-    out.add_argument("thread", nargs="*", help="ids or state keys")
-    out.add_argument("--all", action="store_true", help="export every thread that is not deleted (jsonl only)")
-    out.add_argument("--format", choices=FORMATS, default="jsonl", help="jsonl can be imported again (default: jsonl)")
-    out.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
-    into = add("import", "import threads from a jsonl export, all or none", "transfer:import_threads")
-    into.add_argument("file", help="a file, or - for standard input")
-
-
-def _add_removal(add: AddCommand) -> None:
-    delete = add("delete", "delete a thread; restore brings it back", "threads:delete_thread")
-    _add_thread_argument(delete)
-    delete.add_argument("--purge", action="store_true", help="delete it permanently")
-    _add_thread_argument(add("restore", "restore a deleted thread", "threads:restore_thread"))
-    prune = add("prune", "permanently delete threads without messages", "threads:prune_threads")
-    prune.add_argument("--older-than", default="0", metavar="TIME", help="only if unused for this long: 7d, 12h, 90s")
-
-
-def _add_context(add: AddCommand) -> None:
-    for name, help in (
-        ("show", "print the pinned text"),
-        ("set", "pin a text, replacing the previous one"),
-        ("clear", "remove the pinned text"),
-    ):
-        parser = add(name, help, f"contexts:{name}_context")
-        parser.add_argument("--agent", metavar="ID", help="for this agent (default: `agent` of the settings)")
-        if name == "set":
-            parser.add_argument("text", help="the text, or - for standard input")
-
-
-def _add_admin(add: AddCommand) -> None:
-    migrate = add("migrate", "migrate the database to this version", "admin:migrate")
-    migrate.add_argument("--dry-run", action="store_true", help="print the steps, change nothing")
-    migrate.add_argument("--partitions", type=int, metavar="N", help="PostgreSQL: create N hash partitions by tenant")
-    migrate.add_argument("--distribute", action="store_true", help="PostgreSQL with Citus: distribute by tenant")
-    copy = add(
-        "copy",
-        "copy a database to another, SQLite or PostgreSQL",
-        "admin:copy",
-        examples=("threadline.sqlite3 postgresql://localhost/threads",),
-    )
-    copy.add_argument("source", metavar="SRC", help="a file or postgresql://…")
-    copy.add_argument("target", metavar="DST", help="a file or postgresql://…; empty, or an interrupted copy")
-    backup = add("backup", "copy a SQLite database while it is in use", "admin:backup")
-    backup.add_argument("file", help="the file to create; it must not exist")
-    add("compact", "rewrite a SQLite database to free the space of deleted data", "admin:compact")
-    add("doctor", "check the database and print how to fix problems", "admin:doctor")
-    bridge = add("bridge", "serve the dispatch protocol in front of an OpenAI-compatible server", "bridge:bridge")
-    bridge.epilog = (
-        "$THREADLINE_BRIDGE_UPSTREAM_KEY is the API key of that server.\n"
-        "If $THREADLINE_BRIDGE_TOKEN is set, callers must send it."
-    )
-    bridge.add_argument("--upstream", required=True, metavar="URL", help="the OpenAI-compatible server")
-    bridge.add_argument("--model", help="request this model")
-    bridge.add_argument("--host", default="127.0.0.1", help="listen on this address (default: 127.0.0.1)")
-    bridge.add_argument("--port", type=_port, default=8787, help="listen on this port (default: 8787)")
-
-
-def _add_agents(add: AddCommand) -> None:
-    add("list", "list the agents of this tenant and those shared by all tenants", "agents:list_agents")
-    adding = add(
-        "add",
-        "add an agent to this tenant",
-        "agents:add_agent",
-        examples=("helper --provider openai --model gpt-4o-mini --set api_key=KEY",),
-    )
-    adding.add_argument("id", help="the id, for --agent")
-    adding.add_argument("--provider", required=True, help="rehearsal, openai, anthropic or remote")
-    adding.add_argument("--model", help="the provider's name of the model")
-    adding.add_argument("--name", help="the name that people see (default: the id)")
-    adding.add_argument("--system", metavar="TEXT", help="the system prompt")
-    setting = "a setting of the provider, such as api_key=KEY; repeat for several"
-    adding.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help=setting)
-    for verb, help_ in (
-        ("enable", "enable an agent"),
-        ("disable", "disable an agent; its threads are kept"),
-        ("remove", "remove an agent; its threads are kept"),
-    ):
-        add(verb, help_, f"agents:{verb}_agent").add_argument("id", help="its id, as threadline agents list prints it")
-
-
-def _add_link(add: AddCommand) -> None:
-    code = add("code", "create a code that links an account, to send to the bot as !link CODE", "links:make_code")
-    code.add_argument("--platform", choices=LINKED_PLATFORMS, help="valid only on this platform (default: any)")
-    add("list", "list linked accounts", "links:list_links")
-    remove = add("remove", "unlink an account", "links:remove_link")
-    remove.add_argument("platform", choices=LINKED_PLATFORMS, help="the platform of the account")
-    remove.add_argument("account", help="its id on the platform, as threadline link list prints it")
-
-
-def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
-    help_ = "configure Slack, Telegram and WhatsApp"
-    parser = commands.add_parser("channels", help=help_, description=_sentence(help_))
-    verbs = parser.add_subparsers(title="verbs", metavar=_VERB, required=True)
-    add = _adder(verbs, common)
-    add("key", "print a new key for encrypting credentials", "channels:make_key")
-    credentials = _add_group(verbs, "credentials", "store the credentials of a platform, encrypted", common)
-    setting = credentials("set", "prompt for credentials, or read NAME=VALUE lines", "channels:set_credentials")
-    setting.add_argument("platform", choices=PLATFORMS, help="the platform")
-    credentials("list", "list platforms that have credentials", "channels:list_credentials")
-    removing = credentials("remove", "remove the credentials of a platform", "channels:remove_credentials")
-    removing.add_argument("platform", choices=PLATFORMS, help="the platform")
-    add("rotate", "encrypt all credentials again, with the current key", "channels:rotate")
-    add("doctor", "check the configuration and print how to fix problems", "channels:doctor")
-    outbox = _add_group(verbs, "outbox", "list and requeue deliveries", common)
-    listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
-    listing.add_argument("--status", choices=OUTBOX_STATUSES, help="only with this status (default: all)")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–1000 (default: 50)")
-    requeue = outbox("requeue", "send a dead delivery again", "channels:requeue")
-    requeue.add_argument("id", help="its id, as threadline channels outbox list prints it")
-    poll = add("poll", "fetch messages by polling, where no webhook reaches this machine", "channels:poll")
-    poll.add_argument("platform", choices=("telegram",), help="the platform")
-    _add_simulation(add)
-
-
-def _add_token(add: AddCommand) -> None:
-    create = add(
-        "create",
-        "create an API token for --user in --tenant and print it once",
-        "access:create_token",
-        examples=("--user ada --name laptop --expires 30d",),
-    )
-    create.add_argument("--name", default="unnamed", help="a note for the list of tokens")
-    roles = "what it may do (default: member)"
-    create.add_argument("--role", choices=("viewer", "member", "admin"), default="member", help=roles)
-    create.add_argument("--expires", metavar="TIME", help="expire after this long: 30d, 12h (default: never)")
-    create.add_argument("--acts-for-users", action="store_true", help="allow it to act for any user, as a bot does")
-    add("list", "list tokens, newest first", "access:list_tokens")
-    revoke = add("revoke", "revoke a token immediately", "access:revoke_token")
-    revoke.add_argument("id", help="its id, as threadline token list prints it")
-
-
-def _add_audit(add: AddCommand) -> None:
-    listing = add("list", "list administrative actions, newest first", "access:list_acts")
-    listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–100 (default: 50)")
-    listing.add_argument("--before", metavar="ID", help="print the next page: entries older than this one")
-
-
-def _add_simulation(add: AddCommand) -> None:
-    simulate = add("simulate", "chat with the bot on fake platforms, without an account", "simulation.command:simulate")
-    simulate.epilog = "With --url, $THREADLINE_TOKEN must be an admin token of that service."
-    simulate.add_argument("platform", nargs="*", help="slack, telegram, whatsapp (default: all)")
-    simulate.add_argument("--url", help="use this running service (default: start a temporary one)")
-    simulate.add_argument(
-        "--port", type=_port, default=8390, help="with --url: port of the first fake platform (default: 8390)"
-    )
-
-
-def _add_purge(add: AddCommand) -> None:
-    user = add("user", "permanently delete all data of a user", "admin:purge_user")
-    user.add_argument("id", help="the id of the user")
-    tenant = add("tenant", "permanently delete all data of a tenant", "admin:purge_tenant")
-    tenant.add_argument("id", help="the id of the tenant")
-    for parser in (user, tenant):
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > MAX_PORT:
-        raise argparse.ArgumentTypeError(f"must be 0–{MAX_PORT}, got {text!r}")
-    return int(text)
-
-
-def _add_thread_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("thread", help="its id or state key")
+    if name not in (COMMAND, VERB):
+        return f"{name} must be {' or '.join(choices)}, got {typed!r}"
+    near = difflib.get_close_matches(typed, choices, n=1)
+    return f"unknown {name.lower()} {typed!r}" + (f", did you mean {near[0]!r}?" if near else "")

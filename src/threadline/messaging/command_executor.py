@@ -207,12 +207,19 @@ async def show_chat(call: CommandCall) -> str:
 
 
 async def list_chats(call: CommandCall) -> str:
-    here = (await call.threads.current()).thread.id
+    here = await _current_id(call)
     chats = await call.threads.recent(LISTED)
     if not chats:
         return "You have no chats yet."
     await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.thread.id for each in chats]))
     return choices_text([_entry(each, is_here=each.thread.id == here) for each in chats])
+
+
+async def _current_id(call: CommandCall) -> str | None:
+    try:
+        return (await call.threads.current()).thread.id
+    except InvalidInput:  # the terminal has no thread before the first message
+        return None
 
 
 def _entry(chat: CurrentChat, *, is_here: bool) -> str:
