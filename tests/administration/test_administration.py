@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import OpenStore
 from threadline.administration.administration import Administration
-from threadline.administration.tenant_agents import Agents
+from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
 from threadline.core.access import parse_token
 from threadline.core.channels import Agent
@@ -59,7 +59,7 @@ async def test_making_and_revoking_are_on_record(admin: Administration) -> None:
 
 
 async def test_what_cannot_be_is_refused_and_not_on_record(admin: Administration, clock: ManualClock) -> None:
-    with pytest.raises(InvalidInput, match="expired already"):
+    with pytest.raises(InvalidInput, match="must be in the future"):
         await admin.create_token("ada", name="laptop", expires_at=clock.now())
     with pytest.raises(InvalidInput, match="role"):
         await admin.create_token("ada", name="laptop", role="system")  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ async def test_a_purged_user_leaves_only_the_record_of_it(
 async def test_changes_of_agents_are_on_record_without_their_keys(
     admin: Administration, store: Store, tenant_id: str, clock: ManualClock
 ) -> None:
-    agents = Agents(store, Sealer(), lambda row, *, trusted: as_agent(repr), Scope(tenant_id, "root", "admin"))
+    agents = TenantAgents(store, Sealer(), lambda row, *, trusted: as_agent(repr), Scope(tenant_id, "root", "admin"))
     row = Agent("porter", "Porter", "remote", settings={"key": "hunter2"})
     await agents.create(row)
     await agents.replace(row)

@@ -46,7 +46,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def check(channel: Channel, delivery: Delivery) -> None:
     for arrival in delivery.arrivals:
-        channel.request(SECRETS, arrival.recipient, channel.render("hi")[0], "key")
+        channel.build_request(SECRETS, arrival.recipient, channel.render("hi")[0], "key")
         check_user_id(arrival.sender)
         assert arrival.text.strip()
         assert arrival.key
@@ -62,7 +62,7 @@ def test_one_odd_value_anywhere_in_a_body_is_ignored_or_read(channel: Channel, b
             value = json.loads(body)
             container, key = list(places(value))[number]
             container[key] = odd
-            check(channel, channel.read(json.dumps(value).encode()))
+            check(channel, channel.parse_webhook(json.dumps(value).encode()))
 
 
 @pytest.mark.parametrize(("channel", "body"), SAMPLES)
@@ -71,7 +71,7 @@ def test_one_missing_value_anywhere_in_a_body_is_ignored_or_read(channel: Channe
         value = json.loads(body)
         container, key = list(places(value))[number]
         del container[key]
-        check(channel, channel.read(json.dumps(value).encode()))
+        check(channel, channel.parse_webhook(json.dumps(value).encode()))
 
 
 @pytest.mark.parametrize("channel", [Slack(), Telegram(), WhatsApp()], ids=lambda channel: channel.platform)
@@ -79,10 +79,10 @@ def test_one_missing_value_anywhere_in_a_body_is_ignored_or_read(channel: Channe
 @given(body=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()), status=st.integers(200, 599))
 def test_any_body_and_any_answer_are_read(channel: Channel, body: bytes, status: int) -> None:
     with suppress(InvalidJson, LimitExceeded):
-        check(channel, channel.read(body))
-    channel.judge(HttpResponse(status, {}, body))
+        check(channel, channel.parse_webhook(body))
+    channel.parse_response(HttpResponse(status, {}, body))
     if isinstance(channel, Telegram):
-        channel.polled(HttpResponse(status, {}, body))
+        channel.parse_poll_response(HttpResponse(status, {}, body))
 
 
 @pytest.mark.parametrize("channel", [Slack(), Telegram(), WhatsApp()], ids=lambda channel: channel.platform)
@@ -91,5 +91,5 @@ def test_any_body_and_any_answer_are_read(channel: Channel, body: bytes, status:
 )
 def test_large_and_deep_bodies_are_answered(channel: Channel, body: bytes) -> None:
     with suppress(InvalidJson, LimitExceeded):
-        check(channel, channel.read(body))
-    channel.judge(HttpResponse(200, {}, body))
+        check(channel, channel.parse_webhook(body))
+    channel.parse_response(HttpResponse(200, {}, body))

@@ -104,7 +104,7 @@ class TestTelegram:
         body = telegram.write("/new plans")
         update = Update.de_json(json.loads(body), None)
         assert update.message is not None
-        (arrival,) = Telegram().read(body).arrivals
+        (arrival,) = Telegram().parse_webhook(body).arrivals
         assert arrival.key == f"{update.message.chat_id}:{update.message.message_id}"
         assert arrival.sent_at == update.message.date
         assert list(update.message.parse_entities([MessageEntityType.BOT_COMMAND]).values()) == ["/new"]
@@ -148,11 +148,13 @@ class TestTelegram:
     async def test_our_polling_reads_the_stand_in(self, telegram: FakeTelegram) -> None:
         channel = Telegram(telegram.api)
         await telegram.post("one")
-        polled = channel.polled(await perform(channel.poll(telegram.secrets, 0, 5)))
+        polled = channel.parse_poll_response(await perform(channel.build_poll_request(telegram.secrets, 0, 5)))
         assert not isinstance(polled, Transient | Permanent)
         assert [arrival.text for delivery in polled.deliveries for arrival in delivery.arrivals] == ["one"]
         assert polled.last is not None
-        nothing = channel.polled(await perform(channel.poll(telegram.secrets, polled.last, 0)))
+        nothing = channel.parse_poll_response(
+            await perform(channel.build_poll_request(telegram.secrets, polled.last, 0))
+        )
         assert not isinstance(nothing, Transient | Permanent)
         assert nothing.last is None
 
@@ -186,7 +188,7 @@ class TestWhatsApp:
         client = PywaClient(phone_id=NUMBER_ID, token="t", server=None, validate_updates=False)
         body = fake.write("hello")
         message = PywaMessage.from_update(client, json.loads(body))
-        (arrival,) = WhatsApp().read(body).arrivals
+        (arrival,) = WhatsApp().parse_webhook(body).arrivals
         assert (message.id, message.text) == (arrival.key, arrival.text)
         assert message.from_user.wa_id == arrival.sender
         assert message.timestamp == arrival.sent_at
@@ -228,16 +230,16 @@ OUTCOMES: list[tuple[Fault, type]] = [
 async def test_what_our_codec_sends_arrives_and_its_answer_is_understood(fake: type[FakePlatform]) -> None:
     async with fake() as platform:
         channel = channel_for(platform)
-        (arrival,) = channel.read(platform.write("hi")).arrivals
+        (arrival,) = channel.parse_webhook(platform.write("hi")).arrivals
         (payload,) = channel.render(REPLY)
-        request = channel.request(platform.secrets, arrival.recipient, payload, "outbox-1")
-        assert isinstance(channel.judge(await perform(request)), Sent)
+        request = channel.build_request(platform.secrets, arrival.recipient, payload, "outbox-1")
+        assert isinstance(channel.parse_response(await perform(request)), Sent)
         (reply,) = await platform.replies(1)
         assert reply.recipient == arrival.recipient
         assert "Done" in reply.text
         for fault, kind in OUTCOMES:
             platform.fail_next(fault)
-            outcome = channel.judge(await perform(request))
+            outcome = channel.parse_response(await perform(request))
             assert isinstance(outcome, kind)
             if fault.kind == "rate_limited":
                 assert getattr(outcome, "retry_after", None) == 7
@@ -246,11 +248,11 @@ async def test_what_our_codec_sends_arrives_and_its_answer_is_understood(fake: t
 
 async def test_slack_posts_one_message_for_one_key_however_often_it_is_sent(slack: FakeSlack) -> None:
     channel = Slack(slack.api)
-    request = channel.request(slack.secrets, "DU1001", channel.render("hi")[0], "outbox-1")
+    request = channel.build_request(slack.secrets, "DU1001", channel.render("hi")[0], "outbox-1")
     slack.fail_next(Fault("silent"))
     with pytest.raises(OSError):
         await perform(request)
-    first, second = channel.judge(await perform(request)), channel.judge(await perform(request))
+    first, second = channel.parse_response(await perform(request)), channel.parse_response(await perform(request))
     assert isinstance(first, Sent)
     assert first == second
     assert (len(slack.sent), slack.calls) == (1, 3)
@@ -260,12 +262,12 @@ async def test_the_window_closes_24_hours_after_the_last_message() -> None:
     clock = ManualClock()
     async with FakeWhatsApp(clock) as whatsapp:
         channel = WhatsApp(whatsapp.api)
-        (arrival,) = channel.read(whatsapp.write("hi")).arrivals
-        request = channel.request(whatsapp.secrets, arrival.recipient, channel.render("late")[0], "outbox-1")
+        (arrival,) = channel.parse_webhook(whatsapp.write("hi")).arrivals
+        request = channel.build_request(whatsapp.secrets, arrival.recipient, channel.render("late")[0], "outbox-1")
         clock.advance(86_399)
-        assert isinstance(channel.judge(await perform(request)), Sent)
+        assert isinstance(channel.parse_response(await perform(request)), Sent)
         clock.advance(1)
-        assert isinstance(channel.judge(await perform(request)), WindowClosed)
+        assert isinstance(channel.parse_response(await perform(request)), WindowClosed)
 
 
 def channel_for(platform: FakePlatform) -> Channel:

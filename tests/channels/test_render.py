@@ -164,7 +164,7 @@ def test_a_cut_prefers_lines_then_sentences_then_words() -> None:
 
 
 def test_styles_go_on_after_a_cut() -> None:
-    (block,) = markdown.read("**one two three four**")
+    (block,) = markdown.parse_markdown("**one two three four**")
     pieces = list(cut(block, plain_size, Size(9)))
     assert [(piece.text, piece.spans[0].styles) for piece in pieces] == [
         ("one two", frozenset({"bold"})),

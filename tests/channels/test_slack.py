@@ -24,12 +24,12 @@ def signed(body: bytes, stamp: str = STAMP, secret: str = SECRETS["signing_secre
 
 
 def arrival(event: dict[str, Any], bot: str | None = BOT) -> Arrival:
-    (found,) = CHANNEL.read(slack(event, bot=bot)).arrivals
+    (found,) = CHANNEL.parse_webhook(slack(event, bot=bot)).arrivals
     return found
 
 
 def ignored(event: Any) -> Ignored:
-    delivery = CHANNEL.read(slack(event))
+    delivery = CHANNEL.parse_webhook(slack(event))
     assert delivery.arrivals == ()
     return delivery.ignored[0]
 
@@ -90,7 +90,7 @@ class TestSignatures:
 
     def test_nobody_asks_with_get(self) -> None:
         with pytest.raises(NotFound):
-            CHANNEL.greet(SECRETS, {"hub.mode": "subscribe"})
+            CHANNEL.answer_handshake(SECRETS, {"hub.mode": "subscribe"})
 
 
 class TestArrivals:
@@ -174,11 +174,11 @@ class TestArrivals:
 
     @pytest.mark.req("S3-11")
     def test_the_challenge_is_read(self) -> None:
-        delivery = CHANNEL.read(b'{"type":"url_verification","token":"t","challenge":"3eZbrw1a"}')
+        delivery = CHANNEL.parse_webhook(b'{"type":"url_verification","token":"t","challenge":"3eZbrw1a"}')
         assert delivery.challenge == "3eZbrw1a"
 
     def test_app_rate_limited_is_acknowledged(self) -> None:
-        assert CHANNEL.read(b'{"type":"app_rate_limited","team_id":"T1"}').ignored == (
+        assert CHANNEL.parse_webhook(b'{"type":"app_rate_limited","team_id":"T1"}').ignored == (
             Ignored("unknown", "app_rate_limited"),
         )
 
@@ -188,21 +188,21 @@ class TestArrivals:
     )
     def test_what_is_not_json_is_refused(self, body: bytes) -> None:
         with pytest.raises(InvalidJson):
-            CHANNEL.read(body)
+            CHANNEL.parse_webhook(body)
 
     def test_what_is_nested_too_deeply_is_refused(self) -> None:
         with pytest.raises(LimitExceeded):
-            CHANNEL.read(b'{"type":' + b"[" * 10_000 + b"]" * 10_000 + b"}")
+            CHANNEL.parse_webhook(b'{"type":' + b"[" * 10_000 + b"]" * 10_000 + b"}")
 
     def test_json_that_is_no_envelope_is_kept_from_being_sent_again(self) -> None:
         for body in (b"[]", b"null", b"{}", b'{"type":{}}', b'"text"'):
-            assert CHANNEL.read(body).ignored == (Ignored("broken", "envelope"),)
+            assert CHANNEL.parse_webhook(body).ignored == (Ignored("broken", "envelope"),)
 
 
 class TestSending:
     def test_a_request_says_where_and_with_which_key(self) -> None:
         (payload,) = CHANNEL.render("**hi**")
-        request = CHANNEL.request(SECRETS, "C0001:1700000000.000100", payload, "outbox-1")
+        request = CHANNEL.build_request(SECRETS, "C0001:1700000000.000100", payload, "outbox-1")
         assert (request.method, request.url, request.repeatable) == (
             "POST",
             "https://slack.com/api/chat.postMessage",
@@ -212,12 +212,12 @@ class TestSending:
         body = json.loads(request.body)
         assert (body["channel"], body["thread_ts"], body["text"]) == ("C0001", "1700000000.000100", "*hi*")
         assert (body["unfurl_links"], body["unfurl_media"]) == (False, False)
-        again = json.loads(CHANNEL.request(SECRETS, "C0001", payload, "outbox-1").body)
+        again = json.loads(CHANNEL.build_request(SECRETS, "C0001", payload, "outbox-1").body)
         assert again["client_msg_id"] == body["client_msg_id"]
         assert "thread_ts" not in again
 
     def test_a_request_does_not_show_its_secret(self) -> None:
-        request = CHANNEL.request(SECRETS, "D1", CHANNEL.render("hi")[0], "k")
+        request = CHANNEL.build_request(SECRETS, "D1", CHANNEL.render("hi")[0], "k")
         assert "xoxb" not in repr(request)
         assert "xoxb" not in f"{request}"
 
@@ -225,7 +225,7 @@ class TestSending:
     def test_a_token_that_cannot_be_sent_is_a_setting_to_mend(self, token: str | None) -> None:
         secrets = {} if token is None else {"bot_token": token}
         with pytest.raises(SettingsInvalid):
-            CHANNEL.request(secrets, "D1", CHANNEL.render("hi")[0], "k")
+            CHANNEL.build_request(secrets, "D1", CHANNEL.render("hi")[0], "k")
 
     def test_nothing_an_agent_says_mentions_anybody(self) -> None:
         (payload,) = CHANNEL.render(
@@ -244,7 +244,7 @@ class TestSending:
             (200, {"ok": False, "error": "fatal_error"}, Ambiguous("fatal_error")),
             (200, {"ok": False, "error": "duplicate_message_not_found"}, Sent()),
             (200, {"ok": False}, Permanent("unknown_error")),
-            (200, "<html>", Ambiguous("the answer could not be read")),
+            (200, "<html>", Ambiguous("the response could not be read")),
             (429, {"ok": False, "error": "ratelimited"}, Transient("ratelimited", 7)),
             (503, "<html>", Transient("http_503", 7)),
             (408, "", Transient("http_408", 7)),
@@ -254,8 +254,8 @@ class TestSending:
     )
     def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        assert CHANNEL.judge(HttpResponse(status, {"retry-after": "7"}, raw)) == outcome
+        assert CHANNEL.parse_response(HttpResponse(status, {"retry-after": "7"}, raw)) == outcome
 
     @pytest.mark.parametrize("asked", ["", "soon", "-1", "1e9", "٣", "9" * 30])
     def test_a_retry_after_that_is_none_is_left_out(self, asked: str) -> None:
-        assert CHANNEL.judge(HttpResponse(429, {"retry-after": asked}, b"")) == Transient("http_429", None)
+        assert CHANNEL.parse_response(HttpResponse(429, {"retry-after": asked}, b"")) == Transient("http_429", None)

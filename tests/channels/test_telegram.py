@@ -30,12 +30,12 @@ GROUP = {"id": -100200300, "type": "supergroup", "title": "all"}
 
 
 def arrival(message: dict[str, Any]) -> Arrival:
-    (found,) = CHANNEL.read(telegram(message)).arrivals
+    (found,) = CHANNEL.parse_webhook(telegram(message)).arrivals
     return found
 
 
 def reason(body: bytes) -> str:
-    delivery = CHANNEL.read(body)
+    delivery = CHANNEL.parse_webhook(body)
     assert delivery.arrivals == ()
     return delivery.ignored[0].reason
 
@@ -70,7 +70,7 @@ class TestSecret:
 
     def test_nobody_asks_with_get(self) -> None:
         with pytest.raises(NotFound):
-            CHANNEL.greet(SECRETS, {})
+            CHANNEL.answer_handshake(SECRETS, {})
 
 
 class TestArrivals:
@@ -173,14 +173,14 @@ class TestArrivals:
     @pytest.mark.req("S3-19")
     def test_what_is_not_json_is_refused(self) -> None:
         with pytest.raises(InvalidJson):
-            CHANNEL.read(b"update_id=1")
+            CHANNEL.parse_webhook(b"update_id=1")
 
 
 class TestSending:
     @pytest.mark.req("S3-13")
     def test_a_request_says_where(self) -> None:
         (payload,) = CHANNEL.render("**hi** 😀 *you*")
-        request = CHANNEL.request(SECRETS, "-100200300:7", payload, "k")
+        request = CHANNEL.build_request(SECRETS, "-100200300:7", payload, "k")
         assert request.url == "https://api.telegram.org/bot123456:AAH-secret_token/sendMessage"
         assert "secret_token" not in repr(request)
         body = json.loads(request.body)
@@ -194,19 +194,19 @@ class TestSending:
     @pytest.mark.parametrize("token", ["", "123", "123:a/../b", "123:a\n", "x:abc"])
     def test_a_token_that_is_none_is_a_setting_to_mend(self, token: str) -> None:
         with pytest.raises(SettingsInvalid):
-            CHANNEL.request({"bot_token": token}, "1", CHANNEL.render("hi")[0], "k")
+            CHANNEL.build_request({"bot_token": token}, "1", CHANNEL.render("hi")[0], "k")
 
     @pytest.mark.parametrize("recipient", ["", "@channel", "1:2:3", "1/2", "٣"])
     def test_a_recipient_that_is_none_is_refused(self, recipient: str) -> None:
         with pytest.raises(SettingsInvalid):
-            CHANNEL.request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
+            CHANNEL.build_request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
 
     @pytest.mark.parametrize(
         ("status", "body", "outcome"),
         [
             (200, {"ok": True, "result": {"message_id": 9}}, Sent("9")),
             (200, {"ok": True}, Sent(None)),
-            (200, "", Ambiguous("the answer could not be read")),
+            (200, "", Ambiguous("the response could not be read")),
             (
                 429,
                 {"ok": False, "description": "Too Many Requests", "parameters": {"retry_after": 12}},
@@ -224,17 +224,21 @@ class TestSending:
     )
     def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        assert CHANNEL.judge(HttpResponse(status, {}, raw)) == outcome
+        assert CHANNEL.parse_response(HttpResponse(status, {}, raw)) == outcome
 
 
 class TestAsking:
     def test_asking_confirms_what_went_before(self) -> None:
-        assert json.loads(CHANNEL.poll(SECRETS, 0, 25).body).keys() == {"timeout", "limit", "allowed_updates"}
-        assert json.loads(CHANNEL.poll(SECRETS, 41, 25).body)["offset"] == 42
+        assert json.loads(CHANNEL.build_poll_request(SECRETS, 0, 25).body).keys() == {
+            "timeout",
+            "limit",
+            "allowed_updates",
+        }
+        assert json.loads(CHANNEL.build_poll_request(SECRETS, 41, 25).body)["offset"] == 42
 
     def test_updates_are_deliveries_and_a_broken_one_costs_only_itself(self) -> None:
         updates = [json.loads(telegram(telegram_message("one"))), {"update_id": 10_007}, "?"]
-        found = CHANNEL.polled(HttpResponse(200, {}, json.dumps({"ok": True, "result": updates}).encode()))
+        found = CHANNEL.parse_poll_response(HttpResponse(200, {}, json.dumps({"ok": True, "result": updates}).encode()))
         assert isinstance(found, Polled)
         assert found.last == 10_007
         assert [len(delivery.arrivals) for delivery in found.deliveries] == [1, 0, 0]
@@ -250,7 +254,7 @@ class TestAsking:
         ],
     )
     def test_no_answer_says_whether_to_ask_again(self, status: int, body: Any, kind: type) -> None:
-        assert isinstance(CHANNEL.polled(HttpResponse(status, {}, json.dumps(body).encode())), kind)
+        assert isinstance(CHANNEL.parse_poll_response(HttpResponse(status, {}, json.dumps(body).encode())), kind)
 
     def test_nothing_new_is_nothing(self) -> None:
-        assert CHANNEL.polled(HttpResponse(200, {}, b'{"ok":true,"result":[]}')) == Polled()
+        assert CHANNEL.parse_poll_response(HttpResponse(200, {}, b'{"ok":true,"result":[]}')) == Polled()

@@ -30,7 +30,7 @@ HEADER = "X-Hub-Signature-256"
 
 
 def arrival(message: dict[str, Any]) -> Arrival:
-    (found,) = CHANNEL.read(whatsapp(message)).arrivals
+    (found,) = CHANNEL.parse_webhook(whatsapp(message)).arrivals
     return found
 
 
@@ -72,7 +72,7 @@ class TestHandshake:
 
     @pytest.mark.req("S3-12")
     def test_the_challenge_is_given_back_to_who_knows_the_word(self) -> None:
-        assert CHANNEL.greet(SECRETS, self.ASKED) == "1158201444"
+        assert CHANNEL.answer_handshake(SECRETS, self.ASKED) == "1158201444"
 
     @pytest.mark.req("S3-12")
     @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ class TestHandshake:
     )
     def test_nobody_else_gets_one(self, change: dict[str, str]) -> None:
         with pytest.raises(SignatureInvalid):
-            CHANNEL.greet(SECRETS, {**self.ASKED, **change})
+            CHANNEL.answer_handshake(SECRETS, {**self.ASKED, **change})
 
     def test_without_a_word_there_is_no_handshake(self) -> None:
         with pytest.raises(SignatureInvalid):
-            CHANNEL.greet({"verify_token": ""}, {**self.ASKED, "hub.verify_token": ""})
+            CHANNEL.answer_handshake({"verify_token": ""}, {**self.ASKED, "hub.verify_token": ""})
 
     def test_a_curious_visitor_finds_nothing(self) -> None:
         with pytest.raises(NotFound):
-            CHANNEL.greet(SECRETS, {})
+            CHANNEL.answer_handshake(SECRETS, {})
 
 
 class TestArrivals:
@@ -117,7 +117,7 @@ class TestArrivals:
     def test_one_broken_message_of_fifty_does_not_cost_the_others(self) -> None:
         batch: list[Any] = [whatsapp_message(f"message {n}", id=f"wamid.{n}") for n in range(50)]
         batch[17] = {"from": 5, "type": "text"}
-        delivery = CHANNEL.read(whatsapp(*batch))
+        delivery = CHANNEL.parse_webhook(whatsapp(*batch))
         assert [found.key for found in delivery.arrivals] == [f"wamid.{n}" for n in range(50) if n != 17]
         assert delivery.ignored == (Ignored("broken", "message"),)
 
@@ -134,7 +134,7 @@ class TestArrivals:
             {"status": "failed", "biz_opaque_callback_data": "outbox-3", "errors": [{"code": 131026}]},
             "?",
         ]
-        delivery = CHANNEL.read(whatsapp(statuses=statuses))
+        delivery = CHANNEL.parse_webhook(whatsapp(statuses=statuses))
         assert delivery.arrivals == ()
         assert [found.reason for found in delivery.ignored] == ["status"] * 4 + ["broken"]
         assert delivery.reports == (
@@ -181,7 +181,7 @@ class TestArrivals:
         ],
     )
     def test_what_gets_no_turn_says_why(self, message: dict[str, Any], reason: str) -> None:
-        delivery = CHANNEL.read(whatsapp(message))
+        delivery = CHANNEL.parse_webhook(whatsapp(message))
         assert (delivery.arrivals, [found.reason for found in delivery.ignored]) == ((), [reason])
 
     def test_broken_layers_are_acknowledged(self) -> None:
@@ -191,13 +191,15 @@ class TestArrivals:
             b'{"object":"x","entry":[1]}',
             b'{"object":"x","entry":[{"changes":[1]}]}',
         ):
-            assert CHANNEL.read(body).ignored[0].reason == "broken"
-        assert CHANNEL.read(whatsapp(field="account_update")).ignored == (Ignored("unknown", "account_update"),)
+            assert CHANNEL.parse_webhook(body).ignored[0].reason == "broken"
+        assert CHANNEL.parse_webhook(whatsapp(field="account_update")).ignored == (
+            Ignored("unknown", "account_update"),
+        )
 
     @pytest.mark.req("S3-19")
     def test_what_is_not_json_is_refused(self) -> None:
         with pytest.raises(InvalidJson):
-            CHANNEL.read(b"{'object': 1}")
+            CHANNEL.parse_webhook(b"{'object': 1}")
 
 
 class TestSending:
@@ -205,7 +207,7 @@ class TestSending:
 
     def test_a_request_says_where_and_carries_its_key(self) -> None:
         (payload,) = CHANNEL.render("**hi** [you](https://a.example)")
-        request = CHANNEL.request(SECRETS, self.RECIPIENT, payload, "outbox-1")
+        request = CHANNEL.build_request(SECRETS, self.RECIPIENT, payload, "outbox-1")
         assert request.url == f"https://graph.facebook.com/v23.0/{NUMBER_ID}/messages"
         assert "EAAG" not in repr(request)
         assert not request.repeatable
@@ -221,14 +223,14 @@ class TestSending:
     @pytest.mark.parametrize("recipient", ["", "16505551234", "1/2:3", ":3", "1:", "1:+3"])
     def test_a_recipient_that_is_none_is_refused(self, recipient: str) -> None:
         with pytest.raises(SettingsInvalid):
-            CHANNEL.request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
+            CHANNEL.build_request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
 
     @pytest.mark.parametrize(
         ("status", "body", "outcome"),
         [
             (200, {"messages": [{"id": "wamid.9"}]}, Sent("wamid.9")),
-            (200, {"messages": []}, Ambiguous("the answer could not be read")),
-            (200, "?", Ambiguous("the answer could not be read")),
+            (200, {"messages": []}, Ambiguous("the response could not be read")),
+            (200, "?", Ambiguous("the response could not be read")),
             (400, {"error": {"code": 131047, "message": "Re-engagement"}}, WindowClosed("131047 Re-engagement")),
             (400, {"error": {"code": 131056, "message": "pair rate"}}, Transient("131056 pair rate", None)),
             (400, {"error": {"code": 130429}}, Transient("130429", None)),
@@ -240,4 +242,4 @@ class TestSending:
     )
     def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        assert CHANNEL.judge(HttpResponse(status, {}, raw)) == outcome
+        assert CHANNEL.parse_response(HttpResponse(status, {}, raw)) == outcome

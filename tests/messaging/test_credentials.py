@@ -39,7 +39,7 @@ async def test_what_is_stored_is_sealed_and_opens_for_its_tenant_alone(store: St
     await other_tenant.put_credentials(SLACK, found.key_id, found.sealed)
     await system.put_credentials("telegram", found.key_id, found.sealed)
     for tenant, platform in ((f"{tenant_id}-abroad", SLACK), (tenant_id, "telegram")):
-        with pytest.raises(SettingsInvalid, match="does not open"):
+        with pytest.raises(SettingsInvalid, match="cannot decrypt"):
             await credentials.open(tenant, platform)
 
 
@@ -62,7 +62,7 @@ async def test_rotation_seals_anew_and_the_old_key_can_go(store: Store, tenant_i
 @pytest.mark.parametrize("key", ["", "short", "A" * 43 + "!", "not base64 at all"])
 def test_a_key_that_is_none_is_refused_by_name(key: str) -> None:
     with pytest.raises(SettingsInvalid, match="'k'") as refused:
-        Vault({"k": key}).seal(b"x", ("here",))
+        Vault({"k": key}).encrypt(b"x", ("here",))
     assert key == "" or key not in str(refused.value)
 
 
@@ -78,14 +78,14 @@ def test_which_key_is_current_has_to_be_said_when_there_are_several() -> None:
 
 def test_nothing_is_sealed_alike_twice_and_a_changed_byte_is_noticed() -> None:
     vault = Vault({"k": new_key()})
-    first, second = vault.seal(b"same", ("here",)), vault.seal(b"same", ("here",))
+    first, second = vault.encrypt(b"same", ("here",)), vault.encrypt(b"same", ("here",))
     assert first != second
-    assert vault.unseal("k", first, ("here",)) == b"same"
+    assert vault.decrypt("k", first, ("here",)) == b"same"
     for wrong in (first[:-1], bytes([first[0] ^ 1]) + first[1:], b"", first[:12]):
         with pytest.raises(SettingsInvalid):
-            vault.unseal("k", wrong, ("here",))
+            vault.decrypt("k", wrong, ("here",))
     with pytest.raises(SettingsInvalid):
-        vault.unseal("k", first, ("elsewhere",))
+        vault.decrypt("k", first, ("elsewhere",))
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ async def test_a_metric_keeps_a_bounded_number_of_series() -> None:
 
 
 async def test_a_worker_puts_its_number_on_every_line(threadline: Threadline, client: Client) -> None:
-    threadline.metrics.mark("worker", "1")
+    threadline.metrics.add_common_label("worker", "1")
     found = await scraped(threadline, client)
     assert found
     assert all('{worker="1"' in name for name in found)

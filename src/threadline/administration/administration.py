@@ -1,7 +1,7 @@
-"""Administration: tokens made and revoked, users purged, each written down in the transaction that did it.
+"""Administration: creates and revokes tokens, purges users, and writes an audit entry in the same transaction.
 
-A token's text is made here, returned once and kept nowhere. Whoever asks is an administrator of the tenant, or the
-operator at a terminal: then the scope is the house's, and the record names the operator.
+A token's text is generated here, returned once and not stored. The caller is an administrator of the tenant, or the
+operator at a terminal; the operator uses the system scope, and `actor_id` names the operator in the audit log.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import datetime as dt
 from typing import Any, NamedTuple
 
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
+from threadline.core.checks import check_choice, check_range
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_generated_id, check_id, check_user_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
@@ -17,18 +18,18 @@ from threadline.core.threads import Scope
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_name
 
-ACTS_LIMIT = 100
+AUDIT_LIMIT = 100
 
 
-class MadeToken(NamedTuple):
-    """A new token, and its text, which nobody will see again."""
+class CreatedToken(NamedTuple):
+    """A new token and its text, which is not stored and cannot be shown again."""
 
     token: ApiToken
     text: str
 
 
 class Administration:
-    """The use cases of one scope. All of them are for administrators."""
+    """The operations of one scope. RoleRefused unless the scope is an administrator's."""
 
     def __init__(
         self, store: Store, sealer: Sealer, clock: Clock, scope: Scope, *, actor_id: str | None = None
@@ -47,22 +48,21 @@ class Administration:
         role: TokenRole = "member",
         expires_at: dt.datetime | None = None,
         acts_for_users: bool = False,
-    ) -> MadeToken:
-        """InvalidInput for a role there is not, an end that has passed, or an administrator's token that is to act for
-        users: whoever stole it would have both powers."""
+    ) -> CreatedToken:
+        """InvalidInput for an unknown role, an expiry in the past, or an administrator's token that acts for users: if
+        it were stolen, the thief would have both powers."""
         self._scope.require("admin")
-        if role not in TOKEN_ROLES:
-            raise InvalidInput(f"a token's role is one of {', '.join(TOKEN_ROLES)}, not {role!r}")
+        check_choice("role", role, TOKEN_ROLES)
         if expires_at is not None and expires_at <= self._clock.now():
-            raise InvalidInput("the token would have expired already")
+            raise InvalidInput(f"`expires_at` must be in the future, got {expires_at.isoformat()}")
         if acts_for_users and role == "admin":
-            raise InvalidInput("a token that acts for users is a member's or a viewer's, not an administrator's")
+            raise InvalidInput("`role` must be member or viewer for a token that acts for users, got admin")
         text = make_token(self._scope.tenant_id)
-        read = parse_token(text)
-        assert read is not None, "what was just made can be read"
+        parsed = parse_token(text)
+        assert parsed is not None, "a generated token is valid"
         new = NewToken(
             new_id(),
-            read.token_hash,
+            parsed.token_hash,
             check_user_id(owner_id),
             admit_name(self._sealer, "token", name),
             role,
@@ -77,15 +77,15 @@ class Administration:
             await tx.record_act("token.created", made.id, details, actor_id=self._actor_id)
             return made
 
-        return MadeToken(await self._store.transact(self._scope, work), text)
+        return CreatedToken(await self._store.transact(self._scope, work), text)
 
     async def tokens(self) -> list[ApiToken]:
-        """Newest first, those that no longer work as well."""
+        """Newest first, including expired and revoked ones."""
         self._scope.require("admin")
         return await self._store.scoped(self._scope).tokens()
 
     async def revoke_token(self, token_id: str) -> None:
-        """It works no more, from the next request on. NotFound if there is none, or it was revoked before."""
+        """Takes effect with the next request. NotFound if there is no such token or it is already revoked."""
         self._scope.require("admin")
         check_id("token", token_id)
 
@@ -97,7 +97,7 @@ class Administration:
         await self._store.transact(self._scope, work)
 
     async def purge_user(self, user_id: str) -> int:
-        """Everything of the user, for good; how many rows. NotFound. For the operator."""
+        """Deletes everything of the user permanently and returns the number of rows. NotFound. Operator only."""
         self._scope.require("system")
         check_user_id(user_id)
 
@@ -111,12 +111,11 @@ class Administration:
         return await self._store.transact(self._scope, work)
 
     async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:
-        """Newest first; a page goes on before the last id of the page above it."""
+        """The audit log, newest first. For the next page pass the last id of this one as `before`."""
         self._scope.require("admin")
-        if not 1 <= limit <= ACTS_LIMIT:
-            raise InvalidInput(f"limit is 1 to {ACTS_LIMIT}, not {limit}")
+        check_range("limit", limit, 1, AUDIT_LIMIT)
         if before is not None:
-            check_generated_id("an act", before)
+            check_generated_id("audit entry", before)
         return await self._store.scoped(self._scope).acts(limit=limit, before=before)
 
     def _details(self, **details: Any) -> CleanJson:

@@ -1,7 +1,7 @@
-"""The agents of a tenant, as its administrator sets them up.
+"""The agents that a tenant's administrator configures.
 
-An agent is checked by building it, with no more trust than it will have later, so a row that is stored can answer. Its
-settings may hold a key of the tenant's own: they go in, and never come out. Each change is on record.
+A row is validated by building the agent, without the operator's trust, so that every stored row works. Settings may
+contain a key of the tenant: they are stored, and never returned. Each change has an audit entry.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from threadline.threads.field_checks import admit_name
 from threadline.turns.agent_directory import Build
 
 
-class Agents:
-    """The use cases of one scope. Reading is for everyone in the tenant, changing for its administrator."""
+class TenantAgents:
+    """The operations of one scope. Everyone in the tenant may read; only its administrators may write."""
 
     def __init__(self, store: Store, sealer: Sealer, build: Build, scope: Scope) -> None:
         self._store = store
         self._sealer = sealer
         self._build = build
         self._scope = scope
-        self._tx = store.scoped(scope)
+        self._session = store.scoped(scope)
 
     async def list_agents(self) -> list[AgentRow]:
-        return await self._tx.agents()
+        return await self._session.agents()
 
     async def create(self, row: AgentRow) -> AgentRow:
-        """DuplicateId if there is one under this id."""
+        """DuplicateId if the id is in use."""
         self._scope.require("admin")
-        admitted = self._admit(row)
+        checked = self._check(row)
 
         async def work(tx: Transaction) -> AgentRow:
-            if await tx.agent(admitted.id) is not None:
-                raise DuplicateId("agent", admitted.id)
-            await tx.record_act("agent.created", admitted.id, self._details(admitted))
-            return await tx.put_agent(admitted)
+            if await tx.agent(checked.id) is not None:
+                raise DuplicateId("agent", checked.id)
+            await tx.record_act("agent.created", checked.id, self._details(checked))
+            return await tx.put_agent(checked)
 
         return await self._store.transact(self._scope, work)
 
     async def replace(self, row: AgentRow) -> AgentRow:
         self._scope.require("admin")
-        admitted = self._admit(row)
+        checked = self._check(row)
 
         async def work(tx: Transaction) -> AgentRow:
-            await tx.record_act("agent.changed", admitted.id, self._details(admitted))
-            return await tx.put_agent(admitted)
+            await tx.record_act("agent.changed", checked.id, self._details(checked))
+            return await tx.put_agent(checked)
 
         return await self._store.transact(self._scope, work)
 
     async def get(self, agent_id: str) -> AgentRow:
-        found = await self._tx.agent(check_id("agent", agent_id))
+        found = await self._session.agent(check_id("agent", agent_id))
         if found is None:
             raise NotFound("agent", agent_id)
         return found
 
     async def delete(self, agent_id: str) -> bool:
-        """With every snapshot pinned for it. False if there was none."""
+        """Also deletes the context snapshots for it. False if there was none."""
         self._scope.require("admin")
         check_id("agent", agent_id)
 
@@ -75,14 +75,14 @@ class Agents:
         return await self._store.transact(self._scope, work)
 
     def _details(self, row: AgentRow) -> CleanJson:
-        """Its settings may hold keys, and are not written down."""
+        """Without the settings, which may contain keys."""
         return self._sealer.json({"provider": row.provider, "model": row.model, "enabled": row.enabled}, "details")
 
-    def _admit(self, row: AgentRow) -> AgentRow:
+    def _check(self, row: AgentRow) -> AgentRow:
         size = len(jsontext.dump(row.settings, "settings"))
         if size > self._sealer.limits.metadata_bytes:
-            raise LimitExceeded("agent settings in bytes", self._sealer.limits.metadata_bytes, size)
-        admitted = msgspec.structs.replace(
+            raise LimitExceeded("agent settings size in bytes", self._sealer.limits.metadata_bytes, size)
+        checked = msgspec.structs.replace(
             row,
             id=check_id("agent", row.id),
             name=admit_name(self._sealer, "agent", row.name),
@@ -90,7 +90,7 @@ class Agents:
             system_prompt=None if row.system_prompt is None else self._sealer.text(row.system_prompt, "system prompt"),
         )
         try:
-            self._build(admitted, trusted=False)
+            self._build(checked, trusted=False)
         except (SettingsInvalid, ExtraMissing) as exc:
             raise InvalidInput(str(exc)) from exc
-        return admitted
+        return checked

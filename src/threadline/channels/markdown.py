@@ -1,8 +1,8 @@
-"""An agent's Markdown, read once, as the few things that every platform can show.
+"""An agent's Markdown as the few elements that every platform can show.
 
-A text becomes `Block`s of `Span`s: running text, code, quotes. Lists, headings and tables are laid out here with plain
-characters, because no two platforms agree on them. Whatever the text holds is read: there is no malformed Markdown.
-HTML in it is text like any other, and nothing is fetched, images included.
+A text becomes `Block`s of `Span`s: text, code, quotes. Lists, headings and tables are laid out with plain characters,
+because platforms differ in them. Any text can be parsed: there is no malformed Markdown. HTML is plain text, and
+nothing is fetched, images included.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _SECTION = 8_000
 _LONGEST_SECTION = 20_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
-_reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["strikethrough", "table"])
-# A line like `[name]: address` would vanish, and an agent that writes one means it to be read.
-_reader.disable("reference")
+_parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["strikethrough", "table"])
+# A line like `[name]: url` would disappear from the output; an agent that writes one means it as text.
+_parser.disable("reference")
 
 
 class Span(NamedTuple):
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What stands by itself, with an empty line before and after. Code is one span without styles."""
+    """A paragraph, code block or quote, separated by empty lines. Code is one span without styles."""
 
     kind: Kind
     spans: tuple[Span, ...]
@@ -58,13 +58,13 @@ class Block(NamedTuple):
         return "".join(span.text for span in self.spans)
 
 
-def read(text: str) -> list[Block]:
+def parse_markdown(text: str) -> list[Block]:
     return [block for section in _sections(text) for block in _read(section) if block.text.strip()]
 
 
 def _sections(text: str) -> Iterator[str]:
-    """A long text in parts, cut at empty lines, and code in parts that are each code. The reader's time grows with the
-    square of the length where a text means harm."""
+    """A long text in sections, split at empty lines; a long code block becomes several. Bounded, because the parser's
+    time grows with the square of the length for hostile texts."""
     held: list[str] = []
     size, fence, opening = 0, "", ""
     for line in text.splitlines(keepends=True):
@@ -82,15 +82,15 @@ def _sections(text: str) -> Iterator[str]:
 def _read(section: str) -> Iterable[Block]:
     if len(section) > _LONGEST_SECTION:
         return [Block("text", (Span(section.strip()),))]
-    tokens = _reader.parse(section)
+    tokens = _parser.parse(section)
     if any(token.level >= _DEEPEST - 1 for token in tokens):
-        # The reader leaves out what is nested deeper than it goes.
+        # The parser omits text that is nested deeper than its limit, so such a section is shown as it is.
         return [Block("text", (Span(section.strip()),))]
     return _Layout(tokens).blocks()
 
 
 class _Layout:
-    """Walks the flat list of tokens. Inside lists and quotes, `lines` gathers what will be one block."""
+    """Converts the flat list of tokens. Inside lists and quotes, `lines` collects the lines of one block."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = iter(tokens)
@@ -102,15 +102,15 @@ class _Layout:
     def blocks(self) -> Iterator[Block]:
         for token in self._tokens:
             if token.type in ("fence", "code_block"):
-                yield from self._gathered()
+                yield from self._flush()
                 language = token.info.split()[0] if token.info.strip() else None
                 yield Block("code", (Span(token.content.rstrip("\n")),), language)
             elif token.type == "table_open":
-                yield from self._gathered()
+                yield from self._flush()
                 yield Block("code", (Span(_table(self._tokens)),))
             else:
                 yield from self._place(token)
-        yield from self._gathered()
+        yield from self._flush()
 
     def _place(self, token: Token) -> Iterator[Block]:
         match token.type:
@@ -118,12 +118,12 @@ class _Layout:
                 self._add(_spans(token.children or []))
             case "hr":
                 self._add([Span(_RULE)])
-                yield from self._separated()
+                yield from self._flush_outside_list()
             case "heading_open":
-                # What follows is the heading's one inline token.
+                # The next token is the heading's only inline token.
                 self._add(_spans(next(self._tokens).children or [], _BOLD))
             case "paragraph_close" | "heading_close":
-                yield from self._separated()
+                yield from self._flush_outside_list()
             case "list_item_open":
                 self._marker = self._next_marker()
             case "bullet_list_open":
@@ -132,12 +132,12 @@ class _Layout:
                 self._numbers.append(int(token.attrGet("start") or 1))
             case "bullet_list_close" | "ordered_list_close":
                 self._numbers.pop()
-                yield from self._separated()
+                yield from self._flush_outside_list()
             case "blockquote_open":
-                yield from self._gathered()
+                yield from self._flush()
                 self._quotes += 1
             case "blockquote_close":
-                yield from self._gathered()
+                yield from self._flush()
                 self._quotes -= 1
 
     def _next_marker(self) -> str:
@@ -155,16 +155,16 @@ class _Layout:
             lead = _INDENT * len(self._numbers)
         self._lines.append([Span(lead), *spans] if lead else list(spans))
 
-    def _separated(self) -> Iterator[Block]:
-        """The end of a block, unless a list goes on around it."""
+    def _flush_outside_list(self) -> Iterator[Block]:
+        """Ends the block, unless a list continues around it."""
         if not self._numbers:
-            yield from self._gathered()
+            yield from self._flush()
 
-    def _gathered(self) -> Iterator[Block]:
+    def _flush(self) -> Iterator[Block]:
         lines, self._lines = self._lines, []
         if lines:
             joined = [span for line in lines for span in (Span("\n"), *line)][1:]
-            yield Block("quote" if self._quotes else "text", tuple(merged(joined)))
+            yield Block("quote" if self._quotes else "text", tuple(merge_spans(joined)))
 
 
 def _spans(children: Sequence[Token], styles: frozenset[Style] = _PLAIN) -> list[Span]:
@@ -195,7 +195,7 @@ def _linkable(token: Token) -> str | None:
 
 
 def _table(tokens: Iterator[Token]) -> str:
-    """Columns set with spaces: monospaced text is the one kind of table that all platforms show."""
+    """Columns padded with spaces: monospaced text is the only kind of table that all platforms show."""
     rows: list[list[str]] = []
     for token in tokens:
         if token.type == "table_close":
@@ -210,8 +210,8 @@ def _table(tokens: Iterator[Token]) -> str:
     return "\n".join(lines)
 
 
-def merged(spans: Iterable[Span]) -> Iterator[Span]:
-    """The same text in as few spans as can be."""
+def merge_spans(spans: Iterable[Span]) -> Iterator[Span]:
+    """The same text in as few spans as possible."""
     held: Span | None = None
     for span in spans:
         if not span.text:

@@ -1,8 +1,8 @@
-"""Slack: the Events API in, `chat.postMessage` out.
+"""Slack codec: the Events API in, `chat.postMessage` out.
 
-A message is known by its channel and its `ts`, which are the same in the `message` and the `app_mention` event that
-Slack sends for one text. In a channel the bot answers those who mention it, in the thread they wrote in; in a direct
-conversation it answers everything.
+A message is identified by its channel and `ts`, which are the same in the `message` and the `app_mention` event that
+Slack sends for one text. In a channel the bot answers only messages that mention it, in their thread; in a direct
+conversation it answers every message.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.json_reader import (
-    answered,
-    header,
-    known,
-    load,
-    moment,
+from threadline.channels.platform_payloads import (
+    convert_or_none,
+    failure_for_status,
+    join_text,
+    parse_body,
+    parse_json,
     placeholder,
-    refused,
     require_equal,
+    require_secret,
+    require_sendable_secret,
     retry_after,
-    sendable,
-    shaped,
-    with_placeholders,
+    single_header,
+    time_from_timestamp,
 )
 from threadline.channels.slack_text import MARKS, unescape
-from threadline.channels.text_marks import write
+from threadline.channels.text_marks import render_marked
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
 from threadline.core.errors import NotFound, SignatureInvalid
@@ -54,12 +54,13 @@ from threadline.core.turns import Surface
 
 API = "https://slack.com/api"
 SKEW_SECONDS = 300
+"""Slack's own recommendation against replayed requests."""
 TEXT_LIMIT = 4000
 
 _STAMP = re.compile(r"[0-9]{1,12}")
 _ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
-_SAID = frozenset((None, "file_share", "thread_broadcast", "me_message"))
+_TEXT_SUBTYPES = frozenset((None, "file_share", "thread_broadcast", "me_message"))
 _SUBTYPES: dict[str, IgnoredReason] = {
     "bot_message": "bot",
     "message_changed": "edit",
@@ -68,9 +69,9 @@ _SUBTYPES: dict[str, IgnoredReason] = {
 _MEMBERSHIP = re.compile(
     r"(channel|group)_(join|leave|topic|purpose|name|archive|unarchive|convert_to_private)|bot_(add|remove)"
 )
-# Slack says of these that something may have happened before they were raised.
+# Slack documents that the message may have been posted before one of these errors.
 _UNCLEAR = frozenset(("fatal_error", "internal_error"))
-_PASSING = frozenset(("ratelimited", "rate_limited", "request_timeout", "service_unavailable", "team_added_to_org"))
+_TRANSIENT = frozenset(("ratelimited", "rate_limited", "request_timeout", "service_unavailable", "team_added_to_org"))
 
 
 class _File(msgspec.Struct):
@@ -91,17 +92,17 @@ class _Event(msgspec.Struct):
     files: list[_File] | None = None
 
     @property
-    def direct(self) -> bool:
+    def is_direct(self) -> bool:
         return self.channel_type == "im" or self.channel.startswith("D")
 
     @property
-    def overheard(self) -> bool:
-        """Said in a channel, to whom it may concern."""
+    def is_channel_message(self) -> bool:
+        """A message in a channel, which may not be meant for the bot."""
         return self.type == "message" and self.channel_type in ("channel", "group", "mpim")
 
 
 class _Kind(msgspec.Struct):
-    """What an event that is no message has in common with one that is."""
+    """The fields that all events have, messages or not."""
 
     type: str
     subtype: str | None = None
@@ -129,7 +130,7 @@ class Slack:
     platform: Surface = "slack"
     secret_names: Mapping[str, str] = {
         "signing_secret": "the app's Basic Information, under App Credentials",
-        "bot_token": "the app's OAuth & Permissions, once it is installed: it begins with xoxb-",
+        "bot_token": "the app's OAuth & Permissions, after it is installed; starts with xoxb-",
     }
 
     def __init__(self, api: str = API) -> None:
@@ -138,17 +139,17 @@ class Slack:
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
     ) -> None:
-        secret = known(secrets, "signing_secret")
-        stamp = header(headers, "x-slack-request-timestamp")
+        secret = require_secret(secrets, "signing_secret")
+        stamp = single_header(headers, "x-slack-request-timestamp")
         if not _STAMP.fullmatch(stamp) or abs(now.timestamp() - int(stamp)) > SKEW_SECONDS:
-            raise SignatureInvalid("the timestamp is not of the last five minutes")
-        require_equal(header(headers, "x-slack-signature"), signature(secret, stamp, body))
+            raise SignatureInvalid("timestamp must be within five minutes of now: check the clock of this machine")
+        require_equal(single_header(headers, "x-slack-signature"), signature(secret, stamp, body))
 
-    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+    def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         raise NotFound("handshake", self.platform)
 
-    def read(self, body: bytes) -> Delivery:
-        envelope = shaped(load(body), _Envelope)
+    def parse_webhook(self, body: bytes) -> Delivery:
+        envelope = convert_or_none(parse_json(body), _Envelope)
         if envelope is None:
             return Delivery(ignored=(Ignored("broken", "envelope"),))
         if envelope.type == "url_verification" and envelope.challenge is not None:
@@ -159,38 +160,38 @@ class Slack:
         return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
 
     def render(self, text: str) -> list[str]:
-        pieces = split(markdown.read(text), _measure, Size(TEXT_LIMIT))
-        # Without previews: they would make Slack fetch whatever address an agent was talked into writing.
-        shown = {"mrkdwn": True, "unfurl_links": False, "unfurl_media": False}
-        return [jsontext.dump({"text": write(piece, MARKS), **shown}).decode() for piece in pieces]
+        pieces = split(markdown.parse_markdown(text), _measure, Size(TEXT_LIMIT))
+        # No previews: Slack would fetch any URL that an attacker made the agent write.
+        options = {"mrkdwn": True, "unfurl_links": False, "unfurl_media": False}
+        return [jsontext.dump({"text": render_marked(piece, MARKS), **options}).decode() for piece in pieces]
 
-    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+    def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         channel, _, thread_ts = recipient.partition(":")
         message = {"channel": channel, **jsontext.parse(payload, "payload")}
         if thread_ts:
             message["thread_ts"] = thread_ts
-        # Slack posts one message for one such id, which must be a UUID.
+        # Slack posts only one message per id, which must be a UUID: this makes retries safe.
         message["client_msg_id"] = str(uuid.uuid5(uuid.NAMESPACE_URL, f"threadline:{key}"))
         headers = {
-            "authorization": f"Bearer {sendable(secrets, 'bot_token')}",
+            "authorization": f"Bearer {require_sendable_secret(secrets, 'bot_token')}",
             "content-type": "application/json; charset=utf-8",
         }
         url = f"{self._api}/chat.postMessage"
         return HttpRequest("POST", url, headers, jsontext.dump(message, "payload"), repeatable=True)
 
-    def judge(self, response: HttpResponse) -> Outcome:
-        answer = answered(response, _Answer)
+    def parse_response(self, response: HttpResponse) -> Outcome:
+        answer = parse_body(response, _Answer)
         if response.status != 200:
-            return refused(response, answer.error if answer else f"http_{response.status}")
+            return failure_for_status(response, answer.error if answer else f"http_{response.status}")
         if answer is None:
-            return Ambiguous("the answer could not be read")
+            return Ambiguous("the response could not be read")
         if answer.ok:
             return Sent(answer.ts)
         if answer.error in _UNCLEAR:
             return Ambiguous(answer.error)
-        if answer.error in _PASSING:
+        if answer.error in _TRANSIENT:
             return Transient(answer.error, retry_after(response))
-        # The key is taken by a message that is gone again: it was sent.
+        # The id belongs to a message that was deleted since: the message was sent.
         return Sent() if answer.error == "duplicate_message_not_found" else Permanent(answer.error)
 
 
@@ -200,15 +201,15 @@ def signature(secret: str, stamp: str, body: bytes) -> str:
 
 
 def _read_event(envelope: _Envelope) -> Arrival | Ignored:
-    kind = shaped(envelope.event, _Kind)
+    kind = convert_or_none(envelope.event, _Kind)
     if kind is None:
         return Ignored("broken", "event")
     if kind.type not in ("message", "app_mention"):
         return Ignored("unknown", kind.type[:64])
-    if kind.subtype not in _SAID:
-        return _ignored_subtype(kind.subtype or "")
-    event = shaped(envelope.event, _Event)
-    sent_at = moment(float(event.ts)) if event and _TS.fullmatch(event.ts) else None
+    if kind.subtype not in _TEXT_SUBTYPES:
+        return _ignore_subtype(kind.subtype or "")
+    event = convert_or_none(envelope.event, _Event)
+    sent_at = time_from_timestamp(float(event.ts)) if event and _TS.fullmatch(event.ts) else None
     if event is None or sent_at is None or not _ID.fullmatch(event.channel):
         return Ignored("broken", kind.type)
     bots = {bot.user_id for bot in envelope.authorizations or () if bot.is_bot and bot.user_id}
@@ -218,17 +219,17 @@ def _read_event(envelope: _Envelope) -> Arrival | Ignored:
         return Ignored("bot")
     if not event.user or not _ID.fullmatch(event.user):
         return Ignored("broken", "user")
-    if event.overheard and not any(f"<@{bot}" in (event.text or "") for bot in bots):
+    if event.is_channel_message and not any(f"<@{bot}" in (event.text or "") for bot in bots):
         return Ignored("unaddressed")
     return _arrival(event, event.user, sent_at, bots)
 
 
 def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> Arrival | Ignored:
     files = [placeholder("file", file.name, file.mimetype) for file in event.files or ()]
-    text = with_placeholders(unescape(event.text or "", bots, any_mention=event.type == "app_mention"), files)
+    text = join_text(unescape(event.text or "", bots, any_mention=event.type == "app_mention"), files)
     if not text:
         return Ignored("empty")
-    thread_ts = event.thread_ts if _TS.fullmatch(event.thread_ts or "") else None if event.direct else event.ts
+    thread_ts = event.thread_ts if _TS.fullmatch(event.thread_ts or "") else None if event.is_direct else event.ts
     return Arrival(
         platform="slack",
         key=f"{event.channel}:{event.ts}",
@@ -237,15 +238,15 @@ def _arrival(event: _Event, user: str, sent_at: dt.datetime, bots: set[str]) -> 
         recipient=f"{event.channel}:{thread_ts}" if thread_ts else event.channel,
         text=text,
         sent_at=sent_at,
-        shared=not event.direct,
+        shared=not event.is_direct,
         reply_to=f"{event.channel}:{thread_ts}" if thread_ts not in (None, event.ts) else None,
     )
 
 
-def _ignored_subtype(subtype: str) -> Ignored:
+def _ignore_subtype(subtype: str) -> Ignored:
     reason: IgnoredReason = "membership" if _MEMBERSHIP.fullmatch(subtype) else _SUBTYPES.get(subtype, "unknown")
     return Ignored(reason, subtype[:64])
 
 
 def _measure(block: markdown.Block) -> Size:
-    return Size(len(write([block], MARKS)))
+    return Size(len(render_marked([block], MARKS)))

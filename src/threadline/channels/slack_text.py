@@ -1,8 +1,8 @@
-"""Slack's own way of writing text, in both directions.
+"""Slack's text format, in both directions.
 
-Coming in, `<@U1>`, `<#C1|general>`, `<!channel>`, `<https://a.example|label>` and the three escaped characters become
-what a person would have seen. Going out, those three characters are escaped, so that nothing an agent says can mention
-anybody: `<!channel>` in a reply is text.
+Incoming `<@U1>`, `<#C1|general>`, `<!channel>`, `<https://a.example|label>` and the three escaped characters become the
+text that a person sees. In outgoing text those three characters are escaped, so that a reply cannot mention people:
+`<!channel>` in a reply is plain text.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _FIRST_MENTION = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^<>]*)?>[\s,:]*")
 
 
 def unescape(text: str, bots: Collection[str], *, any_mention: bool) -> str:
-    """Without a mention of one of the bots at the beginning; `any_mention` takes whoever is mentioned there for one,
-    because Slack does not always say who the bot is."""
+    """Plain text without a mention of the bot at the start. With `any_mention`, any mention there counts as the bot's,
+    because Slack does not always name the bot."""
     first = _FIRST_MENTION.match(text)
     if first is not None and (first[1] in bots or (any_mention and not bots)):
         text = text[first.end() :]
-    plain = _REFERENCE.sub(_in_words, text)
-    # Last of all &amp;, or an escaped "&lt;" would be read twice.
+    plain = _REFERENCE.sub(_reference_text, text)
+    # &amp; comes last, or an escaped "&lt;" would be unescaped twice.
     return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _in_words(reference: re.Match[str]) -> str:
+def _reference_text(reference: re.Match[str]) -> str:
     what, label = reference[1], reference[2]
     match what[:1]:
         case "@":

@@ -1,7 +1,7 @@
-"""Telegram: updates of the Bot API in, by webhook or by asking, `sendMessage` out.
+"""Telegram codec: updates of the Bot API in, by webhook or polling, `sendMessage` out.
 
-A message's number counts within its chat, so its key is both. Replies carry entities instead of marks: the text is
-sent as it is, and what is bold is said beside it, by offsets in UTF-16 units.
+Message ids count within a chat, so a message's key is the chat and the id. Replies use entities instead of marks: the
+text is sent unchanged, with the ranges that are bold beside it, in UTF-16 units.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.json_reader import (
-    answered,
-    header,
-    known,
-    load,
-    moment,
-    refused,
+from threadline.channels.platform_payloads import (
+    convert_or_none,
+    failure_for_status,
+    parse_body,
+    parse_json,
     require_equal,
-    sendable,
-    shaped,
+    require_secret,
+    require_sendable_secret,
+    single_header,
+    time_from_timestamp,
 )
 from threadline.channels.telegram_entities import compose, measure
-from threadline.channels.telegram_messages import Message, in_words
+from threadline.channels.telegram_messages import Message, message_text
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
-from threadline.core.errors import NotFound, SettingsInvalid
+from threadline.core.errors import NotFound, SettingsInvalid, quote
 from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
@@ -48,7 +48,7 @@ from threadline.core.turns import Surface
 
 API = "https://api.telegram.org"
 TEXT_LIMIT = Size(4096, ranges=100)
-UPDATES_AT_ONCE = 100
+UPDATES_PER_POLL = 100
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,100}")
 _RECIPIENT = re.compile(r"(-?[0-9]{1,20})(?::([0-9]{1,20}))?")
@@ -62,7 +62,7 @@ _KINDS: dict[str, IgnoredReason] = {
     "chat_join_request": "membership",
     "channel_post": "unaddressed",
 }
-_WANTED = ["message", "edited_message", "my_chat_member"]
+_ALLOWED_UPDATES = ["message", "edited_message", "my_chat_member"]
 
 
 class _Parameters(msgspec.Struct):
@@ -91,8 +91,8 @@ class _Numbered(msgspec.Struct):
 class Telegram:
     platform: Surface = "telegram"
     secret_names: Mapping[str, str] = {
-        "bot_token": "what @BotFather gave you: digits, a colon, letters",
-        "webhook_secret": "a word of your own of letters, digits, _ and -, the same that you give to setWebhook",
+        "bot_token": "the token from @BotFather: digits, a colon, letters",
+        "webhook_secret": "a random word of letters, digits, _ and -, the same as in setWebhook",
     }
 
     def __init__(self, api: str = API) -> None:
@@ -101,92 +101,97 @@ class Telegram:
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
     ) -> None:
-        secret = known(secrets, "webhook_secret")
-        require_equal(header(headers, "x-telegram-bot-api-secret-token"), secret)
+        secret = require_secret(secrets, "webhook_secret")
+        require_equal(single_header(headers, "x-telegram-bot-api-secret-token"), secret)
 
-    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+    def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         raise NotFound("handshake", self.platform)
 
-    def read(self, body: bytes) -> Delivery:
-        return _read_update(load(body))
+    def parse_webhook(self, body: bytes) -> Delivery:
+        return _read_update(parse_json(body))
 
     def render(self, text: str) -> list[str]:
-        pieces = split(markdown.read(text), measure, TEXT_LIMIT)
+        pieces = split(markdown.parse_markdown(text), measure, TEXT_LIMIT)
         return [jsontext.dump(compose(piece)).decode() for piece in pieces]
 
-    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+    def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         where = _RECIPIENT.fullmatch(recipient)
         if where is None:
-            raise SettingsInvalid(f"{recipient!r} is no Telegram chat")
+            raise SettingsInvalid(f"recipient must be a Telegram chat id, got {quote(recipient)}")
         message = {"chat_id": int(where[1]), **jsontext.parse(payload, "payload")}
         if where[2]:
             message["message_thread_id"] = int(where[2])
-        # As with Slack: nobody fetches an address because an agent wrote it.
+        # No previews: Telegram would fetch any URL that an attacker made the agent write.
         message["link_preview_options"] = {"is_disabled": True}
         return self._call(secrets, "sendMessage", message)
 
-    def judge(self, response: HttpResponse) -> Outcome:
-        answer = answered(response, _Answer)
+    def parse_response(self, response: HttpResponse) -> Outcome:
+        answer = parse_body(response, _Answer)
         if answer is None:
             broken = f"http_{response.status}"
-            return Ambiguous("the answer could not be read") if response.status == 200 else refused(response, broken)
+            return (
+                Ambiguous("the response could not be read")
+                if response.status == 200
+                else failure_for_status(response, broken)
+            )
         if answer.ok:
-            sent = shaped(answer.result, _SentMessage)
+            sent = convert_or_none(answer.result, _SentMessage)
             return Sent(str(sent.message_id) if sent else None)
         return _refused(response, answer)
 
-    def poll(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
-        asked = {"timeout": wait_seconds, "limit": UPDATES_AT_ONCE, "allowed_updates": _WANTED}
-        return self._call(secrets, "getUpdates", {**asked, "offset": after + 1} if after else asked)
+    def build_poll_request(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
+        parameters = {"timeout": wait_seconds, "limit": UPDATES_PER_POLL, "allowed_updates": _ALLOWED_UPDATES}
+        return self._call(secrets, "getUpdates", {**parameters, "offset": after + 1} if after else parameters)
 
-    def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
-        answer = answered(response, _Answer)
+    def parse_poll_response(self, response: HttpResponse) -> Polled | Transient | Permanent:
+        answer = parse_body(response, _Answer)
         if answer is None:
             return Transient(f"http_{response.status}")
         if response.status == 409:
-            # Somebody else asks for this bot, or a webhook is set: an operator can end either.
+            # Another process polls this bot, or a webhook is set; the operator can end both.
             return Transient(answer.description[:300])
         if not answer.ok:
             return _refused(response, answer)
         updates = answer.result if isinstance(answer.result, list) else []
-        numbers = [update.update_id for value in updates if (update := shaped(value, _Numbered))]
+        numbers = [update.update_id for value in updates if (update := convert_or_none(value, _Numbered))]
         return Polled(tuple(map(_read_update, updates)), max(numbers, default=None))
 
     def _call(self, secrets: Mapping[str, str], method: str, body: dict[str, Any]) -> HttpRequest:
-        token = sendable(secrets, "bot_token")
+        token = require_sendable_secret(secrets, "bot_token")
         if not _TOKEN.fullmatch(token):
-            raise SettingsInvalid("bot_token is not what @BotFather gives: digits, a colon, letters")
+            # The token is a secret, so it is not quoted.
+            raise SettingsInvalid("bot_token must be the token from @BotFather: digits, a colon, letters")
         url = f"{self._api}/bot{token}/{method}"
         return HttpRequest("POST", url, {"content-type": "application/json"}, jsontext.dump(body, "payload"))
 
 
 def _refused(response: HttpResponse, answer: _Answer) -> Transient | Permanent:
     reason = answer.description[:300] or f"http_{response.status}"
-    found = refused(response, reason)
+    found = failure_for_status(response, reason)
     if isinstance(found, Transient) and answer.retry_after is not None:
         return Transient(reason, answer.retry_after)
     return found
 
 
 def _read_update(update: Any) -> Delivery:
-    if not isinstance(update, dict) or shaped(update, _Numbered) is None:
+    if not isinstance(update, dict) or convert_or_none(update, _Numbered) is None:
         return Delivery(ignored=(Ignored("broken", "update"),))
     if "message" not in update:
         kind = next((name for name in update if name != "update_id"), "nothing")
         return Delivery(ignored=(Ignored(_KINDS.get(kind, "unknown"), kind[:64]),))
-    found = _read_message(shaped(update["message"], Message))
+    found = _read_message(convert_or_none(update["message"], Message))
     return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
 
 
 def _read_message(message: Message | None) -> Arrival | Ignored:
-    sent_at = moment(message.date) if message else None
+    sent_at = time_from_timestamp(message.date) if message else None
     if message is None or sent_at is None:
         return Ignored("broken", "message")
     if message.sender is None or message.sender_chat is not None:
         return Ignored("unaddressed", "written in the name of a chat")
     if message.sender.is_bot:
         return Ignored("bot")
-    text = in_words(message)
+    text = message_text(message)
     if isinstance(text, Ignored):
         return text
     place = str(message.chat.id)

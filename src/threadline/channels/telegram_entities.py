@@ -1,6 +1,6 @@
-"""Telegram's entities: ranges of a text, counted in UTF-16 units, that say what is bold, code or a link.
+"""Telegram's entities: ranges of a text, in UTF-16 units, that are bold, code or links.
 
-Written from blocks for what goes out, and read, clipped to the text, from what comes in.
+`compose` writes them for outgoing blocks; `with_addresses` reads those of incoming messages, clipped to the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure(block: Block) -> Size:
 
 
 def compose(blocks: Sequence[Block]) -> dict[str, Any]:
-    """The text and its entities, as `sendMessage` takes them."""
+    """The text and its entities, as parameters of `sendMessage`."""
     text, entities = "", list[dict[str, Any]]()
     for block in blocks:
         text += BETWEEN if text else ""
@@ -50,27 +50,27 @@ def _entities(block: Block, start: int) -> list[dict[str, Any]]:
         found.append({"type": "blockquote", "offset": start, "length": units(block.text)})
     at = start
     for span in block.spans:
-        found += [{**entity, **_inked(span.text, at)} for entity in _kinds(span) if span.text.strip()]
+        found += [{**entity, **_visible_range(span.text, at)} for entity in _kinds(span) if span.text.strip()]
         at += units(span.text)
     return found
 
 
 def _kinds(span: Span) -> list[dict[str, Any]]:
-    # Code takes no other entity inside or around it.
+    # Telegram does not allow other entities inside or around code.
     if "code" in span.styles:
         return [{"type": "code"}]
     kinds = [{"type": name} for style, name in _TYPES.items() if style in span.styles]
     return [*kinds, {"type": "text_link", "url": span.href}] if span.href and span.href != span.text else kinds
 
 
-def _inked(text: str, at: int) -> dict[str, int]:
-    """Where the visible part lies: Telegram refuses an entity that is nothing but white space."""
+def _visible_range(text: str, at: int) -> dict[str, int]:
+    """The range without surrounding white space: Telegram rejects an entity of white space only."""
     lead = len(text) - len(text.lstrip())
     return {"offset": at + units(text[:lead]), "length": units(text.strip())}
 
 
 def with_addresses(text: str, entities: Sequence[Entity]) -> str:
-    """The text with each hidden address written after its words. Ranges may lie anywhere: they are clipped."""
+    """The text with the URL of each link after its label. Invalid ranges are clipped."""
     wide = text.encode("utf-16-le", "surrogatepass")
     links = [entity for entity in entities if entity.type == "text_link" and entity.url and entity.length > 0]
     for link in sorted(links, key=lambda entity: entity.offset, reverse=True):

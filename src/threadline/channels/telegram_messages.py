@@ -1,4 +1,4 @@
-"""The kinds of Telegram messages, and each as a text: media by name and caption, `/new` as the `!new` of the house."""
+"""Telegram messages as text: media become placeholders with their caption, commands such as `/new` become `!new`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.channels.json_reader import placeholder, with_placeholders
+from threadline.channels.platform_payloads import join_text, placeholder
 from threadline.channels.telegram_entities import Entity, with_addresses
 from threadline.core.platform_messages import Ignored
 
@@ -76,7 +76,7 @@ class Message(msgspec.Struct, rename={"sender": "from"}):
 
 
 _MEDIA = (
-    # The fuller of two that come together stands first: an animation is a document too, a venue a location.
+    # The more specific kind first: an animation is also a document, a venue also a location.
     *("animation", "document", "audio", "voice", "video", "video_note", "sticker", "contact", "venue", "location"),
     *("poll", "dice"),
 )
@@ -84,25 +84,25 @@ _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@\w+)?(?!\S)")
 _BOT_NAME = re.compile(r"@\w*bot(?!\w)[\s,:]*", re.IGNORECASE)
 
 
-def in_words(message: Message) -> str | Ignored:
-    if _is_about_the_chat(message):
+def message_text(message: Message) -> str | Ignored:
+    if _is_service_message(message):
         return Ignored("membership")
-    said = message.text if message.text is not None else message.caption
+    text = message.text if message.text is not None else message.caption
     entities = message.entities if message.text is not None else message.caption_entities
-    named = _named(message)
-    if said is None and not named:
+    media = _media_placeholders(message)
+    if text is None and not media:
         return Ignored("unknown", "message")
-    addressed = _addressed(with_addresses(said or "", entities), entities)
-    return with_placeholders(addressed, named) or Ignored("empty")
+    command = _normalize_command(with_addresses(text or "", entities), entities)
+    return join_text(command, media) or Ignored("empty")
 
 
-def _is_about_the_chat(message: Message) -> bool:
+def _is_service_message(message: Message) -> bool:
     moved = message.migrate_to_chat_id is not None or message.migrate_from_chat_id is not None
-    came_or_went = message.new_chat_members is not None or message.left_chat_member is not None
-    return moved or came_or_went or message.group_chat_created
+    has_members = message.new_chat_members is not None or message.left_chat_member is not None
+    return moved or has_members or message.group_chat_created
 
 
-def _named(message: Message) -> list[str]:
+def _media_placeholders(message: Message) -> list[str]:
     if message.photo:
         return [placeholder("photo")]
     for kind in _MEDIA:
@@ -112,9 +112,9 @@ def _named(message: Message) -> list[str]:
     return []
 
 
-def _addressed(text: str, entities: list[Entity]) -> str:
-    """Without the bot's name at its beginning. A Telegram command is said as everywhere here: `/new` is `!new`; and
-    `/start CODE`, which a link to the bot can carry, links the account."""
+def _normalize_command(text: str, entities: list[Entity]) -> str:
+    """The text without the bot's name at the start. A Telegram command becomes Threadline's: `/new` is `!new`, and
+    `/start CODE`, from a link to the bot, is `!link CODE`."""
     first = next((entity.type for entity in entities if entity.offset == 0), None)
     if first == "mention" and (name := _BOT_NAME.match(text)):
         return text[name.end() :]

@@ -1,7 +1,7 @@
-"""Blocks as one text with marks in it, for the platforms that format by marks: Slack and WhatsApp.
+"""Blocks as one text with inline marks such as `*bold*`, for Slack and WhatsApp.
 
-Such a mark counts only at the edge of a word and close to it, and there is no way to escape one. So a style is left
-out where the platform would show its mark as a character, and the text itself is never changed for the sake of style.
+A mark counts only directly at the edge of a word, and cannot be escaped. So a style is omitted where the platform would
+show its mark as a character; the text itself is never changed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from threadline.channels.markdown import Block, Span, Style
 
 _FENCE = "```"
 _BROKEN_FENCE = "``\u200b`"
-"""Three backticks would end the code they stand in: an invisible space keeps them apart."""
+"""Three backticks would end the code block, so a zero-width space separates them."""
 
 
 class Marks(NamedTuple):
-    """How one platform writes things. `link` gets what is shown and where it leads."""
+    """The marks of one platform. `link` gets the text and the URL."""
 
     styles: Mapping[Style, str]
     escape: Callable[[str], str]
     link: Callable[[str, str], str]
 
 
-def write(blocks: Sequence[Block], marks: Marks) -> str:
+def render_marked(blocks: Sequence[Block], marks: Marks) -> str:
     return "\n\n".join(_block(block, marks) for block in blocks)
 
 
@@ -45,7 +45,7 @@ def _edge(spans: Sequence[Span], at: int, end: int) -> str:
 
 
 def _span(span: Span, marks: Marks, before: str, after: str) -> str:
-    """Marks stand close to what they mark and do not reach across lines."""
+    """A mark must touch the text and cannot span lines, so each line is marked separately."""
     lines = span.text.split("\n")
     edges = [before, *["\n"] * (len(lines) - 1)], [*["\n"] * (len(lines) - 1), after]
     return "\n".join(_line(line, span, marks, first, last) for line, first, last in zip(lines, *edges, strict=True))
@@ -56,14 +56,14 @@ def _line(line: str, span: Span, marks: Marks, before: str, after: str) -> str:
     if not core:
         return line
     lead, trail = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
-    shown = marks.escape(core)
+    marked = marks.escape(core)
     if span.href is not None:
-        shown = marks.link(core, span.href)
+        marked = marks.link(core, span.href)
     elif not (_is_word(lead or before) or _is_word(trail or after)):
         for style, mark in marks.styles.items():
             if style in span.styles and mark not in core:
-                shown = f"{mark}{shown}{mark}"
-    return f"{lead}{shown}{trail}"
+                marked = f"{mark}{marked}{mark}"
+    return f"{lead}{marked}{trail}"
 
 
 def _is_word(edge: str) -> bool:

@@ -1,7 +1,7 @@
-"""WhatsApp: the Cloud API's webhooks in, `/messages` out.
+"""WhatsApp codec: webhooks of the Cloud API in, `/messages` out.
 
-One body may hold many messages and many statuses; each is read by itself. A status is no turn, but a failed one says
-what became of a message we sent, and names it by the key we gave. Replies leave by the number the message came to.
+One body may contain many messages and statuses; each is parsed separately. A status starts no turn, but reports what
+happened to a sent message, identified by our key. Replies are sent from the number that received the message.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 import msgspec
 
 from threadline.channels import markdown
-from threadline.channels.json_reader import (
-    answered,
-    header,
-    known,
-    load,
-    moment,
-    refused,
+from threadline.channels.platform_payloads import (
+    convert_or_none,
+    failure_for_status,
+    parse_body,
+    parse_json,
     require_equal,
+    require_secret,
+    require_sendable_secret,
     retry_after,
-    sendable,
-    shaped,
+    single_header,
+    time_from_timestamp,
 )
-from threadline.channels.text_marks import Marks, write
+from threadline.channels.text_marks import Marks, render_marked
 from threadline.channels.text_split import Size, split
-from threadline.channels.whatsapp_messages import Message, in_words
+from threadline.channels.whatsapp_messages import Message, message_text
 from threadline.core import jsontext
-from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid
+from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid, quote
 from threadline.core.platform_messages import (
     Ambiguous,
     Arrival,
@@ -55,10 +55,10 @@ TEXT_LIMIT = 4096
 _STAMP = re.compile(r"[0-9]{1,12}")
 _NUMBER = re.compile(r"[0-9]{1,32}")
 _PERSON = re.compile(r"[0-9]{1,32}|[A-Z]{2}(?:\.ENT)?\.[A-Za-z0-9]{1,128}")
-"""A phone number, or the id that Meta gives to those who show a business no number."""
+"""A phone number, or Meta's id of a user who hides the number from businesses."""
 _CHALLENGE = re.compile(r"[!-~]{1,256}")
-_REENGAGE = 131047
-_PASSING = frozenset((1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004, 135000))
+_WINDOW_CLOSED_CODE = 131047
+_TRANSIENT_CODES = frozenset((1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004, 135000))
 _MARKS = Marks(
     styles={"code": "`", "strike": "~", "italic": "_", "bold": "*"},
     escape=str,
@@ -120,8 +120,8 @@ class WhatsApp:
     platform: Surface = "whatsapp"
     secret_names: Mapping[str, str] = {
         "app_secret": "the app's settings, under Basic",
-        "access_token": "the token of a system user in the business settings, with whatsapp_business_messaging",
-        "verify_token": "a word of your own, the same that you give where the webhook is configured",
+        "access_token": "a system user's token from the business settings, with whatsapp_business_messaging",
+        "verify_token": "a random word, the same as in the configuration of the webhook",
     }
 
     def __init__(self, api: str = API) -> None:
@@ -130,20 +130,20 @@ class WhatsApp:
     def verify(
         self, secrets: Mapping[str, str], headers: Sequence[tuple[str, str]], body: bytes, now: dt.datetime
     ) -> None:
-        secret = known(secrets, "app_secret")
-        require_equal(header(headers, "x-hub-signature-256"), signature(secret, body))
+        secret = require_secret(secrets, "app_secret")
+        require_equal(single_header(headers, "x-hub-signature-256"), signature(secret, body))
 
-    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+    def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         if "hub.mode" not in query:
             raise NotFound("handshake", self.platform)
-        require_equal(query.get("hub.verify_token", ""), known(secrets, "verify_token"))
+        require_equal(query.get("hub.verify_token", ""), require_secret(secrets, "verify_token"))
         challenge = query.get("hub.challenge", "")
         if query["hub.mode"] != "subscribe" or not _CHALLENGE.fullmatch(challenge):
-            raise SignatureInvalid("this is no subscription")
+            raise SignatureInvalid("`hub.mode` must be subscribe, with a `hub.challenge` of 1–256 visible characters")
         return challenge
 
-    def read(self, body: bytes) -> Delivery:
-        found = list(_read(load(body)))
+    def parse_webhook(self, body: bytes) -> Delivery:
+        found = list(_read(parse_json(body)))
         return Delivery(
             arrivals=tuple(item for item in found if isinstance(item, Arrival)),
             ignored=tuple(item for item in found if isinstance(item, Ignored)),
@@ -151,16 +151,18 @@ class WhatsApp:
         )
 
     def render(self, text: str) -> list[str]:
-        pieces = split(markdown.read(text), _measure, Size(TEXT_LIMIT))
+        pieces = split(markdown.parse_markdown(text), _measure, Size(TEXT_LIMIT))
         return [
-            jsontext.dump({"type": "text", "text": {"preview_url": False, "body": write(piece, _MARKS)}}).decode()
+            jsontext.dump(
+                {"type": "text", "text": {"preview_url": False, "body": render_marked(piece, _MARKS)}}
+            ).decode()
             for piece in pieces
         ]
 
-    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+    def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         number_id, _, person = recipient.partition(":")
         if not _NUMBER.fullmatch(number_id) or not _PERSON.fullmatch(person):
-            raise SettingsInvalid(f"{recipient!r} is no WhatsApp number")
+            raise SettingsInvalid(f"recipient must be a WhatsApp number id and user, got {quote(recipient)}")
         message = {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
@@ -169,19 +171,19 @@ class WhatsApp:
             **jsontext.parse(payload, "payload"),
         }
         headers = {
-            "authorization": f"Bearer {sendable(secrets, 'access_token')}",
+            "authorization": f"Bearer {require_sendable_secret(secrets, 'access_token')}",
             "content-type": "application/json",
         }
         return HttpRequest("POST", f"{self._api}/{number_id}/messages", headers, jsontext.dump(message, "payload"))
 
-    def judge(self, response: HttpResponse) -> Outcome:
-        answer = answered(response, _Answer)
+    def parse_response(self, response: HttpResponse) -> Outcome:
+        answer = parse_body(response, _Answer)
         if answer is not None and answer.error is not None:
-            return _judge_error(answer.error, response)
+            return _error_outcome(answer.error, response)
         if response.status != 200:
-            return refused(response, f"http_{response.status}")
+            return failure_for_status(response, f"http_{response.status}")
         if answer is None or not answer.messages:
-            return Ambiguous("the answer could not be read")
+            return Ambiguous("the response could not be read")
         return Sent(answer.messages[0].id)
 
 
@@ -189,26 +191,26 @@ def signature(secret: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def _judge_error(error: _Error, response: HttpResponse) -> Outcome:
-    if error.code == _REENGAGE:
+def _error_outcome(error: _Error, response: HttpResponse) -> Outcome:
+    if error.code == _WINDOW_CLOSED_CODE:
         return WindowClosed(error.reason)
-    if error.code in _PASSING:
+    if error.code in _TRANSIENT_CODES:
         return Transient(error.reason, retry_after(response))
-    return refused(response, error.reason)
+    return failure_for_status(response, error.reason)
 
 
 def _read(value: Any) -> Iterator[Arrival | Ignored | Report]:
-    body = shaped(value, _Body)
+    body = convert_or_none(value, _Body)
     if body is None:
         yield Ignored("broken", "body")
         return
     for entry in body.entry:
-        changes = shaped(entry, _Entry)
+        changes = convert_or_none(entry, _Entry)
         if changes is None:
             yield Ignored("broken", "entry")
             continue
         for change in changes.changes:
-            yield from _read_change(shaped(change, _Change))
+            yield from _read_change(convert_or_none(change, _Change))
 
 
 def _read_change(change: _Change | None) -> Iterator[Arrival | Ignored | Report]:
@@ -216,24 +218,24 @@ def _read_change(change: _Change | None) -> Iterator[Arrival | Ignored | Report]
         yield Ignored("broken", "change")
     elif change.field != "messages":
         yield Ignored("unknown", change.field[:64])
-    elif (value := shaped(change.value, _Value)) is None:
+    elif (value := convert_or_none(change.value, _Value)) is None:
         yield Ignored("broken", "value")
     else:
         yield from (_read_message(message, value.metadata) for message in value.messages)
         for status in value.statuses:
-            yield from _read_status(shaped(status, _Status))
+            yield from _read_status(convert_or_none(status, _Status))
 
 
 def _read_message(value: Any, metadata: _Metadata) -> Arrival | Ignored:
-    message = shaped(value, Message)
+    message = convert_or_none(value, Message)
     if message is None or not _STAMP.fullmatch(message.timestamp) or not message.id:
         return Ignored("broken", "message")
-    sender, sent_at = message.sender or message.from_user_id or "", moment(int(message.timestamp))
+    sender, sent_at = message.sender or message.from_user_id or "", time_from_timestamp(int(message.timestamp))
     if sent_at is None or not _PERSON.fullmatch(sender) or not _NUMBER.fullmatch(metadata.phone_number_id):
         return Ignored("broken", "message")
     if sender == metadata.display_phone_number.lstrip("+"):
         return Ignored("own")
-    text = in_words(message)
+    text = message_text(message)
     if isinstance(text, Ignored):
         return text
     place = f"{metadata.phone_number_id}:{sender}"
@@ -259,10 +261,10 @@ def _read_status(status: _Status | None) -> Iterator[Ignored | Report]:
         return
     if status.status == "failed":
         error = status.errors[0] if status.errors else _Error()
-        yield Report(key, WindowClosed(error.reason) if error.code == _REENGAGE else Permanent(error.reason))
+        yield Report(key, WindowClosed(error.reason) if error.code == _WINDOW_CLOSED_CODE else Permanent(error.reason))
     elif status.status in ("sent", "delivered", "read"):
         yield Report(key, Sent())
 
 
 def _measure(block: markdown.Block) -> Size:
-    return Size(len(write([block], _MARKS)))
+    return Size(len(render_marked([block], _MARKS)))

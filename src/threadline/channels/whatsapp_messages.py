@@ -1,10 +1,10 @@
-"""The kinds of WhatsApp messages, and each as a text: media by name and caption, buttons by what was pressed."""
+"""WhatsApp messages as text: media become placeholders with their caption, buttons the text of the chosen one."""
 
 from __future__ import annotations
 
 import msgspec
 
-from threadline.channels.json_reader import placeholder, with_placeholders
+from threadline.channels.platform_payloads import join_text, placeholder
 from threadline.core.platform_messages import Ignored
 
 
@@ -69,7 +69,7 @@ class Message(msgspec.Struct, rename={"sender": "from"}):
     interactive: _Interactive | None = None
 
 
-def in_words(message: Message) -> str | Ignored:
+def message_text(message: Message) -> str | Ignored:
     if message.group_id is not None:
         return Ignored("unknown", "group")
     match message.type:
@@ -79,28 +79,28 @@ def in_words(message: Message) -> str | Ignored:
             return Ignored("deletion")
         case "system":
             return Ignored("membership", "system")
-    text = _said(message)
+    text = _text_of(message)
     if text is None:
         return Ignored("unknown", message.type[:64])
     return text or Ignored("empty")
 
 
-def _said(message: Message) -> str | None:
-    """None for a kind that nobody here can put into words."""
+def _text_of(message: Message) -> str | None:
+    """None for a kind of message that has no text form."""
     if message.text is not None:
-        return with_placeholders(message.text.body, ())
+        return join_text(message.text.body, ())
     if message.button is not None:
-        return with_placeholders(message.button.text, ())
+        return join_text(message.button.text, ())
     if message.interactive is not None:
         chosen = message.interactive.button_reply or message.interactive.list_reply
-        return with_placeholders(chosen.title, ()) if chosen else None
+        return join_text(chosen.title, ()) if chosen else None
     if message.location is not None:
         where = f"{message.location.latitude}, {message.location.longitude}"
         return placeholder("location", message.location.name or where, where if message.location.name else None)
     if message.contacts is not None:
         names = [placeholder("contact", contact.name.formatted_name) for contact in message.contacts]
-        return with_placeholders(None, names)
+        return join_text(None, names)
     media = message.image or message.video or message.audio or message.document or message.sticker
     if media is None:
         return None
-    return with_placeholders(media.caption, [placeholder(message.type[:32], media.filename, media.mime_type)])
+    return join_text(media.caption, [placeholder(message.type[:32], media.filename, media.mime_type)])

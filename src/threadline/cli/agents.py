@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from threadline.administration.tenant_agents import Agents
+from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
 from threadline.cli.connection import admin_scope, open_threadline
@@ -76,13 +76,13 @@ async def remove_agent(args: argparse.Namespace) -> None:
     report(args, {"removed": removed}, f"Removed {args.id}" if removed else f"No agent {args.id}: nothing removed")
 
 
-async def _refuse_shared(tl: Threadline, agents: Agents, agent_id: str) -> None:
+async def _refuse_shared(tl: Threadline, agents: TenantAgents, agent_id: str) -> None:
     if agent_id in tl.directory.ids() and agent_id not in {row.id for row in await agents.list_agents()}:
         raise InvalidInput(f"agent {agent_id!r} is shared by all tenants: change it in threadline.toml")
 
 
-def _agents(tl: Threadline) -> Agents:
-    return Agents(tl.store, tl.sealer, build_agent, admin_scope(tl))
+def _agents(tl: Threadline) -> TenantAgents:
+    return TenantAgents(tl.store, tl.sealer, build_agent, admin_scope(tl))
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

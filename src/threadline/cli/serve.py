@@ -87,7 +87,7 @@ async def _serve(
 ) -> int:
     async with open_threadline(settings=settings) as threadline, _matrix_bot(threadline):
         if worker is not None:
-            threadline.metrics.mark("worker", str(worker))
+            threadline.metrics.add_common_label("worker", str(worker))
         server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
         announcing = asyncio.create_task(_announce(server, announcement))
         await serve(server, listening, parent_pipe=lifeline)

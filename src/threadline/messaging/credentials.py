@@ -41,7 +41,7 @@ class Credentials:
         _check(channel, secrets)
         key_id = self._cipher.key_id
         plain = jsontext.dump(dict(secrets), "credentials")
-        sealed = self._cipher.seal(plain, _bound_to(scope.tenant_id, channel.platform))
+        sealed = self._cipher.encrypt(plain, _bound_to(scope.tenant_id, channel.platform))
 
         async def work(tx: Transaction) -> SealedCredentials:
             stored = await tx.put_credentials(channel.platform, key_id, sealed)
@@ -82,7 +82,7 @@ class Credentials:
         return self._opened(tenant_id, found)
 
     def _opened(self, tenant_id: str, found: SealedCredentials) -> dict[str, str]:
-        plain = self._cipher.unseal(found.key_id, found.sealed, _bound_to(tenant_id, found.platform))
+        plain = self._cipher.decrypt(found.key_id, found.sealed, _bound_to(tenant_id, found.platform))
         return msgspec.json.decode(plain, type=dict[str, str])
 
     async def rotate(self) -> Rotated:
@@ -105,7 +105,7 @@ class Credentials:
                 except SettingsInvalid:
                     unreadable += 1
                     continue
-                sealed = self._cipher.seal(plain, _bound_to(tenant_id, found.platform))
+                sealed = self._cipher.encrypt(plain, _bound_to(tenant_id, found.platform))
                 await tx.put_credentials(found.platform, key_id, sealed)
             return Rotated(len(older) - unreadable, unreadable)
 

@@ -203,11 +203,11 @@ class OutboxWorker:
     async def _send(self, row: OutboxRow, opened: Opened) -> Outcome:
         channel = opened.channel
         try:
-            request = channel.request(opened.secrets, row.recipient, row.payload, row.id)
+            request = channel.build_request(opened.secrets, row.recipient, row.payload, row.id)
         except SettingsInvalid as exc:
             return Permanent(str(exc))
         answered = await self._http.send(request, seconds=self._retrying.send_seconds)
-        return channel.judge(answered) if isinstance(answered, HttpResponse) else answered
+        return channel.parse_response(answered) if isinstance(answered, HttpResponse) else answered
 
     async def _settle(self, tx: Transaction, row: OutboxRow, outcome: Outcome) -> bool:
         doubtful = row.last_error if (row.last_error or "").startswith(AMBIGUOUS) else None

@@ -55,11 +55,11 @@ class Polling:
     async def poll(self, tenant_id: str, after: int, held_seconds: int = _HELD_SECONDS) -> int | Transient:
         """Asks once for what follows `after`, and stores it; the number to go on after."""
         secrets = await self._credentials.open(tenant_id, self._channel.platform)
-        request = self._channel.poll(secrets, after, held_seconds)
+        request = self._channel.build_poll_request(secrets, after, held_seconds)
         answered = await self._http.send(request, seconds=held_seconds + _ANSWER_SECONDS)
         if isinstance(answered, Transient | Ambiguous):
             return Transient(answered.reason)
-        found = self._channel.polled(answered)
+        found = self._channel.parse_poll_response(answered)
         match found:
             case Permanent(reason):
                 raise SettingsInvalid(f"{self._channel.platform} refused to say what arrived: {reason}")

@@ -1,9 +1,9 @@
-"""Metrics: what happened how often, how long it took, and how things stand, for whoever watches the service.
+"""Metrics: counters, histograms and gauges of this process.
 
-Each use case asks for its own by name and keeps it; asking twice gives the same one. Counters and histograms are of
-this process and begin with it. A gauge is read when someone looks. Values of labels are words of the house (a status, a
-surface, a route's template), never an id and nothing that a user wrote; a metric that gets too many of them counts the
-rest as `other`, so that a mistake costs a bounded amount of memory.
+Code asks for its metrics by name; asking twice returns the same one. Counters and histograms start at zero with the
+process. A gauge with `read` is read on each scrape. Label values are fixed words (a status, a surface, a route's
+template), never ids or user input; a metric with too many of them counts the rest as `other`, so that a mistake uses a
+bounded amount of memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Sample(NamedTuple):
-    """One line: the metric's name with `suffix`, the labels by name, the value."""
+    """One line of the exposition: `suffix` of the metric's name, labels, value."""
 
     suffix: str
     labels: tuple[tuple[str, str], ...]
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Everything under one name."""
+    """All samples of one metric."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -41,7 +41,7 @@ class Family(NamedTuple):
 
 
 class Counter:
-    """Only grows."""
+    """A value that only grows."""
 
     def __init__(self, name: str, text: str, labels: Labels) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Counter:
 
 
 class Histogram:
-    """How values spread, in seconds unless the name says otherwise."""
+    """The distribution of values, in seconds unless the name says otherwise."""
 
     def __init__(self, name: str, text: str, labels: Labels, bounds: tuple[float, ...]) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class Histogram:
 
 
 class Gauge:
-    """How something stands. Without `read` it is moved by `add`; with it, it is read when someone looks."""
+    """A current value: changed by `add`, or read on each scrape if `read` is given."""
 
     def __init__(self, name: str, text: str, labels: Labels, read: Callable[[], Awaitable[Reading]] | None) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class Gauge:
         return self._values.get(labels, 0)
 
     async def family(self) -> Family:
-        """What cannot be read now has no value: a scrape is answered all the same."""
+        """A gauge that cannot be read has no samples, so that a scrape succeeds while the database is down."""
         values: Reading = self._values
         if self._read is not None:
             try:
@@ -128,42 +128,42 @@ Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
 
 class Metrics:
-    """Every metric of this process."""
+    """The metrics of this process."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Counter | Gauge | Histogram] = {}
-        self._marks: tuple[tuple[str, str], ...] = ()
+        self._common_labels: tuple[tuple[str, str], ...] = ()
 
-    def mark(self, label: str, value: str) -> None:
-        """Puts a label on everything this process counts, where several processes are looked at under one address."""
-        self._marks = (*self._marks, (label, value))
+    def add_common_label(self, label: str, value: str) -> None:
+        """Adds a label to every sample of this process, to distinguish processes behind one address."""
+        self._common_labels = (*self._common_labels, (label, value))
 
     def counter(self, name: str, text: str, labels: Labels = ()) -> Counter:
-        """`name` begins with `threadline_` and ends with `_total`; `labels` are the names of its labels."""
-        return self._keep(Counter(name, text, labels))
+        """`name` starts with `threadline_` and ends with `_total`; `labels` are label names."""
+        return self._register(Counter(name, text, labels))
 
     def histogram(self, name: str, text: str, labels: Labels = (), *, bounds: tuple[float, ...] = SECONDS) -> Histogram:
-        return self._keep(Histogram(name, text, labels, bounds))
+        return self._register(Histogram(name, text, labels, bounds))
 
     def gauge(
         self, name: str, text: str, labels: Labels = (), *, read: Callable[[], Awaitable[Reading]] | None = None
     ) -> Gauge:
-        """`read` gives the values by the values of their labels: `{("slack",): 12.0}`, or `{(): 3}` without labels."""
-        return self._keep(Gauge(name, text, labels, read))
+        """`read` returns values by label values: `{("slack",): 12.0}`, or `{(): 3}` without labels."""
+        return self._register(Gauge(name, text, labels, read))
 
-    def _keep(self, made: Metric) -> Metric:
-        found = self._metrics.setdefault(made.name, made)
-        assert isinstance(found, type(made)), f"{made.name} is there as another kind of metric"
+    def _register(self, metric: Metric) -> Metric:
+        found = self._metrics.setdefault(metric.name, metric)
+        assert isinstance(found, type(metric)), f"{metric.name} is registered as another kind of metric"
         return found
 
     def value(self, name: str, *labels: str) -> float:
-        """Where a counter or a gauge that is not read stands; 0 for one that nobody has asked for."""
+        """The value of a counter or of a gauge without `read`; 0 if it does not exist."""
         found = self._metrics.get(name)
         return 0 if found is None or isinstance(found, Histogram) else found.value(*labels)
 
     async def families(self) -> list[Family]:
         found = [await metric.family() for _, metric in sorted(self._metrics.items())]
-        return [_marked(family, self._marks) for family in found] if self._marks else found
+        return [_with_labels(family, self._common_labels) for family in found] if self._common_labels else found
 
 
 def _bounded(known: Mapping[Labels, object], labels: Labels) -> Labels:
@@ -172,8 +172,10 @@ def _bounded(known: Mapping[Labels, object], labels: Labels) -> Labels:
     return ("other",) * len(labels)
 
 
-def _marked(family: Family, marks: tuple[tuple[str, str], ...]) -> Family:
-    return family._replace(samples=[sample._replace(labels=(*marks, *sample.labels)) for sample in family.samples])
+def _with_labels(family: Family, common_labels: tuple[tuple[str, str], ...]) -> Family:
+    return family._replace(
+        samples=[sample._replace(labels=(*common_labels, *sample.labels)) for sample in family.samples]
+    )
 
 
 def _named(names: Labels, values: Labels) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,7 @@
-"""Traces through OpenTelemetry, for whoever installed `threadline[otel]` and set `tracing.enabled`.
+"""Traces through OpenTelemetry: needs `threadline[otel]` and `tracing.enabled`.
 
-Spans go to the tracer provider that the program has set up. Where there is none, one is set up here that sends them by
-OTLP over HTTP, to where OpenTelemetry's own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, …).
+Spans go to the program's tracer provider. If there is none, one is created here that exports them by OTLP over HTTP, as
+OpenTelemetry's environment variables configure (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, …).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from threadline.version import __version__
 
 _KINDS: dict[SpanKind, Kind] = {"internal": Kind.INTERNAL, "server": Kind.SERVER, "client": Kind.CLIENT}
 _PROPAGATOR = TraceContextTextMapPropagator()
-_CARRIED = frozenset(("traceparent", "tracestate"))
+_TRACE_HEADERS = frozenset(("traceparent", "tracestate"))
 
 
 class OtelSpan:
@@ -45,7 +45,7 @@ class OtelSpan:
 
 class OtelTracer:
     def __init__(self, provider: trace.TracerProvider, *, owned: TracerProvider | None = None) -> None:
-        """`owned` is shut down with this tracer; a provider of the program is the program's."""
+        """`owned` is shut down with this tracer; the program's own provider is not."""
         self._tracer = provider.get_tracer(_NAME, __version__)
         self._owned = owned
 
@@ -54,7 +54,7 @@ class OtelTracer:
         found = trace.get_tracer_provider()
         if not isinstance(found, trace.ProxyTracerProvider):
             return cls(found)
-        # The exporter brings an HTTP client along, which a program with a provider of its own need not load.
+        # Imported here: the exporter loads an HTTP client, which a program with its own provider does not need.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
         owned = TracerProvider(shutdown_on_exit=False)
@@ -74,7 +74,7 @@ class OtelTracer:
         if isinstance(parent, OtelSpan):
             around = trace.set_span_in_context(parent.span, around)
         elif headers is not None:
-            carried = {key: value for key, value in headers.items() if key in _CARRIED}
+            carried = {key: value for key, value in headers.items() if key in _TRACE_HEADERS}
             around = _PROPAGATOR.extract(carried, around)
         return OtelSpan(self._tracer.start_span(name, around, kind=_KINDS[kind], attributes=dict(attributes)))
 

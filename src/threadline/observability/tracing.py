@@ -1,8 +1,8 @@
-"""Tracing: an agent's answer as spans, told from the events it emits, in the words of OpenTelemetry's conventions.
+"""Tracing: spans for an agent's run, built from its events, with the names of OpenTelemetry's conventions.
 
-One span for the answer (`invoke_agent`), under it one for each round of the model (`chat`) and each tool call
-(`execute_tool`). It is put around an agent only where someone traces, so it costs nothing elsewhere, and every kind of
-agent is traced alike. What was said is left out unless the settings ask for it.
+One span for the run (`invoke_agent`), with a child for each round of the model (`chat`) and each tool call
+(`execute_tool`). The wrapper is used only if tracing is enabled, so it costs nothing otherwise, and it works for every
+agent. Message text is left out unless the settings include it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.ports import Agent, AgentServices, Span, Tracer
 
-requested: ContextVar[Span | None] = ContextVar("requested", default=None)
-"""The span of the request that is being answered: a turn that it starts hangs under it."""
+current_request_span: ContextVar[Span | None] = ContextVar("current_request_span", default=None)
+"""The span of the current request: the parent of the turns it starts."""
 
 _OWN = "threadline"
 _OPERATION = "gen_ai.operation.name"
@@ -29,7 +29,7 @@ _PROVIDER = "gen_ai.provider.name"
 
 
 class TracedAgent:
-    """`provider` is who stands behind the agent: `openai`, `anthropic`, or one of the house."""
+    """`provider` is the agent's provider, such as `openai` or `anthropic`."""
 
     def __init__(self, agent: Agent, tracer: Tracer, *, provider: str = _OWN, content: bool = False) -> None:
         self._agent = agent
@@ -45,9 +45,9 @@ class TracedAgent:
         trace = _Trace(self._tracer, prompt, self._provider, self._content)
         failed: str | None = "cancelled"
         try:
-            async with aclosing(self._agent.run(prompt, services)) as answer:  # type: ignore[type-var]
-                async for event in answer:
-                    trace.see(event)
+            async with aclosing(self._agent.run(prompt, services)) as reply:  # type: ignore[type-var]
+                async for event in reply:
+                    trace.record(event)
                     yield event
             failed = None
         except Exception as exc:
@@ -58,17 +58,17 @@ class TracedAgent:
 
 
 class _Trace:
-    """The spans of one answer."""
+    """The spans of one run."""
 
     def __init__(self, tracer: Tracer, prompt: Prompt, provider: str, content: bool) -> None:
         self._tracer = tracer
         self._content = content
         self._model = prompt.model
-        self._common = _given({_PROVIDER: provider, "gen_ai.request.model": prompt.model})
+        self._common = _without_none({_PROVIDER: provider, "gen_ai.request.model": prompt.model})
         agent = prompt.agent_id or _OWN
-        self._whole = tracer.span(
+        self._run = tracer.span(
             f"invoke_agent {agent}",
-            _given(
+            _without_none(
                 {
                     _OPERATION: "invoke_agent",
                     **self._common,
@@ -78,29 +78,29 @@ class _Trace:
                     "threadline.turn.id": prompt.turn_id,
                 }
             ),
-            parent=requested.get(),
+            parent=current_request_span.get(),
         )
         if content:
-            self._whole.set("gen_ai.input.messages", _messages(prompt))
+            self._run.set("gen_ai.input.messages", _messages(prompt))
         self._round: Span | None = None
         self._tools: dict[str, Span] = {}
         self._usage: dict[str, int] = {}
-        self._said: list[str] = []
+        self._text: list[str] = []
         self._failure: str | None = None
 
-    def see(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         match event:
             case events.StepStart():
                 self._end_round()
                 name = "chat" if self._model is None else f"chat {self._model}"
                 self._round = self._tracer.span(
-                    name, {_OPERATION: "chat", **self._common}, parent=self._whole, kind="client"
+                    name, {_OPERATION: "chat", **self._common}, parent=self._run, kind="client"
                 )
             case events.Usage():
-                self._use(event)
+                self._add_usage(event)
             case events.ToolCall():
                 self._end_round()
-                self._begin_tool(event)
+                self._start_tool(event)
             case events.ToolResult() if not event.preliminary:
                 self._end_tool(event.call_id, None, event.output)
             case events.ToolError():
@@ -108,9 +108,9 @@ class _Trace:
             case events.ToolDenied():
                 self._end_tool(event.call_id, "denied", None)
             case events.TextDelta():
-                self._said += [event.text] if self._content else []
+                self._text += [event.text] if self._content else []
             case events.Finish():
-                self._whole.set("gen_ai.response.finish_reasons", (event.reason,))
+                self._run.set("gen_ai.response.finish_reasons", (event.reason,))
             case events.Failure():
                 self._failure = "agent_failed"
 
@@ -119,13 +119,13 @@ class _Trace:
             self._end_tool(call_id, failed or "unanswered", None)
         self._end_round(failed)
         for name, tokens in self._usage.items():
-            self._whole.set(name, tokens)
+            self._run.set(name, tokens)
         if self._content:
-            said = {"role": "assistant", "parts": [{"type": "text", "content": "".join(self._said)}]}
-            self._whole.set("gen_ai.output.messages", msgspec.json.encode([said]).decode())
-        self._whole.end(failed or self._failure)
+            message = {"role": "assistant", "parts": [{"type": "text", "content": "".join(self._text)}]}
+            self._run.set("gen_ai.output.messages", msgspec.json.encode([message]).decode())
+        self._run.end(failed or self._failure)
 
-    def _use(self, usage: events.Usage) -> None:
+    def _add_usage(self, usage: events.Usage) -> None:
         used = {
             "gen_ai.usage.input_tokens": usage.input_tokens,
             "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -141,10 +141,10 @@ class _Trace:
             self._round.end(failed)
             self._round = None
 
-    def _begin_tool(self, call: events.ToolCall) -> None:
+    def _start_tool(self, call: events.ToolCall) -> None:
         about = {_OPERATION: "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.type": "function"}
         span = self._tracer.span(
-            f"execute_tool {call.name}", {**about, "gen_ai.tool.call.id": call.call_id}, parent=self._whole
+            f"execute_tool {call.name}", {**about, "gen_ai.tool.call.id": call.call_id}, parent=self._run
         )
         if self._content:
             span.set("gen_ai.tool.call.arguments", msgspec.json.encode(call.input).decode())
@@ -158,7 +158,7 @@ class _Trace:
             span.end(failed)
 
 
-def _given(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 

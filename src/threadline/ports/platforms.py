@@ -44,12 +44,12 @@ class Channel(Protocol):
         are compared in constant time. Header names may be in any case."""
         ...
 
-    def greet(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
+    def answer_handshake(self, secrets: Mapping[str, str], query: Mapping[str, str]) -> str:
         """The plain text that answers a GET on the webhook's address. SignatureInvalid if the query does not know the
         secret; NotFound if the platform never asks this way."""
         ...
 
-    def read(self, body: bytes) -> Delivery:
+    def parse_webhook(self, body: bytes) -> Delivery:
         """What a verified body holds. InvalidJson for what is not JSON, LimitExceeded for what is nested too deeply.
         Whatever else is odd about it is in `ignored`, because a platform would send a refused one again and again; one
         broken message of a batch does not cost the others."""
@@ -60,12 +60,12 @@ class Channel(Protocol):
         a reader would. Empty if there is nothing to show. A payload is JSON and holds no secret."""
         ...
 
-    def request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
+    def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
         missing or cannot stand in a request."""
         ...
 
-    def judge(self, response: HttpResponse) -> Outcome:
+    def parse_response(self, response: HttpResponse) -> Outcome:
         """What the platform's answer says about the message. Never raises, whatever the body holds."""
         ...
 
@@ -73,12 +73,12 @@ class Channel(Protocol):
 class PolledChannel(Channel, Protocol):
     """A platform that can be asked for what arrived, by a machine that nobody can reach."""
 
-    def poll(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
+    def build_poll_request(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
         """Asks for what follows `after`, the last number seen (0 at first), and confirms what went before: ask only
         when all of that is stored. The platform holds the answer for up to `wait_seconds`."""
         ...
 
-    def polled(self, response: HttpResponse) -> Polled | Transient | Permanent:
+    def parse_poll_response(self, response: HttpResponse) -> Polled | Transient | Permanent:
         """What the answer holds, or why there is none."""
         ...
 

@@ -14,20 +14,20 @@ class Clock(Protocol):
 
 
 class Cipher(Protocol):
-    """Seals small secrets under keys that only the operator has. What was sealed for one purpose opens for no other:
-    `bound_to` says what it is for, and is not kept inside."""
+    """Encrypts small secrets with the operator's keys. `bound_to` names the purpose: a ciphertext can be decrypted only
+    with the same purpose, which is not stored in it."""
 
     @property
     def key_id(self) -> str:
-        """The key that new secrets are sealed under. SettingsInvalid if there is none."""
+        """The key for new secrets. SettingsInvalid if there is none."""
         ...
 
-    def seal(self, plain: bytes, bound_to: Sequence[str]) -> bytes:
-        """Sealed under `key_id`; never the same twice."""
+    def encrypt(self, plain: bytes, bound_to: Sequence[str]) -> bytes:
+        """Encrypted with `key_id`; never the same twice."""
         ...
 
-    def unseal(self, key_id: str, sealed: bytes, bound_to: Sequence[str]) -> bytes:
-        """SettingsInvalid if the key is not here, or does not open this for this purpose."""
+    def decrypt(self, key_id: str, sealed: bytes, bound_to: Sequence[str]) -> bytes:
+        """SettingsInvalid if the key is unknown, or cannot decrypt this for this purpose."""
         ...
 
 

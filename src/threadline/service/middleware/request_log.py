@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadline.core.ids import new_id
 from threadline.observability.metrics import Metrics
-from threadline.observability.tracing import requested
+from threadline.observability.tracing import current_request_span
 from threadline.ports import Span, Tracer
 from threadline.service.http.request_context import RequestContext, create_context
 
@@ -108,7 +108,7 @@ def _start_span(tracer: Tracer, scope: Scope) -> Span:
     """A child of the caller's span if the request has a `traceparent`, and the parent of what the request starts."""
     attributes = {"http.request.method": method_of(scope), "url.scheme": scope.get("scheme", "http")}
     span = tracer.span(method_of(scope), attributes, kind="server", headers=Headers(scope=scope))
-    requested.set(span)
+    current_request_span.set(span)
     return span
 
 

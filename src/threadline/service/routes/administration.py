@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from threadline.administration.administration import ACTS_LIMIT, Administration
+from threadline.administration.administration import AUDIT_LIMIT, Administration
 from threadline.api_types import ApiStruct, Id, Moment, Name, OkResponse
 from threadline.core import errors
 from threadline.core.access import ApiToken, TokenRole
@@ -64,7 +64,7 @@ class TokensResponse(ApiStruct, frozen=True):
 
 
 class AuditQuery(RequestStruct, frozen=True):
-    limit: Annotated[int, msgspec.Meta(ge=1, le=ACTS_LIMIT)] = 50
+    limit: Annotated[int, msgspec.Meta(ge=1, le=AUDIT_LIMIT)] = 50
     before: Id | None = None
 
 

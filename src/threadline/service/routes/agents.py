@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from threadline.administration.tenant_agents import Agents
+from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.registry import build_agent
 from threadline.api_types import AgentInfo, AgentsResponse, ApiStruct, Id, OkResponse, PinnedContext
 from threadline.bootstrap import Threadline
@@ -187,8 +187,8 @@ class AgentRoutes:
         await self._threadline.contexts(scope).clear(agent_id)
         return json_response(OkResponse(True))
 
-    def _agents(self, scope: Scope) -> Agents:
-        return Agents(self._threadline.store, self._threadline.sealer, build_agent, scope)
+    def _agents(self, scope: Scope) -> TenantAgents:
+        return TenantAgents(self._threadline.store, self._threadline.sealer, build_agent, scope)
 
     def _info(self, row: AgentRow) -> AgentInfo:
         return AgentInfo(

@@ -78,7 +78,7 @@ class WebhookRoutes:
         channel.verify(secrets, request.headers.items(), body, self._threadline.clock.now())
         correlation_id = new_id()
         try:
-            delivery = channel.read(body)
+            delivery = channel.parse_webhook(body)
         except (InvalidJson, InvalidText, LimitExceeded) as exc:
             return Problem(400, exc.code, str(exc)).response(correlationId=correlation_id)
         if delivery.challenge is not None:
@@ -118,7 +118,7 @@ class WebhookRoutes:
     async def verify(self, request: Request) -> Response:
         tenant_id, channel = self._find_channel(request)
         secrets = await self._messaging.credentials.open(tenant_id, channel.platform)
-        return PlainTextResponse(channel.greet(secrets, dict(request.query_params)))
+        return PlainTextResponse(channel.answer_handshake(secrets, dict(request.query_params)))
 
     def _find_channel(self, request: Request) -> tuple[str, Channel]:
         try:
