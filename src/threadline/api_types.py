@@ -46,6 +46,7 @@ UiParts: TypeAlias = Annotated[
         },
     ),
 ]
+StoredMetadata: TypeAlias = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
 """Raw bytes on both sides: stored parts are sent as they are and decoded only when they are used."""
 
 
@@ -62,16 +63,21 @@ class ThreadInfo(ApiStruct, frozen=True):
 
     state_key: str
     id: str
+    owner_id: str
     timeline_id: str
     message_count: int
     token_count: int
     created_at: Moment
     updated_at: Moment
     title: str | None = None
+    title_by_person: bool = False
     agent_id: str | None = None
     model: str | None = None
+    system_prompt: str | None = None
+    working_dir: str | None = None
     metadata: dict[str, Any] = {}
     archived_at: Moment | None = None
+    deleted_at: Moment | None = None
 
 
 class ListedThread(ThreadInfo, frozen=True):
@@ -98,6 +104,33 @@ class MessageInfo(ApiStruct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
+class StoredMessage(ApiStruct, frozen=True):
+    """A message as it is stored: the UIMessage and its place in the thread."""
+
+    id: str
+    role: Role
+    seq: int
+    timeline_id: str
+    created_at: Moment
+    parts: UiParts
+    metadata: StoredMetadata | None = None
+    turn_id: str | None = None
+
+
+class MessagesResponse(ApiStruct, frozen=True):
+    messages: list[StoredMessage]
+
+
+class AppendResponse(ApiStruct, frozen=True):
+    """`replayed` means that the same request was stored before and nothing was written now."""
+
+    timeline_id: str
+    first_seq: int
+    message_ids: tuple[str, ...]
+    message_count: int
+    replayed: bool = False
+
+
 class ThreadHistory(ThreadInfo, frozen=True, kw_only=True):
     """A thread with messages. `firstSeq` is the seq of the first one. `active` means that a turn is running; its
     unfinished reply is not among the messages."""
@@ -117,6 +150,7 @@ class EmptyHistory(ApiStruct, frozen=True):
 class SearchHit(ApiStruct, frozen=True):
     """A message that matches a search."""
 
+    thread_id: str
     state_key: str
     message_id: str
     seq: int
@@ -167,6 +201,7 @@ class TurnInfo(ApiStruct, frozen=True, kw_only=True):
     """One request and its reply: where it came from, how it ended, what it cost."""
 
     id: str
+    thread_id: str
     status: TurnStatus
     surface: Surface
     agent_id: str | None = None
@@ -187,6 +222,28 @@ class StopResponse(ApiStruct, frozen=True):
 
     ok: bool
     stopped: int
+
+
+class SummaryResponse(ApiStruct, frozen=True):
+    """The text that replaces the older messages in prompts. Empty if there was nothing to summarise."""
+
+    timeline_id: str | None = None
+    seq: int | None = None
+    text: str | None = None
+    created_at: Moment | None = None
+
+
+class PruneResponse(ApiStruct, frozen=True):
+    """`removed` is the number of threads that were removed."""
+
+    removed: int
+
+
+class ForgetResponse(ApiStruct, frozen=True):
+    """`forgotten` is false if there was no such saved point."""
+
+    ok: bool
+    forgotten: bool
 
 
 class AgentInfo(ApiStruct, frozen=True):
@@ -213,6 +270,7 @@ class PinnedContext(ApiStruct, frozen=True):
     """The text that a user pinned for an agent."""
 
     agent_id: str
+    owner_id: str
     context: str
     created_at: Moment
     updated_at: Moment

@@ -115,10 +115,13 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
     gone = await client.http.post(f"{THREADS}/lisbon/branch", json={"stateKey": "gone"})
     await client.http.delete(f"{THREADS}/gone")
     timelines = (await client.http.get(f"{THREADS}/lisbon/timelines")).json()["timelines"]
+    messages = (await client.http.get(f"{THREADS}/lisbon/messages")).json()["messages"]
     return {
         "a timeline of this thread": timelines[0]["id"],
         "a deleted thread": gone.json()["id"],
         PATH["token_id"].example: token["id"],
+        PATH["message_id"].example: messages[0]["id"],
+        PATH["turn_id"].example: messages[0]["turnId"],
     }
 
 
@@ -132,7 +135,8 @@ async def test_every_example_is_taken_and_answered_as_described(threadline: Thre
             continue
         for body in bodies(each, standing) or [lines if each["operationId"] == "importThreads" else None]:
             url = path.format(**{p["name"]: p["example"] for p in each["parameters"] if p["in"] == "path"})
-            url = url.replace(PATH["token_id"].example, standing[PATH["token_id"].example])
+            for name in ("token_id", "message_id", "turn_id"):
+                url = url.replace(PATH[name].example, standing[PATH[name].example])
             sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
             headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else {}
             answer = await client.http.request(method, url, headers=headers, **({} if body is None else sent))

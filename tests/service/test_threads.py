@@ -151,8 +151,9 @@ async def test_a_saved_point_is_loaded_into_any_thread(client: Client) -> None:
     await client.http.post(f"{THREADS}/other/load", json={"name": "before lunch"})
     assert [text for _, text in await client.messages("other")] == ["One", "Hello, you."]
     assert [each["name"] for each in (await client.http.get(SAVES)).json()["saves"]] == ["before lunch"]
-    for _ in range(2):
-        assert (await client.http.delete(f"{SAVES}/before lunch")).json() == {"ok": True}
+    for was_there in (True, False):
+        answer = await client.http.delete(f"{SAVES}/before lunch")
+        assert answer.json() == {"ok": True, "forgotten": was_there}
     assert (await client.http.get(SAVES)).json() == {"saves": []}
     assert (await client.http.post(f"{THREADS}/other/load", json={"name": "before lunch"})).status_code == 404
 

@@ -103,6 +103,11 @@ def check_generated_id(kind: str, value: str) -> str:
     return value
 
 
+def is_generated_id(value: str) -> bool:
+    """Whether it looks like an id from `new_id`."""
+    return _GENERATED.fullmatch(value) is not None
+
+
 def is_id(value: str) -> bool:
     return _ID.fullmatch(value.replace("_", "-")) is not None
 

@@ -43,11 +43,13 @@ from threadline.service.routes.agents import AgentRoutes
 from threadline.service.routes.channels import ChannelRoutes
 from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
+from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
 from threadline.service.routes.page import PageRoutes, is_built
 from threadline.service.routes.saves import SaveRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
+from threadline.service.routes.thread_upkeep import ThreadUpkeepRoutes
 from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
@@ -200,6 +202,8 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *DispatchRoutes(context).routes(),
         *TransferRoutes(context).routes(),
         *SaveRoutes(context).routes(),
+        *ThreadUpkeepRoutes(context).routes(),
+        *MessageRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *ChannelRoutes(context).routes(),

@@ -14,7 +14,7 @@ import msgspec
 
 from threadline.core.arguments import check_int, check_point, check_str
 from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, LimitExceeded, NotFound
-from threadline.core.ids import check_id, check_thread_key, is_id, title_from
+from threadline.core.ids import check_id, check_thread_key, is_generated_id, is_id, title_from
 from threadline.core.messages import Message, NewMessage
 from threadline.core.sealing import CleanText, Sealed, Sealer
 from threadline.core.threads import (
@@ -78,10 +78,15 @@ class Threads:
         return found
 
     async def find(self, name: str) -> Thread:
-        """By id, else by state key. NotFound."""
+        """By id or by state key. NotFound."""
         check_thread_key(name)
-        found = await self._tx.thread(name) if is_id(name) else None
-        found = found or await self._tx.thread_by_key(name)
+        if is_generated_id(name):
+            found = await self._tx.thread(name) or await self._tx.thread_by_key(name)
+        else:
+            # Not like an id that was generated, so it is most likely a key: one read instead of two.
+            found = await self._tx.thread_by_key(name)
+            if found is None and is_id(name):
+                found = await self._tx.thread(name)
         if found is None:
             raise NotFound("thread", name)
         return found

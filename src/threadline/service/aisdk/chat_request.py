@@ -38,6 +38,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     user message that is edited, or the reply to regenerate (None: the last)."""
 
     state_key: str | None
+    thread_id: str | None = None
     trigger: Trigger = "submit-message"
     message: NewMessage | None = None
     replaces: str | None = None
@@ -79,6 +80,7 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
 
     id: StateKey | None = None
     state_key: StateKey | None = None
+    thread_id: Annotated[Id, msgspec.Meta(description="A thread that exists, instead of a key.")] | None = None
     message: UserMessage | None = None
     messages: list[HistoryMessage] | None = None
     trigger: Trigger | None = None
@@ -108,9 +110,13 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     state_key = _text(value, "stateKey" if value.get("stateKey") is not None else "id")
     replaces = _text(value, "messageId")
     agent_id = _text(value, "agentId")
+    thread_id = _text(value, "threadId")
+    if thread_id is not None and state_key is not None:
+        raise InvalidInput("body must name the thread by `id` or by `threadId`, got both")
     claim = _claim(value) if trigger == "submit-message" else None
     return ChatRequest(
         state_key=None if state_key is None else check_state_key(state_key),
+        thread_id=None if thread_id is None else check_id("thread", thread_id),
         trigger=trigger,
         message=_user_message(value) if trigger == "submit-message" and claim is None else None,
         replaces=None if replaces is None else check_id("message", replaces),

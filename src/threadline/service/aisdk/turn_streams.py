@@ -27,17 +27,20 @@ from threadline.core import events
 from threadline.core.errors import InvalidInput
 from threadline.core.event_replay import replay_events
 from threadline.core.events import Finish
+from threadline.core.ids import is_state_key
 from threadline.core.parts import Part
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn, TurnStatus
 from threadline.ports import Store
 from threadline.service.aisdk.chunk_writer import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
+from threadline.service.aisdk.event_writer import EVENTS, EventWriter
 from threadline.service.http.requests import read_header
 from threadline.turns.acceptance import reply_id
 from threadline.turns.streams import StreamedEvent, Streams
 
 _EVENT_ID = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
 AI_SDK_HEADER = "X-AI-SDK"
+FORMAT_HEADER = "X-Stream-Format"
 _DELETED = "the thread was deleted"
 
 
@@ -65,6 +68,16 @@ def read_major(request: Request) -> int:
     if not given.isdecimal() or not OLDEST <= int(given) <= 99:
         raise InvalidInput(f"{AI_SDK_HEADER} must be a major version of the AI SDK from {OLDEST}, got {given[:20]!r}")
     return int(given)
+
+
+def read_format(request: Request) -> int:
+    """EVENTS for a client that reads Threadline's own events, otherwise the major version of its AI SDK."""
+    given, major = read_header(request, FORMAT_HEADER), read_major(request)
+    if given is None:
+        return major
+    if given != "events":
+        raise InvalidInput(f"{FORMAT_HEADER} must be `events`, got {given[:20]!r}")
+    return EVENTS
 
 
 class EventStream(StreamingResponse):
@@ -99,7 +112,8 @@ class Frames:
 
     def __init__(self, turn_id: str, major: int) -> None:
         self._turn_id = turn_id
-        self._writer = ChunkWriter(reply_id(turn_id), major)
+        message_id = reply_id(turn_id)
+        self._writer = EventWriter(message_id, turn_id) if major == EVENTS else ChunkWriter(message_id, major)
         self._frames: list[bytes] = []
         self._restarts: list[int] = []
         self.start = self._writer.start(f"{turn_id}:0")
@@ -151,7 +165,9 @@ class TurnStreams:
         frames = self._shared_frames(scope.tenant_id, turn, major)
         head = b"" if position is not None else frames.start + _encode_parts(earlier_parts, major)
         body = self._body(scope, turn, -1 if position is None else position.number, frames, head, running)
-        return EventStream(body, {**HEADERS, "X-State-Key": thread.state_key})
+        # A key that the library chose may contain characters that a header cannot.
+        key = thread.state_key if is_state_key(thread.state_key) else thread.id
+        return EventStream(body, {**HEADERS, "X-State-Key": key})
 
     def _shared_frames(self, tenant_id: str, turn: Turn, major: int) -> Frames:
         key = (tenant_id, turn.id, major)
@@ -196,5 +212,5 @@ class TurnStreams:
 
 def _encode_parts(parts: Sequence[Part], major: int) -> bytes:
     """The chunks of a reply so far. They have no ids: a reader that reconnects with an id of this turn has them all."""
-    writer = ChunkWriter("", major)
+    writer = EventWriter("", "") if major == EVENTS else ChunkWriter("", major)
     return b"".join(writer.event(event) for event in (*replay_events(parts), Finish()))

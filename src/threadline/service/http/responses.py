@@ -46,9 +46,13 @@ def thread_fields(thread: Thread) -> dict[str, Any]:
     return {
         "state_key": thread.state_key,
         "id": thread.id,
+        "owner_id": thread.owner_id,
         "title": thread.title,
+        "title_by_person": thread.title_by_person,
         "agent_id": thread.agent_id,
         "model": thread.model,
+        "system_prompt": thread.system_prompt,
+        "working_dir": thread.working_dir,
         "timeline_id": thread.timeline_id,
         "message_count": thread.message_count,
         "token_count": thread.token_count,
@@ -56,6 +60,7 @@ def thread_fields(thread: Thread) -> dict[str, Any]:
         "created_at": thread.created_at,
         "updated_at": thread.updated_at,
         "archived_at": thread.archived_at,
+        "deleted_at": thread.deleted_at,
     }
 
 
@@ -82,6 +87,7 @@ def saved_point_info(saved: SavedPoint) -> SavedPointInfo:
 
 def search_hit(hit: Hit) -> SearchHit:
     return SearchHit(
+        thread_id=hit.thread_id,
         state_key=hit.state_key,
         title=hit.title,
         message_id=hit.message_id,
@@ -99,6 +105,7 @@ def turn_info(turn: Turn) -> TurnInfo:
 def turn_fields(turn: Turn) -> dict[str, Any]:
     return {
         "id": turn.id,
+        "thread_id": turn.thread_id,
         "status": turn.status,
         "surface": turn.surface,
         "agent_id": turn.agent_id,

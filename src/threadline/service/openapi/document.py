@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from starlette.routing import BaseRoute, Route
@@ -38,7 +38,9 @@ class Value(NamedTuple):
 
 
 PATH = {
-    "state_key": Value(StateKey, "lisbon", "The thread's key."),
+    "state_key": Value(Id, "lisbon", "The thread's key or id."),
+    "message_id": Value(Id, "01jcq8mm", "The message's id."),
+    "turn_id": Value(Id, "01jcq8tt", "The turn's id."),
     "agent_id": Value(Id, "rehearsal", "The agent's id."),
     "token_id": Value(Id, "01jcq8tz", "The token's id."),
     "tenant": Value(str, "local", "The tenant's id."),
@@ -50,6 +52,7 @@ HEADERS = {
     "Idempotency-Key": Value(Id, "01jcq8", "A request repeated with the same key and body is carried out once."),
     "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if it is not in the body. Responses contain it too."),
     "X-AI-SDK": Value(Major, "6", "Major version of the AI SDK, 6 by default. Version 5 gets no approval requests."),
+    "X-Stream-Format": Value(Literal["events"], "events", "Send Threadline's own events instead of AI SDK chunks."),
     "Last-Event-ID": Value(str, "01jcq8zx:3", "The id of the last event that was received: only later ones are sent."),
     ON_BEHALF_OF: Value(str, "ada", "The user to act for, percent-encoded. Only for tokens that act for users."),
     SURFACE: Value(BotSurface, "matrix", f"With {ON_BEHALF_OF}: the surface the user writes on."),

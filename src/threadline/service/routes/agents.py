@@ -215,6 +215,7 @@ async def find_agent_id(threadline: Threadline, scope: Scope, request: Request) 
 def _pinned_context(snapshot: ContextSnapshot) -> PinnedContext:
     return PinnedContext(
         agent_id=snapshot.agent_id,
+        owner_id=snapshot.owner_id,
         context=snapshot.context,
         created_at=snapshot.created_at,
         updated_at=snapshot.updated_at,

@@ -24,12 +24,13 @@ from threadline.core.turns import Surface, Turn
 from threadline.ports import Approver
 from threadline.replies import Defer, DenyAll, stop_turns
 from threadline.service.aisdk.chat_request import ChatBody, ChatRequest, parse_chat_request
-from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, Position, read_major, read_position
+from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, FORMAT_HEADER, Position, read_format, read_position
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import caller_of, scope_of
 from threadline.service.http.requests import RequestStruct, idempotency_key, read_body, read_header
 from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Fault, Link, ResponseSpec, operation
+from threadline.service.routes.threads import find_thread
 from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest, find_continued_reply
 from threadline.turns.revisions import question_to_repeat, repeat_question
@@ -99,7 +100,7 @@ class ChatRoutes:
         " last user message is read; or the approval decisions, if the last message is a reply that contains some. The"
         " history comes from the store. If the client disconnects, the turn continues and can be resumed.",
         body=Body(ChatBody, _EXAMPLES),
-        headers=("Idempotency-Key", _STATE_KEY, AI_SDK_HEADER),
+        headers=("Idempotency-Key", _STATE_KEY, AI_SDK_HEADER, FORMAT_HEADER),
         errors=(
             errors.InvalidName,
             errors.InvalidText,
@@ -118,7 +119,7 @@ class ChatRoutes:
         chat = _with_state_key(parse_chat_request(await request.body()), read_header(request, _STATE_KEY))
         if chat.agent_id is not None:
             await self._threadline.directory.find(scope, chat.agent_id)
-        major = read_major(request)
+        major = read_format(request)
         accepted = await self._accept(scope, chat, surface, idempotency_key(request))
         running = self._threadline.runner.begin(scope, accepted, _approver(surface))
         return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=major, running=running)
@@ -127,7 +128,7 @@ class ChatRoutes:
         if chat.claim is None:
             turn_request = await self._turn_request(scope, chat, surface, key)
             return await self._threadline.turns.accept(scope, turn_request, self._threadline.runner.new_lease())
-        thread = await self._find_thread(scope, chat.state_key)
+        thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
         request = AnswerRequest(
             thread_id=thread.id,
             answers=read_answers(chat.claim.calls),
@@ -141,12 +142,13 @@ class ChatRoutes:
     async def _turn_request(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> TurnRequest:
         message, replaces = chat.message, chat.replaces
         if message is None:
-            thread = await self._find_thread(scope, chat.state_key)
+            thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
             question = await question_to_repeat(self._threadline.store, scope, thread, replaces)
             message, replaces = repeat_question(question), question.id
         return TurnRequest(
             message=message,
             surface=surface,
+            thread_id=chat.thread_id,
             state_key=chat.state_key,
             replaces=replaces,
             agent_id=chat.agent_id,
@@ -161,12 +163,12 @@ class ChatRoutes:
         ResponseSpec(204, "No turn is running on this thread."),
         tag="chat",
         description="From its first chunk, or after the event named in `Last-Event-ID`.",
-        headers=("Last-Event-ID", AI_SDK_HEADER),
+        headers=("Last-Event-ID", AI_SDK_HEADER, FORMAT_HEADER),
         errors=(errors.InvalidName, errors.NotFound, _HEADER_TOO_LARGE),
     )
     async def resume(self, request: Request) -> Response:
         scope = scope_of(request)
-        position, major = read_position(read_header(request, "Last-Event-ID")), read_major(request)
+        position, major = read_position(read_header(request, "Last-Event-ID")), read_format(request)
         thread = await self._find_thread(scope, request.path_params["state_key"])
         turn = await self._turn_to_read(scope, thread, position)
         if turn is None:
@@ -211,13 +213,10 @@ class ChatRoutes:
         stopped = await stop_turns(self._threadline.runner, self._threadline.streams, scope, active)
         return json_response(StopResponse(True, stopped))
 
-    async def _find_thread(self, scope: Scope, state_key: str | None) -> Thread:
-        found = None
-        if state_key is not None:
-            found = await self._threadline.threads(scope).get_by_key(check_state_key(state_key))
-        if found is None:
-            raise NotFound("thread", state_key or "")
-        return found
+    async def _find_thread(self, scope: Scope, name: str | None) -> Thread:
+        if name is None:
+            raise NotFound("thread", "")
+        return await find_thread(self._threadline.threads(scope), name)
 
 
 def _approver(surface: Surface) -> Approver:
@@ -228,6 +227,6 @@ def _approver(surface: Surface) -> Approver:
 def _with_state_key(chat: ChatRequest, state_key: str | None) -> ChatRequest:
     if state_key is None or chat.state_key == state_key:
         return chat
-    if chat.state_key is not None:
+    if chat.state_key is not None or chat.thread_id is not None:
         raise InvalidInput(f"body and header {_STATE_KEY} name different threads: send the key in one of them")
     return msgspec.structs.replace(chat, state_key=check_state_key(state_key))

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from threadline.api_types import Name, OkResponse, SavedPointInfo, SavedPointsResponse, StateKey, ThreadInfo
+from threadline.api_types import ForgetResponse, Name, SavedPointInfo, SavedPointsResponse, StateKey, ThreadInfo
 from threadline.core import errors
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
@@ -77,13 +77,13 @@ class SaveRoutes:
     @operation(
         "forgetPoint",
         "Delete a saved point",
-        ResponseSpec(200, "The name is free, or was not used. No message is deleted.", OkResponse),
+        ResponseSpec(200, "The name is free, or was not used. No message is deleted.", ForgetResponse),
         tag="saves",
         errors=(errors.InvalidName, errors.LimitExceeded),
     )
     async def forget(self, request: Request) -> Response:
-        await self._threads(request).forget_saved_point(request.path_params["name"])
-        return json_response(OkResponse(True))
+        forgotten = await self._threads(request).forget_saved_point(request.path_params["name"])
+        return json_response(ForgetResponse(True, forgotten))
 
     @operation(
         "loadPoint",

@@ -1,12 +1,13 @@
 """The routes of threads: list and search, create, read, change, delete, restore, branch, versions.
 
-Threads are addressed by their state key, which belongs to the caller: the same key of another user is another thread.
+Threads are addressed by their id or by their state key, which belongs to the caller: the same key of another user is
+another thread.
 Reading a key without a thread returns an empty history, because a page opens before its first message is sent.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -30,7 +31,7 @@ from threadline.api_types import (
 )
 from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
-from threadline.core.ids import check_state_key
+from threadline.core.ids import check_state_key, is_id
 from threadline.core.threads import NewThread, Thread, ThreadChanges
 from threadline.replies import stop_turns
 from threadline.service.context import ServiceContext
@@ -63,7 +64,8 @@ class ListThreadsQuery(RequestStruct, frozen=True):
     offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] = 0
     cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the previous page.")] | Unset = UNSET
     q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for.")] | Unset = UNSET
-    archived: bool = False
+    archived: Annotated[Literal["true", "false", "any"], msgspec.Meta(description="`any` lists both.")] = "false"
+    deleted: Annotated[bool, msgspec.Meta(description="List the deleted threads instead.")] = False
 
 
 class ReadThreadQuery(RequestStruct, frozen=True):
@@ -81,21 +83,33 @@ class ReadThreadQuery(RequestStruct, frozen=True):
 
 
 class CreateThreadBody(RequestStruct, frozen=True):
+    id: Id | None = None
     state_key: StateKey | None = None
     title: Name | None = None
     agent_id: Id | None = None
+    model: str | None = None
+    system_prompt: str | None = None
+    working_dir: str | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def new_thread(self) -> NewThread:
+        if self.state_key is not None:
+            check_state_key(self.state_key)
+        return NewThread(**{name: getattr(self, name) for name in CreateThreadBody.__struct_fields__})
 
 
 class ChangeThreadBody(RequestStruct, frozen=True):
-    title: Name | Unset = UNSET
+    title: Name | Unset | None = UNSET
+    agent_id: Id | Unset | None = UNSET
+    model: str | Unset | None = UNSET
+    system_prompt: str | Unset | None = UNSET
+    working_dir: str | Unset | None = UNSET
     archived: bool | Unset = UNSET
     metadata: dict[str, Any] | Unset = UNSET
 
 
-class BranchBody(RequestStruct, frozen=True):
+class BranchBody(CreateThreadBody, frozen=True):
     at: MessagePosition | None = None
-    title: Name | None = None
-    state_key: StateKey | None = None
 
 
 class SwitchBody(RequestStruct, frozen=True):
@@ -156,7 +170,8 @@ class ThreadRoutes:
             limit=50 if query.limit is UNSET else query.limit,
             cursor=None if query.cursor is UNSET else query.cursor,
             offset=query.offset,
-            archived=query.archived,
+            archived={"true": True, "false": False, "any": None}[query.archived],
+            deleted=query.deleted,
         )
         surfaces = await threads.surfaces(page.items)
         listed = [ListedThread(**thread_fields(thread), surfaces=surfaces.get(thread.id)) for thread in page.items]
@@ -178,8 +193,7 @@ class ThreadRoutes:
         body = await read_body(request, CreateThreadBody)
         if body.agent_id is not None:
             await self._threadline.directory.find(threads.scope, body.agent_id)
-        new = NewThread(state_key=body.state_key, title=body.title, agent_id=body.agent_id)
-        return json_response(thread_info(await threads.create(new)), 201)
+        return json_response(thread_info(await threads.create(body.new_thread())), 201)
 
     @operation(
         "readThread",
@@ -194,10 +208,11 @@ class ThreadRoutes:
     async def read(self, request: Request) -> Response:
         threads = self._threads(request)
         query = read_query(request, ReadThreadQuery)
-        key = check_state_key(request.path_params["state_key"])
-        thread = await threads.get_by_key(key)
-        if thread is None:
-            return json_response(EmptyHistory(key, []))
+        key = request.path_params["state_key"]
+        try:
+            thread = await find_thread(threads, key)
+        except NotFound:
+            return json_response(EmptyHistory(check_state_key(key), []))
         first, last = query.range(thread.message_count)
         messages = await threads.messages(thread.id, first=first, last=last)
         active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
@@ -219,7 +234,9 @@ class ThreadRoutes:
     async def change(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
         body = await read_body(request, ChangeThreadBody)
-        changes = ThreadChanges(title=body.title, archived=body.archived, metadata=body.metadata)
+        if isinstance(body.agent_id, str):
+            await self._threadline.directory.find(threads.scope, body.agent_id)
+        changes = ThreadChanges(**{name: getattr(body, name) for name in ChangeThreadBody.__struct_fields__})
         return json_response(thread_info(await threads.update(thread.id, changes)))
 
     @operation(
@@ -232,11 +249,13 @@ class ThreadRoutes:
     )
     async def delete(self, request: Request) -> Response:
         threads = self._threads(request)
-        thread = await threads.get_by_key(request.path_params["state_key"])
-        if thread is not None:
-            active = await self._threadline.store.scoped(threads.scope).active_turns(thread.id)
-            await threads.delete(thread.id)
-            await stop_turns(self._threadline.runner, self._threadline.streams, threads.scope, active)
+        try:
+            thread = await find_thread(threads, request.path_params["state_key"])
+        except NotFound:
+            return json_response(OkResponse(True))
+        active = await threads.active_turns(thread.id)
+        await threads.delete(thread.id)
+        await stop_turns(self._threadline.runner, self._threadline.streams, threads.scope, active)
         return json_response(OkResponse(True))
 
     @operation(
@@ -266,8 +285,7 @@ class ThreadRoutes:
     async def branch(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
         body = await read_body(request, BranchBody)
-        new = NewThread(title=body.title, state_key=body.state_key)
-        return json_response(thread_info(await threads.branch(thread.id, new, at=body.at)), 201)
+        return json_response(thread_info(await threads.branch(thread.id, body.new_thread(), at=body.at)), 201)
 
     @operation(
         "listTimelines",
@@ -319,8 +337,8 @@ class ThreadRoutes:
         return threads, await find_thread(threads, request.path_params["state_key"])
 
 
-async def find_thread(threads: Threads, state_key: str) -> Thread:
-    found = await threads.get_by_key(state_key)
-    if found is None:
-        raise NotFound("thread", state_key)
-    return found
+async def find_thread(threads: Threads, name: str) -> Thread:
+    """By state key or id. InvalidName for what can be neither: over HTTP a key has one spelling. NotFound."""
+    if not is_id(name):
+        check_state_key(name)
+    return await threads.find(name)
