@@ -59,7 +59,7 @@ async def test_a_turn_of_the_same_id_in_another_tenant_wakes_nobody(
     own_store: PostgresStore, admin: asyncpg.Connection, running: int
 ) -> None:
     async with own_store.watch(ALICE, "turn") as watch:
-        await admin.execute("SELECT threadline.touch('b', 'turn'), threadline.touch('a', 'another')")
+        await admin.execute("SELECT threadline.notify('b', 'turn'), threadline.notify('a', 'another')")
         started = asyncio.get_running_loop().time()
         await watch.wait(0.2)
         assert asyncio.get_running_loop().time() - started >= 0.19

@@ -84,7 +84,7 @@ async def test_who_changed_it_is_woken_once(own_store: PostgresStore, admin: asy
         again = asyncio.create_task(watch.wait(60))
         await heard.until("a key")
         # Notices come in order: whoever hears this one has heard the one before.
-        await admin.execute("SELECT threadline.touch('a', 'mark')")
+        await admin.execute("SELECT threadline.notify('a', 'mark')")
         await marked.wait(60)
         assert not again.done()
         again.cancel()

@@ -101,7 +101,7 @@ async def test_the_marks_of_other_owners_are_no_words(own_store: PostgresStore, 
     mark = await login.fetchval("SELECT threadline.owner_mark('a', 'bob')")
     assert await own_store.scoped(ALICE).search(mark) == []
     assert words_of(mark) == [mark[1:]]
-    for mark in await login.fetchval("SELECT threadline.marks('a', 'bob', 0)"):
+    for mark in await login.fetchval("SELECT threadline.window_marks('a', 'bob', 0)"):
         assert await own_store.scoped(ALICE).search(mark) == []
 
 
@@ -149,7 +149,7 @@ async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[i
     for others, at_a_time in after.items():
         await admin.execute(
             "UPDATE threadline.message_search SET created_us = seq, words = "
-            "array_to_tsvector(threadline.marks('a', 'alice', $1) || 'zebra'::text) WHERE seq BETWEEN $2 AND $3",
+            "array_to_tsvector(threadline.window_marks('a', 'alice', $1) || 'zebra'::text) WHERE seq BETWEEN $2 AND $3",
             others, first, first + at_a_time - 1,
         )  # fmt: skip
         first += at_a_time

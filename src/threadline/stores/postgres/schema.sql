@@ -651,9 +651,9 @@ CREATE TYPE threadline.append_args AS (thread_id text, ids text[], roles text, p
 
 CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, token_count bigint, title text);
 
-CREATE TYPE threadline.shown_thread AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
-
 CREATE TYPE threadline.thread_args AS (id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea);
+
+CREATE TYPE threadline.thread_columns AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
 
 CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
 
@@ -683,8 +683,6 @@ CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _n
 
 CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
-
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE(tablename text, counted bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
@@ -695,9 +693,11 @@ CREATE FUNCTION threadline.enqueue(_tenant text, _owner text, _role text, _now_u
 
 CREATE FUNCTION threadline.ensure_user(_tenant text, _user text, _now_us bigint) RETURNS void LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.enter(_tenant text, _owner text, _role text) RETURNS boolean LANGUAGE plpgsql;
+CREATE FUNCTION threadline.enter_scope(_tenant text, _owner text, _role text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_agent(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.agents LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.find_conflict(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_context(_tenant text, _owner text, _role text, _agent text) RETURNS SETOF threadline.context_snapshots LANGUAGE plpgsql;
 
@@ -705,45 +705,51 @@ CREATE FUNCTION threadline.find_credentials(_tenant text, _owner text, _role tex
 
 CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.threads, _message text) RETURNS TABLE(seq integer, role "char") LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.find_live_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.find_message(_tenant text, _owner text, _role text, _thread text, _message text) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _platform text, _sender text) RETURNS TABLE(owner_id text, state text, role text) LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.find_showing_thread(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text) RETURNS TABLE(timeline_id text, seq integer, text text, created_at timestamp with time zone) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.find_thread(_tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql;
+CREATE FUNCTION threadline.find_thread(_tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_token(_tenant text, _owner text, _role text, _hash bytea) RETURNS SETOF threadline.api_tokens LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.find_turn(_tenant text, _owner text, _role text, _id text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.find_turn_start(_tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]) RETURNS record LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.find_turn_thread(_tenant text, _owner text, _given threadline.turn_request, OUT outcome text, OUT must_bind boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.finish_turn(_tenant text, _owner text, _role text, _now_us bigint, _completion jsonb, _parts bytea, _chunks bytea[], OUT outcome text, OUT turn threadline.turns) RETURNS record LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.go_on(_now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS threadline.threads LANGUAGE plpgsql;
+CREATE FUNCTION threadline.fork_thread(_now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS threadline.threads LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.hold(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
+CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _turn text, _worker text, _until timestamp with time zone, _now timestamp with time zone) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql;
-
-CREATE FUNCTION threadline.living_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql;
+CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE;
+CREATE FUNCTION threadline.lock_for_purge(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint) RETURNS TABLE(timeline_id text, seq integer, size integer, created_us bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
-
-CREATE FUNCTION threadline.moment(_us bigint) RETURNS timestamp with time zone LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.move_thread(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.nearest_ranges(_timeline text, _top integer, _ids text[], _tops integer[], _most integer, OUT lines text[], OUT lows integer[], OUT highs integer[]) RETURNS record LANGUAGE plpgsql IMMUTABLE;
+
+CREATE FUNCTION threadline.notify(_tenant text, _turn text) RETURNS void LANGUAGE sql;
 
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
 
@@ -761,11 +767,13 @@ CREATE FUNCTION threadline.put_chunks(_tenant text, _owner text, _role text, _tu
 
 CREATE FUNCTION threadline.read_chunks(_tenant text, _owner text, _role text, _turn text, _after integer, _limit integer) RETURNS TABLE(n integer, chunk bytea) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.read_far(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+CREATE FUNCTION threadline.read_last_turns(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamp with time zone) RETURNS boolean LANGUAGE plpgsql;
 
@@ -777,12 +785,6 @@ CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
 
-CREATE FUNCTION threadline.shown_in(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql;
-
-CREATE FUNCTION threadline.stand(_now_us bigint, _thread threadline.threads, _timeline text, _message_count integer) RETURNS threadline.threads LANGUAGE plpgsql;
-
-CREATE FUNCTION threadline.start_of_turns(_tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]) RETURNS record LANGUAGE plpgsql;
-
 CREATE FUNCTION threadline.stop_asked(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
@@ -793,17 +795,13 @@ CREATE FUNCTION threadline.store_request(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.take_permits(_tenant text, _owner text, _role text, _key text, _window_us bigint, _wanted integer, _limit integer) RETURNS integer LANGUAGE plpgsql;
+CREATE FUNCTION threadline.switch_to(_now_us bigint, _thread threadline.threads, _timeline text, _message_count integer) RETURNS threadline.threads LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.taken(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql;
+CREATE FUNCTION threadline.take_permits(_tenant text, _owner text, _role text, _key text, _window_us bigint, _wanted integer, _limit integer) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.this_owner() RETURNS text LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.this_tenant() RETURNS text LANGUAGE sql STABLE;
-
-CREATE FUNCTION threadline.top_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
-
-CREATE FUNCTION threadline.touch(_tenant text, _turn text) RETURNS void LANGUAGE sql;
 
 CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top integer) RETURNS void LANGUAGE plpgsql;
 
@@ -814,3 +812,5 @@ CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETU
 CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE;
 
 CREATE FUNCTION threadline.window_mark(_tenant text, _owner text, _level integer, _number bigint) RETURNS text LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.window_marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE;

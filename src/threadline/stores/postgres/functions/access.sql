@@ -1,12 +1,12 @@
--- Every request that presents a token asks this, so it is one round trip.
+-- Every request with a token calls this.
 CREATE FUNCTION threadline.find_token(_tenant text, _owner text, _role text, _hash bytea)
 RETURNS SETOF threadline.api_tokens LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
+    PERFORM threadline.enter_scope(_tenant, _owner, _role);
     RETURN QUERY SELECT * FROM threadline.api_tokens t WHERE t.tenant_id = _tenant AND t.token_hash = _hash;
 END $$;
 
--- How many of the wanted are given. The row's lock makes those who ask at once stand in line.
+-- Returns how many of the wanted permits are granted. FOR UPDATE serializes callers of the same key.
 CREATE FUNCTION threadline.take_permits(
     _tenant text, _owner text, _role text, _key text, _window_us bigint, _wanted integer, _limit integer
 ) RETURNS integer LANGUAGE plpgsql AS $$
@@ -15,13 +15,13 @@ DECLARE
     before integer;
     given integer;
 BEGIN
-    PERFORM threadline.enter(_tenant, _owner, _role);
+    PERFORM threadline.enter_scope(_tenant, _owner, _role);
     INSERT INTO threadline.permits (tenant_id, key, window_at, taken)
-    VALUES (_tenant, _key, threadline.moment(_window_us), 0) ON CONFLICT DO NOTHING;
+    VALUES (_tenant, _key, threadline.from_us(_window_us), 0) ON CONFLICT DO NOTHING;
     SELECT p.window_at, p.taken INTO current, before FROM threadline.permits p
     WHERE p.tenant_id = _tenant AND p.key = _key FOR UPDATE;
-    IF current < threadline.moment(_window_us) THEN
-        current := threadline.moment(_window_us);
+    IF current < threadline.from_us(_window_us) THEN
+        current := threadline.from_us(_window_us);
         before := 0;
     END IF;
     given := greatest(0, least(_wanted, _limit - before));

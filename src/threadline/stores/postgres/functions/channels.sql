@@ -1,17 +1,17 @@
 CREATE FUNCTION threadline.find_credentials(_tenant text, _owner text, _role text, _platform text)
 RETURNS SETOF threadline.credentials LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT * FROM threadline.credentials c WHERE c.tenant_id = _tenant AND c.platform = _platform;
 END $$;
 
--- Who somebody on a platform is here.
+-- Which user a sender on a platform is.
 CREATE FUNCTION threadline.find_sender(_tenant text, _owner text, _role text, _platform text, _sender text)
 RETURNS TABLE (owner_id text, state text, role text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT l.owner_id::text, l.state, u.role
         FROM threadline.links l JOIN threadline.users u ON u.tenant_id = _tenant AND u.id = l.owner_id
@@ -23,8 +23,8 @@ CREATE FUNCTION threadline.claim_inbox(
     _correlation text, _reply_to text, _holder text
 ) RETURNS SETOF threadline.inbox LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    now constant timestamptz := threadline.moment(_now_us);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    now constant timestamptz := threadline.from_us(_now_us);
 BEGIN
     PERFORM threadline.ensure_user(_tenant, coalesce(_holder, _owner), _now_us);
     RETURN QUERY INSERT INTO threadline.inbox AS i (tenant_id, platform, key, status, fingerprint, correlation_id,
@@ -33,14 +33,14 @@ BEGIN
     ON CONFLICT DO NOTHING RETURNING i.*;
 END $$;
 
--- The row under this id, whoever enqueued it first.
+-- Returns the row with this id, also if it was enqueued before.
 CREATE FUNCTION threadline.enqueue(
     _tenant text, _owner text, _role text, _now_us bigint, _id text, _holder text, _turn text, _platform text,
     _recipient text, _payload text
 ) RETURNS SETOF threadline.outbox LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    now constant timestamptz := threadline.moment(_now_us);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    now constant timestamptz := threadline.from_us(_now_us);
 BEGIN
     PERFORM threadline.ensure_user(_tenant, _holder, _now_us);
     RETURN QUERY INSERT INTO threadline.outbox AS o (tenant_id, id, owner_id, turn_id, platform, recipient, payload,
@@ -59,7 +59,7 @@ CREATE FUNCTION threadline.claim_outbox(
     _abandoned text, _platforms text[]
 ) RETURNS SETOF threadline.outbox LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY UPDATE threadline.outbox AS c SET status = 'claimed', claimed_by = _worker, claimed_until = _until,
         attempts = c.attempts + (c.status = 'claimed')::integer,
@@ -85,7 +85,7 @@ CREATE FUNCTION threadline.settle_outbox(
     _error text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     UPDATE threadline.outbox o SET status = _status, attempts = o.attempts + 1,
         next_attempt_at = coalesce(_next, o.next_attempt_at), last_error = _error,

@@ -9,7 +9,7 @@ CREATE FUNCTION threadline.append(
     _ids_checked boolean DEFAULT false
 ) RETURNS threadline.append_result LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     added constant integer := cardinality(_new.ids);
     result threadline.append_result;
     holder text;
@@ -23,7 +23,7 @@ BEGIN
     END IF;
     UPDATE threadline.threads t
     SET message_count = t.message_count + added, token_count = t.token_count + _new.tokens,
-        updated_at = threadline.moment(_now_us), title = coalesce(t.title, _new.title)
+        updated_at = threadline.from_us(_now_us), title = coalesce(t.title, _new.title)
     WHERE t.tenant_id = _tenant AND t.id = _new.thread_id AND t.deleted_at IS NULL
         AND (t.message_count, t.timeline_id) = (
             SELECT seen.message_count, seen.timeline_id FROM threadline.threads seen
@@ -49,7 +49,7 @@ BEGIN
         INSERT INTO threadline.append_keys
             (tenant_id, thread_id, key, owner_id, fingerprint, timeline_id, first_seq, messages, created_at)
         VALUES (_tenant, _new.thread_id, _new.key, holder, _new.fingerprint, result.timeline_id, result.first_seq, added,
-            threadline.moment(_now_us));
+            threadline.from_us(_now_us));
     END IF;
     RETURN result;
 END $$;
@@ -80,7 +80,7 @@ CREATE FUNCTION threadline.append_locked(
     OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     added constant integer := cardinality(_new.ids);
     earlier threadline.append_keys;
     last_seq integer;
@@ -128,12 +128,12 @@ BEGIN
         thread.message_count := first_seq + added;
         thread.token_count := result.token_count;
         thread.title := result.title;
-        thread.updated_at := threadline.moment(_now_us);
+        thread.updated_at := threadline.from_us(_now_us);
     END IF;
 END $$;
 
--- The ranges that a history is made of, nearest first, at most so many: of each timeline what lies above `lows` up to
--- `highs`. ids and tops are the ancestors of the timeline, which has the history up to _top.
+-- The ranges of a history, nearest first, at most _most: of each timeline the seqs above `lows` up to `highs`. _ids and
+-- _tops are the timeline's ancestors; its history ends at _top.
 CREATE FUNCTION threadline.nearest_ranges(
     _timeline text, _top integer, _ids text[], _tops integer[], _most integer,
     OUT lines text[], OUT lows integer[], OUT highs integer[]
@@ -144,9 +144,9 @@ BEGIN
     lows := _tops[1:_most] || CASE WHEN cardinality(_tops) < _most THEN -1 END;
 END $$;
 
--- The seq of the _turns-th last user message of a timeline's history, at or below _top; null if there are fewer. Looks
--- among the nearest ancestors first; ids and tops are those it knows of in the end.
-CREATE FUNCTION threadline.start_of_turns(
+-- `first` is the seq of the _turns-th last user message at or below _top, null if there are fewer. Reads the nearest
+-- ancestors first; ids and tops are the ancestors it has read.
+CREATE FUNCTION threadline.find_turn_start(
     _tenant text, _timeline text, _top integer, _turns integer, OUT first integer, OUT ids text[], OUT tops integer[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -183,8 +183,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- The last turns of a history that reaches into ancestors: the ranges they span in one statement, however many.
-CREATE FUNCTION threadline.read_far(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE (
+-- The last turns of a history that reaches into ancestors: all their ranges in one statement.
+CREATE FUNCTION threadline.read_last_turns(_tenant text, _timeline text, _top integer, _turns integer) RETURNS TABLE (
     id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -193,7 +193,7 @@ DECLARE
     spanned integer := 1;
     ranges record;
 BEGIN
-    start := threadline.start_of_turns(_tenant, _timeline, _top, _turns);
+    start := threadline.find_turn_start(_tenant, _timeline, _top, _turns);
     start.first := coalesce(start.first, 0);
     WHILE start.tops[spanned] >= start.first LOOP
         spanned := spanned + 1;
@@ -202,7 +202,7 @@ BEGIN
     RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
         FROM unnest(ranges.lines, ranges.lows, ranges.highs) AS r (line, low, high)
         CROSS JOIN LATERAL (
-            -- OFFSET keeps this from being turned into a join over all messages.
+            -- OFFSET 0 keeps the planner from turning this into a join over all messages.
             SELECT * FROM threadline.messages m
             WHERE m.tenant_id = _tenant AND m.timeline_id = r.line AND m.seq > r.low AND m.seq <= r.high
                 AND m.seq <= _top AND m.seq >= start.first
@@ -211,8 +211,8 @@ BEGIN
         ORDER BY m.seq;
 END $$;
 
--- A range of a history in order, timeline by timeline, oldest first; with _turns, the range that begins with the
--- _turns-th last user message. A row without an id says that the thread, or a timeline of it, is not here.
+-- The seqs _first to _last of a history in order, one statement per timeline; with _turns, from the _turns-th last user
+-- message on. A row without an id means that the thread, or this timeline of it, does not exist.
 CREATE FUNCTION threadline.read_messages(
     _tenant text, _owner text, _role text,
     _thread text, _timeline text, _first integer, _last integer, _limit bigint, _turns integer
@@ -221,7 +221,7 @@ CREATE FUNCTION threadline.read_messages(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     ids text[];
     tops integer[];
     present text;
@@ -232,14 +232,14 @@ DECLARE
     deepest integer := 0;
     read bigint;
 BEGIN
-    -- CASE, because row security takes coalesce for a leak and would read every timeline of the tenant instead.
+    -- CASE, because coalesce is not leakproof: under row security every timeline of the tenant would be read.
     SELECT l.id, t.message_count - 1, l.nearest, l.nearest_seqs INTO present, top, ids, tops
     FROM threadline.threads t
     JOIN threadline.timelines l ON l.tenant_id = _tenant
         AND l.id = CASE WHEN _timeline IS NULL THEN t.timeline_id ELSE _timeline END
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL;
     IF _timeline IS NOT NULL THEN
-        top := threadline.top_of(_tenant, _thread, _timeline);
+        top := threadline.last_seq_of(_tenant, _thread, _timeline);
     END IF;
     IF top IS NULL THEN
         RETURN QUERY SELECT NULL::text, NULL::"char", NULL::text, 0, NULL::bytea, NULL::bytea, NULL::text, 0::bigint;
@@ -252,7 +252,7 @@ BEGIN
         WHERE m.tenant_id = _tenant AND m.timeline_id = present AND m.seq > low AND m.seq <= top AND m.role = 'u'
         ORDER BY m.seq DESC OFFSET _turns - 1 LIMIT 1;
         IF NOT FOUND AND low >= 0 THEN
-            RETURN QUERY SELECT * FROM threadline.read_far(_tenant, present, top, _turns);
+            RETURN QUERY SELECT * FROM threadline.read_last_turns(_tenant, present, top, _turns);
             RETURN;
         END IF;
         _first := coalesce(_first, 0);
@@ -278,9 +278,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- The last messages of a history, at most so many, newest first, as far as the nearest ancestors hold them: enough for
--- most windows, and with one statement. The ranges are met from the nearest on and each runs down its index, so nothing
--- is sorted. A row without an id says that the thread is not here.
+-- The last messages of a history, at most _most, newest first, as far as the nearest ancestors have them: one statement
+-- that is enough for most windows. Ranges are read nearest first, each backwards along its index, so nothing is sorted. A
+-- row without an id means that the thread does not exist.
 CREATE FUNCTION threadline.read_newest(
     _tenant text, _owner text, _role text, _thread text, _last integer, _most integer
 ) RETURNS TABLE (
@@ -288,7 +288,7 @@ CREATE FUNCTION threadline.read_newest(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     ids text[];
     tops integer[];
     present text;
@@ -306,7 +306,7 @@ BEGIN
             WHERE m.tenant_id = _tenant AND m.timeline_id = present AND m.seq <= top
             ORDER BY m.seq DESC LIMIT _most;
     ELSE
-        -- Of the last of 16 nobody says here where it begins, so it only bounds the one before.
+        -- If there are 16 nearest ancestors, the beginning of the last one is not known here, so it is not read.
         IF cardinality(tops) < 16 THEN
             tops := tops || -1;
         END IF;
@@ -323,7 +323,7 @@ BEGIN
     END IF;
 END $$;
 
--- One message of a thread's present history.
+-- One message of the thread's history.
 CREATE FUNCTION threadline.find_message(
     _tenant text, _owner text, _role text, _thread text, _message text
 ) RETURNS TABLE (
@@ -331,7 +331,7 @@ CREATE FUNCTION threadline.find_message(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT m.id, m.role, m.timeline_id, m.seq, m.parts, m.metadata, m.turn_id, m.created_us
         FROM threadline.threads t

@@ -1,14 +1,15 @@
+-- Tables whose rows belong to an owner, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
     'turn_chunks', 'tool_runs', 'turns', 'summaries', 'saved_points', 'append_keys', 'bindings', 'messages',
     'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens'
 ];
 
--- Tables of the whole tenant, likewise in an order that the foreign keys allow.
+-- Tables of the whole tenant, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
     'credentials', 'agents', 'audit', 'users', 'tenants'
 ];
 
--- Removes what a timeline holds above _top.
+-- Removes the messages of a timeline above _top, with what belongs to them.
 CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM threadline.message_search s
@@ -21,10 +22,10 @@ BEGIN
     DELETE FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.timeline_id = _timeline AND m.seq > _top;
 END $$;
 
--- Timelines of the owner that no thread stands on or stood on: those from which nothing forks go, and then perhaps those
--- they forked from; the others keep what their forks show of them. Each is locked before its forks are looked for, so
--- that none is being made at that moment.
-CREATE FUNCTION threadline.collect_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
+-- Timelines of the owner whose thread was purged: those without forks are removed, which may leave their parents without
+-- forks; the others keep the messages that their forks show. Each is locked before its forks are read, so that no fork is
+-- added at the same time.
+CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     line text;
     top integer;
@@ -47,7 +48,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Threads, deleted or not, with all that hangs on them. How many there were.
+-- Removes threads, deleted or not, with everything that belongs to them. Returns their number.
 CREATE FUNCTION threadline.purge_threads(_tenant text, _ids text[]) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     thread threadline.threads;
@@ -64,25 +65,25 @@ BEGIN
         DELETE FROM threadline.bindings b WHERE b.tenant_id = _tenant AND b.thread_id = thread.id;
         DELETE FROM threadline.saved_points s WHERE s.tenant_id = _tenant AND s.thread_id = thread.id;
         DELETE FROM threadline.append_keys k WHERE k.tenant_id = _tenant AND k.thread_id = thread.id;
-        -- What search has not read yet may be shown by a branch.
+        -- A branch may show messages of this thread that are not indexed yet.
         INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
         SELECT _tenant, thread.owner_id, thread.timeline_id, thread.indexed_count, thread.message_count - 1
         WHERE thread.indexed_count < thread.message_count
         ON CONFLICT DO NOTHING;
         UPDATE threadline.timelines l SET thread_id = NULL WHERE l.tenant_id = _tenant AND l.thread_id = thread.id;
         DELETE FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = thread.id;
-        PERFORM threadline.collect_timelines(_tenant, thread.owner_id);
+        PERFORM threadline.remove_unused_timelines(_tenant, thread.owner_id);
         purged := purged + 1;
     END LOOP;
     RETURN purged;
 END $$;
 
--- Nobody adds anything for the owner, or for anybody in the tenant, until this transaction ends. Whoever is about to is
--- waited for, and what they added is seen by what follows: to a thread through its row, a new thread through its owner's,
--- which it refers to. The second time finds threads that came before their owner was held.
-CREATE FUNCTION threadline.hold(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
+-- Locks the owner, or without one the tenant, against additions until this transaction ends: additions to a thread lock
+-- its row, and a new thread locks its owner's row through the foreign key. Waits for running ones, which the following
+-- statements then see. The second pass locks threads that were added before their owner was locked.
+CREATE FUNCTION threadline.lock_for_purge(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    FOR time IN 1..2 LOOP
+    FOR pass IN 1..2 LOOP
         PERFORM FROM threadline.threads t
         WHERE t.tenant_id = _tenant AND (_owner IS NULL OR t.owner_id = _owner) ORDER BY t.id FOR UPDATE;
         PERFORM FROM threadline.users u
@@ -91,14 +92,14 @@ BEGIN
     END LOOP;
 END $$;
 
--- Everything of one owner. How many rows, those apart that search derived from messages.
+-- Removes everything of one owner. Returns the number of rows without those of the search index.
 CREATE FUNCTION threadline.purge_owner(_tenant text, _owner text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tablename text;
     removed bigint;
     total bigint := 0;
 BEGIN
-    PERFORM threadline.hold(_tenant, _owner);
+    PERFORM threadline.lock_for_purge(_tenant, _owner);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant AND s.owner_id = _owner;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant AND b.owner_id = _owner;
     FOREACH tablename IN ARRAY threadline.owned_tables() LOOP
@@ -112,14 +113,14 @@ BEGIN
     RETURN total + removed;
 END $$;
 
--- Everything of the tenant. How many rows, counted likewise.
+-- Removes everything of the tenant. Returns the number of rows as above.
 CREATE FUNCTION threadline.purge_tenant(_tenant text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tablename text;
     removed bigint;
     total bigint := 0;
 BEGIN
-    PERFORM threadline.hold(_tenant, NULL);
+    PERFORM threadline.lock_for_purge(_tenant, NULL);
     DELETE FROM threadline.message_search s WHERE s.tenant_id = _tenant;
     DELETE FROM threadline.search_backlog b WHERE b.tenant_id = _tenant;
     DELETE FROM threadline.permits p WHERE p.tenant_id = _tenant;
@@ -131,7 +132,7 @@ BEGIN
     RETURN total;
 END $$;
 
--- Rows by table that this transaction may see, counted likewise.
+-- The number of rows per table that this transaction may see.
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE (tablename text, counted bigint)
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,8 +1,8 @@
 CREATE FUNCTION threadline.owner_mark(_tenant text, _owner text) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN chr(1) || md5(_tenant || '/' || _owner);
 
--- Messages of one owner are taken in one after the other, and marked by the thousands: in windows of 4,096 on level 1, and
--- of eight times as many on each of the next three.
+-- The index marks which of an owner's messages a row is, in the order of indexing, by windows of 4,096 messages on level
+-- 1 and of eight times as many on each of the next three levels. So a frequent word can be searched in the newest first.
 CREATE FUNCTION threadline.window_mark(_tenant text, _owner text, _level integer, _number bigint) RETURNS text
 LANGUAGE sql IMMUTABLE
     RETURN chr(2) || _level || '.' || to_hex(_number) || '.' || left(md5(_tenant || '/' || _owner), 12);
@@ -10,15 +10,19 @@ LANGUAGE sql IMMUTABLE
 CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN _indexed >> (9 + 3 * _level);
 
-CREATE FUNCTION threadline.marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE
+CREATE FUNCTION threadline.window_marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE
     RETURN threadline.owner_mark(_tenant, _owner) || (
         SELECT array_agg(threadline.window_mark(_tenant, _owner, level, threadline.window_at(level, _indexed)))
         FROM generate_series(1, 4) level
     );
 
--- Messages of this transaction's owner that hold every word: all of them, or if there are more than so many, the newest.
--- A list of all that hold a frequent word would take longer to make than anyone waits for a search, so the last two
--- windows are looked through first, then wider ones, until there are enough. _indexed is how many messages there are.
+-- Messages of this transaction's owner that contain every word: all, or the newest if there are more than _most. Listing
+-- all messages with a frequent word would be too slow, so the last two windows are searched first, then wider ones,
+-- until there are enough. _indexed is how many of the owner's messages were indexed.
+--
+-- SECURITY DEFINER, because `@@` is not leakproof: under row security PostgreSQL would apply the policy to every row
+-- before using the index. The function filters by the transaction's tenant and owner itself, and its owner can read
+-- nothing but this table.
 CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint)
 RETURNS TABLE (timeline_id text, seq integer, size integer, created_us bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -59,9 +63,9 @@ GRANT CREATE ON SCHEMA threadline TO threadline_search;
 ALTER FUNCTION threadline.match_words OWNER TO threadline_search;
 REVOKE CREATE ON SCHEMA threadline FROM threadline_search;
 
--- A living thread whose present history shows the message: the one it was written in if that does, or one that stands
--- on its timeline or on one that forked from it.
-CREATE FUNCTION threadline.shown_in(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql AS $$
+-- A thread, not deleted, whose history contains the message: the one it was written in, or else one whose timeline is
+-- the message's or forked from it.
+CREATE FUNCTION threadline.find_showing_thread(_tenant text, _timeline text, _seq integer) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     thread text;
 BEGIN
@@ -87,7 +91,8 @@ BEGIN
     RETURN thread;
 END $$;
 
--- Hits in order, the densest first; of a frequent word among the thousand newest. A row without a thread says that the owner has messages which are not indexed yet.
+-- Hits by density (shortest message first), among the thousand newest for a frequent word. A row without a thread means
+-- that the owner has messages that are not indexed yet; _caught_up skips that check.
 CREATE FUNCTION threadline.search_messages(
     _tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean
 ) RETURNS TABLE (
@@ -95,7 +100,7 @@ CREATE FUNCTION threadline.search_messages(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     indexed bigint;
     hit record;
     thread text;
@@ -113,7 +118,7 @@ BEGIN
     FOR hit IN SELECT * FROM threadline.match_words(_words, 1000, coalesce(indexed, 0))
         ORDER BY size, created_us DESC, timeline_id, seq DESC
     LOOP
-        thread := threadline.shown_in(_tenant, hit.timeline_id, hit.seq);
+        thread := threadline.find_showing_thread(_tenant, hit.timeline_id, hit.seq);
         CONTINUE WHEN thread IS NULL;
         _offset := _offset - 1;
         CONTINUE WHEN _offset >= 0;
@@ -126,7 +131,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Messages that wait to be indexed, timeline by timeline, each from where search stopped reading.
+-- Messages that are not indexed yet, timeline by timeline.
 CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETURNS TABLE (
     timeline_id text, seq integer, parts bytea
 ) LANGUAGE plpgsql AS $$
@@ -148,8 +153,8 @@ BEGIN
         ORDER BY m.timeline_id, m.seq LIMIT _limit;
 END $$;
 
--- Writes down the words of messages, each row's as one text, and how far search has read. Threads and timelines are
--- locked in the order in which a purge locks them, so that nothing of a message is left that was just purged.
+-- Adds messages to the index, the words of each as one text, and advances indexed_count and the backlog. Locks threads
+-- and timelines in the order of a purge, so that no words remain of a message that is purged at the same time.
 CREATE FUNCTION threadline.index_messages(
     _tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -171,7 +176,7 @@ BEGIN
     END LOOP;
     INSERT INTO threadline.message_search (tenant_id, timeline_id, seq, size, created_us, owner_id, words)
     SELECT _tenant, m.timeline_id, m.seq, g.size, m.created_us, m.owner_id, array_to_tsvector(
-            threadline.marks(_tenant, m.owner_id, u.indexed_messages) || string_to_array(g.words, ' ')
+            threadline.window_marks(_tenant, m.owner_id, u.indexed_messages) || string_to_array(g.words, ' ')
         )
     FROM unnest(_timelines, _seqs, _sizes, _words) AS g (timeline_id, seq, size, words)
     JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = g.timeline_id AND m.seq = g.seq

@@ -1,9 +1,9 @@
--- By id, or by state key if there is no id.
+-- By id; without an id, by state key.
 CREATE FUNCTION threadline.find_thread(
     _tenant text, _owner text, _role text, _id text, _state_key text, _deleted boolean
-) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql AS $$
+) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     IF _id IS NOT NULL THEN
         RETURN QUERY SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model,
@@ -20,14 +20,14 @@ BEGIN
     END IF;
 END $$;
 
--- Latest activity first, below the place where an earlier page ended.
+-- Latest activity first, after the last thread of the previous page. Two statements, because each has its own index.
 CREATE FUNCTION threadline.list_threads(
     _tenant text, _owner text, _role text,
     _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean
-) RETURNS SETOF threadline.shown_thread LANGUAGE plpgsql AS $$
+) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
-    below_at constant timestamptz := coalesce(threadline.moment(_below_us), 'infinity');
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    below_at constant timestamptz := coalesce(threadline.from_us(_below_us), 'infinity');
     below_id constant text := coalesce(_below_id, '');
 BEGIN
     IF _deleted THEN
@@ -51,13 +51,13 @@ BEGIN
     END IF;
 END $$;
 
--- A new thread. problem: the 'thread' id or the 'state_key' is taken.
+-- problem: the 'thread' id or the 'state_key' is in use.
 CREATE FUNCTION threadline.create_thread(
     _tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     added boolean;
 BEGIN
     PERFORM threadline.ensure_user(_tenant, _owner, _now_us);
@@ -66,11 +66,11 @@ BEGIN
         working_dir, metadata, created_at, updated_at
     ) VALUES (
         _tenant, _new.id, _owner, _new.state_key, _new.timeline_id, _new.title, _new.title_by_person, _new.agent_id,
-        _new.model, _new.system_prompt, _new.working_dir, _new.metadata, threadline.moment(_now_us),
-        threadline.moment(_now_us)
+        _new.model, _new.system_prompt, _new.working_dir, _new.metadata, threadline.from_us(_now_us),
+        threadline.from_us(_now_us)
     ) ON CONFLICT DO NOTHING RETURNING * INTO result;
     IF NOT FOUND THEN
-        problem := threadline.taken(_tenant, _owner, _new.state_key);
+        problem := threadline.find_conflict(_tenant, _owner, _new.state_key);
     ELSE
         added := threadline.add_timeline(
             _tenant, _now_us, _new.timeline_id, _owner, _new.id, NULL, NULL, NULL, NULL
@@ -78,14 +78,14 @@ BEGIN
     END IF;
 END $$;
 
--- A new thread that goes on from a point of another one. problem: as above, or the 'source' is not here, or 'seq' is past
--- its head.
+-- A new thread with the history of another one up to a seq. problem: as above, or the 'source' does not exist, or its
+-- history has no such 'seq'. The lock on the source's timeline keeps a purge from removing what the branch shows.
 CREATE FUNCTION threadline.branch_thread(
     _tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, _source text, _at integer,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     source record;
     added boolean;
 BEGIN
@@ -107,10 +107,10 @@ BEGIN
         _tenant, _new.id, source.owner_id, _new.state_key, _new.timeline_id, _new.title, _new.title_by_person,
         coalesce(_new.agent_id, source.agent_id), coalesce(_new.model, source.model),
         coalesce(_new.system_prompt, source.system_prompt), coalesce(_new.working_dir, source.working_dir),
-        _new.metadata, _at + 1, _at + 1, threadline.moment(_now_us), threadline.moment(_now_us)
+        _new.metadata, _at + 1, _at + 1, threadline.from_us(_now_us), threadline.from_us(_now_us)
     ) ON CONFLICT DO NOTHING RETURNING * INTO result;
     IF NOT FOUND THEN
-        problem := threadline.taken(_tenant, source.owner_id, _new.state_key);
+        problem := threadline.find_conflict(_tenant, source.owner_id, _new.state_key);
     ELSE
         added := threadline.add_timeline(
             _tenant, _now_us, _new.timeline_id, source.owner_id, _new.id, source.id, _at, source.ancestors,
@@ -119,8 +119,8 @@ BEGIN
     END IF;
 END $$;
 
--- What a new thread met: a living one's 'state_key', or else a 'thread' with its id.
-CREATE FUNCTION threadline.taken(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql AS $$
+-- What a new thread conflicts with: the 'state_key' of a thread that is not deleted, or else a 'thread' with its id.
+CREATE FUNCTION threadline.find_conflict(_tenant text, _owner text, _state_key text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     problem text;
 BEGIN
@@ -129,7 +129,7 @@ BEGIN
     RETURN problem;
 END $$;
 
-CREATE FUNCTION threadline.living_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql AS $$
+CREATE FUNCTION threadline.find_live_thread(_tenant text, _thread text) RETURNS threadline.threads LANGUAGE plpgsql AS $$
 DECLARE
     result threadline.threads;
 BEGIN

@@ -11,7 +11,7 @@ CREATE FUNCTION threadline.accept_turn(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     given constant threadline.turn_request := jsonb_populate_record(NULL::threadline.turn_request, _request);
     earlier threadline.turns;
     target record;
@@ -76,10 +76,10 @@ BEGIN
         request_hash, request_seq, created_at, finished_at, lease_owner, lease_until, fence)
     VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
         coalesce(given.agent_id, thread.agent_id), CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
-        given.request_hash, thread.message_count - 1, threadline.moment(_now_us),
-        CASE WHEN given.status <> 'accepted' THEN threadline.moment(_now_us) END,
+        given.request_hash, thread.message_count - 1, threadline.from_us(_now_us),
+        CASE WHEN given.status <> 'accepted' THEN threadline.from_us(_now_us) END,
         CASE WHEN is_leased THEN given.lease_owner END,
-        CASE WHEN is_leased THEN threadline.moment(given.lease_until_us) END, is_leased::integer)
+        CASE WHEN is_leased THEN threadline.from_us(given.lease_until_us) END, is_leased::integer)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'id_known';
@@ -190,7 +190,7 @@ BEGIN
     INSERT INTO threadline.inbox (tenant_id, platform, key, owner_id, status, decision, turn_id, fingerprint,
         correlation_id, reply_to, created_at, updated_at)
     VALUES (_tenant, _given.platform, _given.arrival_key, _owner, 'accepted', 'accepted', _turn, _given.fingerprint,
-        _given.correlation_id, _given.reply_to, threadline.moment(_now_us), threadline.moment(_now_us))
+        _given.correlation_id, _given.reply_to, threadline.from_us(_now_us), threadline.from_us(_now_us))
     ON CONFLICT DO NOTHING;
     RETURN FOUND;
 END $$;
@@ -203,10 +203,10 @@ DECLARE
 BEGIN
     WITH stopped AS (
         UPDATE threadline.turns r SET stop_asked = true,
-            finished_at = CASE r.status WHEN 'accepted' THEN threadline.moment(_now_us) END,
+            finished_at = CASE r.status WHEN 'accepted' THEN threadline.from_us(_now_us) END,
             status = CASE r.status WHEN 'accepted' THEN 'stopped' ELSE r.status END
         WHERE r.tenant_id = _tenant AND r.thread_id = _thread AND r.status IN ('accepted', 'running')
-        RETURNING r.status, threadline.touch(_tenant, r.id)
+        RETURNING r.status, threadline.notify(_tenant, r.id)
     ) SELECT bool_or(s.status = 'running') INTO still_runs FROM stopped s;
     RETURN coalesce(still_runs, false);
 END $$;
@@ -248,12 +248,12 @@ BEGIN
         );
     END IF;
     IF _must_bind THEN
-        UPDATE threadline.bindings b SET thread_id = _thread.id, updated_at = threadline.moment(_now_us)
+        UPDATE threadline.bindings b SET thread_id = _thread.id, updated_at = threadline.from_us(_now_us)
         WHERE b.tenant_id = _tenant AND b.surface = _given.platform AND b.place = _given.place AND b.owner_id = _owner;
         IF NOT FOUND THEN
             INSERT INTO threadline.bindings (tenant_id, surface, place, owner_id, thread_id, created_at, updated_at)
-            VALUES (_tenant, _given.platform, _given.place, _owner, _thread.id, threadline.moment(_now_us),
-                threadline.moment(_now_us)) ON CONFLICT DO NOTHING;
+            VALUES (_tenant, _given.platform, _given.place, _owner, _thread.id, threadline.from_us(_now_us),
+                threadline.from_us(_now_us)) ON CONFLICT DO NOTHING;
             IF NOT FOUND THEN
                 RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'place_taken';
             END IF;
@@ -283,7 +283,7 @@ CREATE FUNCTION threadline.finish_turn(
     OUT outcome text, OUT turn threadline.turns
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     given constant threadline.turn_completion := jsonb_populate_record(NULL::threadline.turn_completion, _completion);
     thread threadline.threads;
     seq integer;
@@ -311,9 +311,9 @@ BEGIN
     ON CONFLICT DO NOTHING;
     UPDATE threadline.turns r SET status = given.status, error = given.error,
         usage = convert_to(given.usage, 'UTF8'), seen = convert_to(given.seen, 'UTF8'), reply_seq = seq,
-        finished_at = threadline.moment(_now_us)
+        finished_at = threadline.from_us(_now_us)
     WHERE r.tenant_id = _tenant AND r.id = turn.id RETURNING r.* INTO turn;
-    PERFORM threadline.touch(_tenant, turn.id);
+    PERFORM threadline.notify(_tenant, turn.id);
     IF given.platform IS NOT NULL THEN
         PERFORM threadline.deliver_reply(_tenant, _now_us, given, turn);
     END IF;
@@ -405,10 +405,10 @@ BEGIN
     INSERT INTO threadline.outbox (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status,
         next_attempt_at, created_at)
     SELECT _tenant, _turn.id || '-' || (p.n - 1), _turn.owner_id, _turn.id, _given.platform, recipient, p.payload,
-        'waiting', threadline.moment(_now_us), threadline.moment(_now_us)
+        'waiting', threadline.from_us(_now_us), threadline.from_us(_now_us)
     FROM unnest(_given.payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n
     ON CONFLICT DO NOTHING;
     UPDATE threadline.inbox i SET status = 'done', decision = _turn.status, turn_id = _turn.id,
-        updated_at = threadline.moment(_now_us)
+        updated_at = threadline.from_us(_now_us)
     WHERE i.tenant_id = _tenant AND i.platform = _given.platform AND i.key = _given.arrival_key;
 END $$;

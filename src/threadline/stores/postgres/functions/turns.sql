@@ -1,5 +1,5 @@
 -- Tells listeners that something about the turn may have changed. Ids only: anyone on the server may listen.
-CREATE FUNCTION threadline.touch(_tenant text, _turn text) RETURNS void LANGUAGE sql
+CREATE FUNCTION threadline.notify(_tenant text, _turn text) RETURNS void LANGUAGE sql
     RETURN pg_notify('threadline', _tenant || ' ' || _turn);
 
 -- False if the fence is old. The row's lock keeps it from growing old meanwhile.
@@ -7,7 +7,7 @@ CREATE FUNCTION threadline.put_chunks(
     _tenant text, _owner text, _role text, _turn text, _fence integer, _numbers integer[], _chunks bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     holder text;
 BEGIN
     SELECT t.owner_id INTO holder FROM threadline.turns t
@@ -18,7 +18,7 @@ BEGIN
     INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)
     SELECT _tenant, _turn, g.n, holder, g.chunk FROM unnest(_numbers, _chunks) AS g (n, chunk)
     ON CONFLICT DO NOTHING;
-    PERFORM threadline.touch(_tenant, _turn);
+    PERFORM threadline.notify(_tenant, _turn);
     RETURN true;
 END $$;
 
@@ -27,7 +27,7 @@ CREATE FUNCTION threadline.read_chunks(
 ) RETURNS TABLE (n integer, chunk bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT c.n, c.chunk FROM threadline.turn_chunks c
         WHERE c.tenant_id = _tenant AND c.turn_id = _turn AND c.n > _after ORDER BY c.n LIMIT _limit;
@@ -38,7 +38,7 @@ CREATE FUNCTION threadline.lease_turn(
     _tenant text, _owner text, _role text, _turn text, _worker text, _until timestamptz, _now timestamptz
 ) RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     leased threadline.turns;
 BEGIN
     UPDATE threadline.turns t SET status = 'running', fence = t.fence + 1, lease_owner = _worker, lease_until = _until
@@ -51,7 +51,7 @@ BEGIN
         )
     RETURNING t.* INTO leased;
     IF FOUND THEN
-        PERFORM threadline.touch(_tenant, _turn);
+        PERFORM threadline.notify(_tenant, _turn);
         RETURN NEXT leased;
     END IF;
 END $$;
@@ -60,7 +60,7 @@ CREATE FUNCTION threadline.renew_lease(
     _tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamptz
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     UPDATE threadline.turns t SET lease_until = _until
     WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence AND t.status = 'running';
@@ -70,7 +70,7 @@ END $$;
 CREATE FUNCTION threadline.stop_asked(_tenant text, _owner text, _role text, _turn text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN (SELECT t.stop_asked FROM threadline.turns t WHERE t.tenant_id = _tenant AND t.id = _turn);
 END $$;
@@ -80,7 +80,7 @@ CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _
 RETURNS TABLE (timeline_id text, seq integer, text text, created_at timestamptz) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT s.timeline_id::text, s.seq, s.text, s.created_at
         FROM threadline.threads t
@@ -98,7 +98,7 @@ END $$;
 CREATE FUNCTION threadline.find_turn(_tenant text, _owner text, _role text, _id text)
 RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT * FROM threadline.turns r WHERE r.tenant_id = _tenant AND r.id = _id;
 END $$;
@@ -107,7 +107,7 @@ END $$;
 CREATE FUNCTION threadline.active_turns(_tenant text, _owner text, _role text, _thread text)
 RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
 DECLARE
-    entered constant boolean := threadline.enter(_tenant, _owner, _role);
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     RETURN QUERY SELECT * FROM threadline.turns r
         WHERE r.tenant_id = _tenant AND r.thread_id = _thread AND r.status IN ('accepted', 'running') ORDER BY r.place;

@@ -239,7 +239,7 @@ ORDER BY 1, 2
 
 -- name: list_wrong_counts
 SELECT t.id FROM threadline.threads t
-WHERE t.tenant_id = $1 AND t.message_count <> threadline.top_of($1, t.id, t.timeline_id) + 1
+WHERE t.tenant_id = $1 AND t.message_count <> threadline.last_seq_of($1, t.id, t.timeline_id) + 1
 ORDER BY t.id LIMIT 10
 
 -- name: list_dangling

@@ -55,14 +55,14 @@ SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6)
 -- name: release_lease
 UPDATE threadline.turns SET lease_owner = NULL, lease_until = $4
 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running')
-RETURNING threadline.touch($1, id)
+RETURNING threadline.notify($1, id)
 
 -- name: request_stop
 UPDATE threadline.turns SET stop_asked = true,
     finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
     status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
 WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
-RETURNING thread_id, threadline.touch($1, id)
+RETURNING thread_id, threadline.notify($1, id)
 
 -- name: is_stop_requested
 SELECT threadline.stop_asked($1, $2, $3, $4)
