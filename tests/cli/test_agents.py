@@ -38,7 +38,7 @@ def test_an_api_key_in_the_settings_is_never_printed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("add", "x", "--provider", "nobody"), "nobody"),
+        (("add", "x", "--provider", "unknown"), "unknown"),
         (("add", "x", "--provider", "rehearsal", "--set", "nothing"), "NAME=VALUE"),
         (("enable", "gone"), "gone"),
     ],

@@ -82,12 +82,12 @@ def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: 
     for sentence in ("slack has no credentials", "whatsapp is switched off", "credentials set slack"):
         assert sentence in fresh.out
     run("channels", "credentials", "set", "slack", stdin=SLACK)
-    monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__AGENT", "nobody")
+    monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__AGENT", "missing")
     monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__API", "http://127.0.0.1:9/api")
     found = run("channels", "doctor", "--json")
     whats = [finding["what"] for finding in found.json()["findings"]]
     assert found.code == 1
-    assert any("'nobody'" in what for what in whats)
+    assert any("'missing'" in what for what in whats)
     assert any("stand-in" in what for what in whats)
     assert any("nobody is linked on slack" in what for what in whats)
     monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())

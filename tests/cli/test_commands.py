@@ -159,7 +159,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
         (["chat", "-p", "  "], 2, "no question"),
         (["chat", "--json"], 2, "--json needs -p"),
         (["threads", "list", "--database", "mysql://ada:secret@x"], 2, "threadline: mysql:// is no database"),
-        (["threads", "list", "--database", "postgresql://ada:secret@host:port/x"], 2, "expected postgresql://USER:PASS"),
+        (["threads", "list", "--database", "postgresql://ada:secret@host:port/x"], 2, "postgresql://USER:PASS"),
         (["threads", "list", "--database", "postgresql://ada:secret@127.0.0.1:70000/x"], 2, "cannot be parsed"),
         (["threads", "list", "--database", "postgresql://ada:[secret@127.0.0.1/x"], 2, "cannot be parsed"),
         (["threads", "list", "--settings", "none.toml"], 2, "no settings file"),
@@ -195,7 +195,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
         (["serve", "--port", "99999"], 2, "--port must be 0–65535, got '99999'"),
         (["bridge", "--upstream", "nowhere"], 2, "got 'nowhere'"),
         (["chat", "--token", "x", "-p", "hello"], 2, "--token needs --server"),
-        (["chat", "--agent", "nobody", "-p", "hello"], 3, "agent 'nobody' not found"),
+        (["chat", "--agent", "missing", "-p", "hello"], 3, "agent 'missing' not found"),
         (["agents", "disable", "rehearsal"], 2, "is shared by all tenants"),
         (["channels", "poll", "telegram"], 2, "threadline channels credentials set telegram"),
     ],
@@ -303,7 +303,7 @@ def test_a_database_can_be_copied_and_backed_up(run: Run, thread_id: str, home: 
 
 @pytest.mark.req("SX-03")
 def test_purging_a_user_deletes_all_their_data(run: Run, thread_id: str) -> None:
-    assert run("purge", "user", "nobody", "--yes").code == 3
+    assert run("purge", "user", "missing", "--yes").code == 3
     assert run("purge", "user", "local", "--yes").code == 0
     assert run("threads", "list", "--json").json()["threads"] == []
     assert run("threads", "search", "calculate").out == "No messages found.\n"

@@ -72,7 +72,7 @@ def _explain_unknown(path: Sequence[str], key: str, kind: type[msgspec.Struct]) 
 
 
 def _rejected_entry(path: Sequence[str], tree: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
-    """The name that `...` stands for: its entry is also rejected when it is converted alone."""
+    """Finds the name behind `...`: its entry is also rejected when it is converted alone."""
     entries: Any = tree
     for section in path:
         entries = entries[section]

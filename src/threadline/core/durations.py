@@ -1,21 +1,21 @@
-"""Lengths of time as people type them: `90s`, `15m`, `12h`, `7d`, `2w`; a plain number is seconds."""
+"""Parses durations such as `90s`, `15m`, `12h`, `7d` and `2w`; a number without a unit is seconds."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
 
-from threadline.core.errors import InvalidInput
+from threadline.core.errors import InvalidInput, quote
 
-_FORM = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def parse_duration(text: str) -> dt.timedelta:
-    found = _FORM.fullmatch(text.strip().lower())
+    found = _DURATION.fullmatch(text.strip().lower())
     if not found:
-        raise InvalidInput(f"{text!r} is not a length of time: write 90s, 15m, 12h, 7d or 2w")
+        raise InvalidInput(f"duration must be a number with s, m, h, d or w, such as 90s or 7d, got {quote(text)}")
     try:
         return dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
     except OverflowError:
-        raise InvalidInput(f"{text!r} is too long a time") from None
+        raise InvalidInput(f"duration must be less than 2,700,000 years, got {quote(text)}") from None
