@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.lineage_model import lineage_of_branch
 from threadline.core.errors import InvalidName, RoleRefused
-from threadline.core.threads import Lineage, Point, Scope, UserRole, lineage_of_branch, segments, system_scope
+from threadline.core.threads import Lineage, Point, Scope, UserRole, segments, system_scope
 
 
 class Drawn(NamedTuple):

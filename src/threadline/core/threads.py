@@ -203,20 +203,6 @@ Lineage: TypeAlias = Sequence[Point]
 """A timeline's ancestors, nearest first, each with the last seq inherited from it. No range is empty."""
 
 
-def lineage_of_branch(parent: Point, parent_lineage: Lineage) -> tuple[Point, ...]:
-    """The ancestors of a timeline that forks at `parent`: a fork inside a grandparent's range hangs on that one."""
-    if parent.seq < 0:
-        return ()
-    fork = parent_lineage[0].seq if parent_lineage else -1
-    if parent.seq > fork:
-        return (parent, *parent_lineage)
-    for index, ancestor in enumerate(parent_lineage):
-        below = parent_lineage[index + 1].seq if index + 1 < len(parent_lineage) else -1
-        if parent.seq > below:
-            return (Point(ancestor.timeline_id, parent.seq), *parent_lineage[index + 1 :])
-    raise AssertionError("unreachable: seq -1 was handled above")
-
-
 def segments(timeline_id: str, lineage: Lineage, first: int, last: int) -> tuple[Segment, ...]:
     """The ranges that contain seqs `first` to `last` of a history, oldest first."""
     found: list[Segment] = []

@@ -48,10 +48,6 @@ TRANSITIONS: dict[TurnStatus, frozenset[TurnStatus]] = {
 }
 
 ACTIVE: frozenset[TurnStatus] = frozenset(("accepted", "running"))
-HISTORY: frozenset[TurnStatus] = frozenset(
-    ("executed", "denied_rbac", "denied_no_agent", "denied_sentinel", "dispatch_failed")
-)
-"""The ends that count as history on messaging channels."""
 
 
 class Turn(msgspec.Struct, frozen=True):

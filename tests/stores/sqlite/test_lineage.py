@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.core.threads import Point, Segment, lineage_of_branch
+from tests.lineage_model import lineage_of_branch
+from threadline.core.threads import Point, Segment
 from threadline.core.threads import segments as core_segments
 from threadline.stores.sqlite import lineage
 
