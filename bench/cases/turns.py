@@ -179,4 +179,4 @@ async def _prompting(opened: threadline.Threadline, thread: threadline.ThreadHan
     scope = opened.as_user("ada", tenant="bench").scope
     request = TurnRequest(message=threadline.user("And now?"), surface=surface, thread_id=thread.id, policy="queue")
     accepted = await opened.turns.accept(scope, request)
-    return partial(opened.prompting.prompt, scope, accepted.turn, accepted.thread, None)
+    return partial(opened.prompts.prompt, scope, accepted.turn, accepted.thread, None)

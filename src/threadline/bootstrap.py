@@ -44,10 +44,10 @@ from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
-from threadline.turns.dispatch import Dispatching
+from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Timing
-from threadline.turns.prompts import Prompting
+from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
@@ -84,7 +84,7 @@ class Threadline:
         self.tracer = tracer
         self.directory = _directory(store, settings, agents or {}, tracer)
         shown = windows(settings.windows.reading, settings.windows.channels)
-        self.prompting = Prompting(store, shown, settings.agent, self.metrics)
+        self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
         timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
         abandoned = AbandonedTurns(
             store,
@@ -100,7 +100,7 @@ class Threadline:
             store,
             self.turns,
             self.streams,
-            self.prompting,
+            self.prompts,
             self.directory,
             settings.agent,
             clock,
@@ -110,7 +110,7 @@ class Threadline:
         )
         self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
-        self.dispatching = Dispatching(self.prompting, self.directory, self.guard, self.masker)
+        self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 

@@ -309,7 +309,7 @@ def test_half_characters_are_mended_on_their_way_to_readers_and_store_alike() ->
     assert reply.add(TextDelta("a\ud83d")) == (TextDelta("a\ufffd"),)
     assert reply.add(ToolCall("c", "t", {"k": "\x00"})) == (ToolCall("c", "t", {"k": "\ufffd"}),)
     assert reply.parts() == (TextPart("a\ufffd"), tool_part("t", "c", {"k": "\ufffd"}))
-    assert reply.anomalies == {Anomaly("mended-text"): 2}
+    assert reply.anomalies == {Anomaly("sanitized-text"): 2}
 
 
 @pytest.mark.req("S1-11", "S1-12")

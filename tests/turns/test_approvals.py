@@ -179,7 +179,7 @@ async def test_a_new_message_leaves_the_approval_behind(shop: Shop) -> None:
     assert isinstance(answered, ToolPart)
     assert (answered.state, answered.error) == ("output-error", "not run: approval was asked for and not given")
     assert await thread.pending() == []
-    with pytest.raises(InvalidInput, match="nobody asked"):
+    with pytest.raises(InvalidInput, match="was not requested"):
         await thread.respond({asked.approval_id: True})
     assert shop.paid == []
 

@@ -22,9 +22,9 @@ from threadline.testing.clock import ManualClock
 
 
 async def answered(threadline: Threadline, me: UserView, body: dict[str, Any]) -> str:
-    prompt = await threadline.dispatching.prompt(me.scope, "scripted", body)
+    prompt = await threadline.dispatcher.prompt(me.scope, "scripted", body)
     agent = await threadline.directory.find(me.scope, "scripted")
-    events = [event async for event in threadline.dispatching.run(agent, prompt, DenyAll(), Fold())]
+    events = [event async for event in threadline.dispatcher.run(agent, prompt, DenyAll(), Fold())]
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 

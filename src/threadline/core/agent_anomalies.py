@@ -1,7 +1,7 @@
-"""AnomalyCounter: what an agent did that it should not have, counted while its reply is folded.
+"""Counts what an agent did wrong while its reply is folded: malformed text, unknown calls, repeated ids.
 
-They are for the log, so they hold ids and never a text. Texts and values are mended through here, so that mending
-always leaves a note.
+Anomalies are logged, so they contain ids and never text. Texts and values are sanitized through the counter, so that
+each correction is counted.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from threadline.core import sanitize as mending
+from threadline.core import sanitize
 
-OddityKind: TypeAlias = Literal[
+AnomalyKind: TypeAlias = Literal[
     "diverging-text",
-    "mended-text",
+    "sanitized-text",
     "unknown-call",
     "repeated-call",
     "repeated-id",
@@ -23,24 +23,24 @@ OddityKind: TypeAlias = Literal[
 
 
 class Anomaly(NamedTuple):
-    kind: OddityKind
+    kind: AnomalyKind
     call_id: str | None = None
 
 
 class AnomalyCounter(Counter[Anomaly]):
-    """How often each was seen, in the order of the first time."""
+    """How often each anomaly occurred, in the order of its first occurrence."""
 
-    def note(self, kind: OddityKind, call_id: str | None = None) -> None:
+    def note(self, kind: AnomalyKind, call_id: str | None = None) -> None:
         self[Anomaly(kind, call_id)] += 1
 
     def sanitize_text(self, text: str) -> str:
-        mended = mending.sanitize_text(text)
-        if mended is not text:
-            self.note("mended-text")
-        return mended
+        sanitized = sanitize.sanitize_text(text)
+        if sanitized is not text:
+            self.note("sanitized-text")
+        return sanitized
 
-    def sanitize_json(self, value: Any, what: str) -> mending.SanitizedJson:
-        mended = mending.sanitize_json(value, what)
-        if mended.changed:
-            self.note("mended-text")
-        return mended
+    def sanitize_json(self, value: Any, what: str) -> sanitize.SanitizedJson:
+        sanitized = sanitize.sanitize_json(value, what)
+        if sanitized.changed:
+            self.note("sanitized-text")
+        return sanitized

@@ -1,8 +1,8 @@
 """Approvals across turns: a reply that waits for a person, and the same reply with what the person said.
 
-A turn that needs an approval ends with the call open, in state `approval-requested`. Whoever answers says yes or no to
-every request of that reply at once. What a client sends along with its answers is compared with what was stored, so
-that no call, input or result can be slipped in on the way back. Pure: values in, values out.
+A turn that needs an approval ends with the call open, in state `approval-requested`. A response answers every request
+of that reply. What a client sends along with its answers is compared with what was stored, so that a client cannot
+insert a call, an input or a result. Pure: values in, values out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threadline.core.parts import Approval, Part, ToolPart
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True):
-    """What a person said to one request."""
+    """A person's answer to one request."""
 
     approved: bool
     reason: str | None = None
@@ -33,7 +33,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def list_pending(parts: Iterable[Part]) -> list[Pending]:
-    """The requests of a reply that nobody has answered, in order."""
+    """The unanswered requests of a reply, in order."""
     return [
         Pending(part.approval.id, part.call_id, part.name, part.input_value())
         for part in parts
@@ -45,13 +45,13 @@ def apply_answers(parts: Sequence[Part], answers: Mapping[str, ApprovalDecision]
     """The reply with its answers. InvalidInput unless each request has one and each answer has a request."""
     asked = {each.approval_id for each in list_pending(parts)}
     if unasked := sorted(answers.keys() - asked):
-        raise InvalidInput(f"nobody asked for the approval {unasked[0]!r}")
+        raise InvalidInput(f"approval {unasked[0]!r} was not requested by this reply")
     if missing := sorted(asked - answers.keys()):
-        raise InvalidInput(f"the approval {missing[0]!r} is not answered yet: answer all of a reply at once")
-    return tuple(_answered(part, answers) for part in parts)
+        raise InvalidInput(f"approval {missing[0]!r} has no answer: answer all requests of a reply together")
+    return tuple(_apply_answer(part, answers) for part in parts)
 
 
-def _answered(part: Part, answers: Mapping[str, ApprovalDecision]) -> Part:
+def _apply_answer(part: Part, answers: Mapping[str, ApprovalDecision]) -> Part:
     if not isinstance(part, ToolPart) or part.state != "approval-requested" or part.approval is None:
         return part
     said = answers[part.approval.id]
@@ -67,9 +67,9 @@ def read_answers(claimed: Iterable[ToolPart]) -> dict[str, ApprovalDecision]:
             continue
         given = part.approval
         if given is None or given.approved is None:
-            raise InvalidInput("an answer to an approval names it and says whether it is approved")
+            raise InvalidInput("an answered approval must have an id and `approved` true or false")
         if given.id in answers:
-            raise InvalidInput(f"the approval {given.id!r} is answered twice")
+            raise InvalidInput(f"approval {given.id!r} is answered twice")
         answers[given.id] = ApprovalDecision(given.approved, given.reason)
     return answers
 
@@ -81,12 +81,12 @@ def check_claims(stored: Iterable[Part], claimed: Iterable[ToolPart]) -> None:
     for part in claimed:
         ours = known.pop(part.call_id, None)
         if ours is None:
-            raise InvalidInput(f"there is no call {part.call_id!r} in this reply")
-        if not _is_the_same(ours, part):
-            raise InvalidInput(f"the call {part.call_id!r} is not the one that was stored")
+            raise InvalidInput(f"call {part.call_id!r} is not in this reply")
+        if not _is_same(ours, part):
+            raise InvalidInput(f"call {part.call_id!r} differs from the stored one")
 
 
-def _is_the_same(ours: ToolPart, theirs: ToolPart) -> bool:
+def _is_same(ours: ToolPart, theirs: ToolPart) -> bool:
     if ours.name != theirs.name or not _equal(ours.input_value(), theirs.input_value()):
         return False
     if theirs.state == "approval-responded" and ours.state == "approval-requested":

@@ -1,7 +1,7 @@
 """Context: what an agent is shown of a thread. Values in, a value out.
 
-First what stands still: the snapshot a user pinned, the system prompt, a summary of what came before. Then a window of
-the history, repaired; then the request, always, however long it is, and never in its own history.
+First what rarely changes: the snapshot a user pinned, the system prompt, a summary of earlier messages. Then a window
+of the history, repaired; then the request, always, whatever its length, and never as part of its own history.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def assemble(
     refused: Collection[str] = (),
     count: CountTokens = estimate,
 ) -> Prompt:
-    """`history` is the newest messages of the thread in order: more turns than the window holds, or all there are. It
-    may hold the request and what came after it; of that, only replies to earlier turns are shown. `refused` names the
-    turns whose request was refused and is not to be replayed: a placeholder stands in its place."""
+    """`history` is the newest messages of the thread in order: more turns than the window allows, or all of them. It
+    may contain the request and later messages; of those, only replies to earlier turns are shown. `refused` names the
+    turns whose request was refused: a placeholder is shown instead of it."""
     stored = request if isinstance(request, Message) else None
     asked = PromptMessage(request.role, request.parts)
     preamble = _preamble(snapshot, system_prompt, summary)
@@ -65,15 +65,15 @@ def _preamble(snapshot: str | None, system_prompt: str | None, summary: Summary 
 
 
 def _past_messages(turns: Sequence[PastTurn], request: Message | None) -> int:
-    """How many messages of the thread came before the request, also those that were not read."""
+    """How many messages of the thread come before the request, including those that were not read."""
     if request is None:
         return max((turn.last_seq for turn in turns), default=-1) + 1
     return request.seq + sum(message.seq > request.seq for turn in turns for message in turn.messages)
 
 
 def describe_prompt(prompt: Prompt) -> dict[str, Any]:
-    """What is kept with a turn, so that one can tell later what its agent was shown: with the log, which never
-    changes, this is enough."""
+    """What is stored with a turn about its prompt. Together with the log, which never changes, it tells later what the
+    agent was shown."""
     return {
         "system": [plain_text(message.parts) for message in prompt.messages if message.role == "system"],
         "first_seq": prompt.first_seq,
@@ -84,8 +84,8 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
 
 
 def plan_compaction(messages: Sequence[Message], budget: int, *, count: CountTokens = estimate) -> int | None:
-    """Up to which seq a summary should stand for these messages, if they are more than the budget of tokens; None if
-    they fit, or if there is but one turn. What is left takes half the budget, so that the next time is far off."""
+    """The last seq that a summary should cover, if these messages exceed the budget of tokens; None if they fit, or if
+    there is only one turn. The rest takes half the budget, so that the next compaction is far off."""
     turns = past_turns(messages)
     costs = [total_tokens(turn.shown, count) for turn in turns]
     if sum(costs) <= budget:
@@ -93,7 +93,7 @@ def plan_compaction(messages: Sequence[Message], budget: int, *, count: CountTok
     cut, spent = len(turns) - 1, costs[-1]
     while spent + costs[cut - 1] <= budget // 2:
         cut, spent = cut - 1, spent + costs[cut - 1]
-    # A queued message can stand before the answer to the one ahead of it: such turns are covered together or not.
+    # A queued message can come before the reply to the one ahead of it: such turns are covered together or not at all.
     reach = list(accumulate((turn.last_seq for turn in turns), max))
     while cut > 0 and reach[cut - 1] > turns[cut].first_seq:
         cut -= 1

@@ -1,9 +1,9 @@
-"""Folding: a turn's events, one by one, into the parts of its reply and into what is published.
+"""Folds a turn's events, one by one, into the parts of its reply and into what is published.
 
-`add` takes what the agent emitted and gives back what readers are sent: the same events, minus what must not leave the
-house (usage), minus what no call answers for, with text mended and repeated call ids told apart. Folding what was
-published gives the same parts again, so what is streamed and what is stored agree. `parts` can be asked at any moment
-and is what was shown up to then. Nothing an agent emits makes it raise.
+`add` takes what the agent emitted and returns what readers are sent: the same events without usage, without results
+that belong to no call, with sanitized text and distinct call ids. Folding what was published gives the same parts, so
+what is streamed and what is stored agree. `parts` can be read at any moment and contains what was shown until then.
+`add` never raises, whatever an agent emits.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class _Reasoning(_Text):
 
 
 class Fold:
-    """One turn's reply in the making. `usage`, `finish` and `failure` are for the turn, never for the message.
+    """The reply of one turn so far. `usage`, `finish` and `failure` are for the turn, never for the message.
 
-    `begun` is what the reply held before this turn: its parts come first, its open calls are still to be answered."""
+    `begun` is what the reply contained before this turn: its parts come first, its open calls wait for results."""
 
     def __init__(self, begun: Sequence[Part] = ()) -> None:
         self.usage = Usage()
@@ -81,12 +81,12 @@ class Fold:
         self._since_call = len(self._pieces)
 
     def parts(self) -> tuple[Part, ...]:
-        """The reply as it stands: what was shown, in the order in which it was."""
+        """The reply so far: what was shown, in that order."""
         return tuple(piece.part() if isinstance(piece, _Text | Call) else piece for piece in self._pieces)
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was shown that anyone could read: there is no message to store."""
+        """Whether nothing readable was shown: then there is no message to store."""
         return not any(
             bool(piece.text.strip()) if type(piece) is _Text else not isinstance(piece, StepStartPart)
             for piece in self._pieces
@@ -150,9 +150,9 @@ class Fold:
 
     def _extend(self, text: str) -> str:
         assert self._open is not None
-        mended = self.anomalies.sanitize_text(text)
-        self._open.pieces.append(mended)
-        return mended
+        sanitized = self.anomalies.sanitize_text(text)
+        self._open.pieces.append(sanitized)
+        return sanitized
 
     def _end_reasoning(self, event: ReasoningEnd) -> Published:
         if not isinstance(self._open, _Reasoning):
@@ -171,9 +171,9 @@ class Fold:
         if final.startswith(streamed):
             return self._add_text(final[len(streamed) :])
         if not final:
-            # An agent that gives no final text does not mean that its answer was empty.
+            # An agent that sends no final text does not mean that its reply was empty.
             return ()
-        # The last place, not the first: what was thought or cited in between led to this text.
+        # In the last place, not the first: the reasoning and the sources in between led to this text.
         *others, last = texts
         last.pieces = [final]
         self._pieces = [piece for piece in self._pieces if piece not in others]
@@ -188,8 +188,8 @@ class Fold:
         return taken.published
 
     def _add_source(self, event: Source) -> Published:
-        mend = self.anomalies.sanitize_text
-        source = Source(mend(event.source_id), mend(event.url), None if event.title is None else mend(event.title))
+        clean = self.anomalies.sanitize_text
+        source = Source(clean(event.source_id), clean(event.url), None if event.title is None else clean(event.title))
         self._pieces.append(SourceUrlPart(source.source_id, source.url, source.title))
         return (source,)
 

@@ -1,7 +1,6 @@
-"""Replaying: a stored reply as the events that would make it, for readers of a stream that is no longer kept.
+"""Replays a stored reply as events, for readers of a stream whose chunks were dropped.
 
-Folding these events gives the parts again. What happened in between, deltas and statuses, is gone: a text comes in one
-piece.
+Folding these events gives the parts again. Deltas and statuses are lost: a text comes as one delta.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartP
 
 
 def replay_events(parts: Iterable[Part], *, known: int = 0, still_open: Collection[str] = ()) -> list[Event]:
-    """`known` parts were there before the stream began: of those, only what came of calls that were `still_open`."""
+    """The first `known` parts were there before the stream began: of those, only the results of `still_open` calls."""
     found: list[Event] = []
     for number, part in enumerate(parts):
         if number >= known:
-            found += _said(part)
+            found += _events_of(part)
         elif isinstance(part, ToolPart) and part.call_id in still_open:
             found += _outcome(part)
     return found
 
 
-def _said(part: Part) -> list[Event]:
+def _events_of(part: Part) -> list[Event]:
     match part:
         case TextPart():
             return [TextDelta(part.text)]

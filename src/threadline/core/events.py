@@ -1,9 +1,9 @@
-"""Events: what an agent emits while it answers. The one vocabulary inside the house.
+"""Events: what an agent emits while it runs.
 
-Agents speak it, turns fold it into a message, streams carry it, surfaces render it. An event is a frozen value with a
-`type` tag, so it is its own JSON: that JSON is what a stream keeps for replay. Deltas belong to the part that is open;
-it is closed when another text, reasoning, tool call or step begins. A result changes its call's part where that stands
-and closes nothing; neither does a source, a status or a usage.
+Agents emit them, turns fold them into a message, streams carry them, surfaces render them. An event is a frozen value
+with a `type` tag; its JSON is what a stream stores for replay. Deltas belong to the open part, which is closed when
+another text, reasoning, tool call or step begins. A result changes the part of its call and closes nothing; neither
+does a source, a status or a usage.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text-delta"):
 
 
 class FinalText(msgspec.Struct, frozen=True, tag="final-text"):
-    """The whole text since the last tool call, from an agent that repeats itself at the end. It wins in the store.
+    """The whole text since the last tool call, from an agent that repeats its text at the end. The stored reply has it.
 
     Folding publishes what it adds to the deltas as a TextDelta, so a stream carries a FinalText only where the two
-    differ: a surface that can correct what it showed does, one that cannot passes over it."""
+    differ. A surface that can correct what it showed does so; others ignore it."""
 
     text: str
 
@@ -34,8 +34,8 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning-delta"):
 
 
 class ReasoningEnd(msgspec.Struct, frozen=True, tag="reasoning-end"):
-    """Closes the open reasoning; `metadata` is what the provider signed it with, kept byte for byte. With none open,
-    metadata alone is a reasoning without words: an encrypted one."""
+    """Closes the open reasoning; `metadata` is the provider's signature, stored byte for byte. With no reasoning open,
+    metadata alone is a reasoning without text: an encrypted one."""
 
     metadata: dict[str, Any] | None = None
 
@@ -64,7 +64,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, tag="approval-request"):
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool-result"):
-    """What the call gave. A preliminary one is for whoever watches; only the last is stored."""
+    """The result of a call. A preliminary one is streamed and not stored; only the last is stored."""
 
     call_id: str
     output: Any = None
@@ -88,21 +88,21 @@ class Source(msgspec.Struct, frozen=True, tag="source"):
 
 
 class StepStart(msgspec.Struct, frozen=True, tag="step-start"):
-    """One round of the model begins."""
+    """A round of the model begins."""
 
 
 class Restart(msgspec.Struct, frozen=True, tag="again"):
-    """The process that answered is gone and another begins anew: what was shown before this does not stand."""
+    """The process that ran the agent is gone and another one runs it again: events before this no longer count."""
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    """For the eyes of whoever watches now; never stored in a message."""
+    """Shown to current readers; never stored in a message."""
 
     text: str
 
 
 class Usage(msgspec.Struct, frozen=True, tag="usage"):
-    """What it cost; adds up over a turn, goes to the turn's row, never to the wire or a message."""
+    """Tokens used; summed over a turn and stored in the turn's row, never streamed and never in a message."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -115,7 +115,7 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
-    """The agent could not go on; `error` may be shown to the user."""
+    """The agent failed; `error` may be shown to the user."""
 
     error: str
 

@@ -1,6 +1,6 @@
-"""Prompts: what an agent is shown. A prompt is assembled once per turn, in the house's own parts; codecs spell it out
-for each provider. What those codecs agree on stands here: where one round of the model ends and the next begins, how a
-tool's input and outcome are put, and how neighbours of one role become one.
+"""Prompts: what an agent is shown. A prompt is assembled once per turn, in Threadline's own parts; codecs translate it
+for each provider. This module has what those codecs share: where one round of the model ends and the next begins, how
+a tool's input and result are written, and how consecutive messages of one role become one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def say(role: Role, text: str) -> PromptMessage:
 
 
 class Round(NamedTuple):
-    """What the model said in one go, and the calls it made with it."""
+    """One response of the model: what it said and the calls it made."""
 
     said: tuple[Part, ...]
     calls: tuple[ToolPart, ...]
 
 
 def split_rounds(parts: Iterable[Part]) -> list[Round]:
-    """An assistant's parts, round by round. What is said after a call was said in the knowledge of its result."""
+    """An assistant's parts, round by round. A text after a call begins the next round, which knew the call's result."""
     found: list[Round] = []
     said: list[Part] = []
     calls: list[ToolPart] = []
@@ -71,13 +71,13 @@ def split_rounds(parts: Iterable[Part]) -> list[Round]:
 
 
 def append_round(parts: Sequence[Part], more: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts of a next round after those of the rounds before; marked only where it could not be told otherwise."""
+    """The parts with those of the next round. A step marker is added only where two rounds could not be told apart."""
     marked = bool(parts and more) and isinstance(parts[-1], ToolPart) and isinstance(more[0], ToolPart)
     return (*parts, *((StepStartPart(),) if marked else ()), *more)
 
 
 def join_same_role(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
-    """The same with neighbours of one role made one, for providers that want the roles to alternate."""
+    """Consecutive messages of one role as one message, for providers that require alternating roles."""
     found: list[PromptMessage] = []
     for message in messages:
         if found and found[-1].role == message.role:
@@ -88,7 +88,7 @@ def join_same_role(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
 
 
 def wrap_input(part: ToolPart) -> bytes:
-    """The JSON of the tool's input, which is an object: byte for byte if it was one. `unwrapped_input` undoes it."""
+    """The tool's input as a JSON object: unchanged, byte for byte, if it was one. `unwrap_input` undoes it."""
     raw = part.input or b"{}"
     value = jsontext.parse(raw, "tool input")
     is_plain = isinstance(value, dict) and value.keys() != {WRAPPED_INPUT}
@@ -100,7 +100,7 @@ def unwrap_input(value: Any) -> Any:
 
 
 def outcome_text(part: ToolPart) -> str:
-    """A call's result in words, as a model reads it: text as it is, data as JSON."""
+    """A call's result as text for a model: a string unchanged, other data as JSON."""
     if part.state == "output-error":
         return part.error or "the tool failed"
     if part.state == "output-denied":
@@ -111,10 +111,10 @@ def outcome_text(part: ToolPart) -> str:
 
 
 def file_note(part: FilePart) -> str:
-    """What stands for a file where the file itself cannot go."""
+    """The text for a file where the file itself cannot be sent."""
     return f"[file {part.filename}, {part.media_type}]" if part.filename else f"[file, {part.media_type}]"
 
 
 def text_with_file_notes(parts: Sequence[Part]) -> str:
-    """The words of a message, with a note in the place of each file."""
+    """The text of a message, with a note in place of each file."""
     return plain_text([TextPart(file_note(part)) if isinstance(part, FilePart) else part for part in parts])

@@ -1,9 +1,9 @@
-"""Repair: a history made fit for a provider, which refuses for good one that holds a dangling call.
+"""Repair: makes a history acceptable to providers, which reject a prompt with a call that has no result.
 
-Pure and idempotent, and it invents nothing but the missing results. Every call comes out with exactly one result and
-with an id and a name that every provider takes; what only looks like a call or a result, in a message that is not the
-assistant's, goes. Of several results the first real one stays, next to its call. Signed reasoning is left byte for
-byte or dropped whole. What no model could read is removed, and so is a message with nothing else in it.
+Pure and idempotent; it adds nothing but missing results. Every call gets exactly one result, and an id and a name that
+every provider accepts. Calls and results in messages that are not the assistant's are removed. Of several results the
+first real one stays, next to its call. Signed reasoning is kept byte for byte or dropped whole. Blank parts are
+removed, and so are messages that are empty then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from threadline.core.sanitize import CALL_ID_LENGTH, make_unique
 INTERRUPTED = "interrupted: no result was recorded"
 NOT_APPROVED = "not run: approval was asked for and not given"
 _SYNTHETIC = frozenset((INTERRUPTED, NOT_APPROVED))
-# Anthropic and OpenAI both refuse any other character in ids and names of calls.
+# Anthropic and OpenAI both reject any other character in ids and names of calls.
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_LENGTH = 64
 
@@ -33,7 +33,7 @@ def repair(messages: Iterable[PromptMessage]) -> tuple[PromptMessage, ...]:
 
 
 class _Slot:
-    """Where a call stands. A result found further on comes to it here."""
+    """The place of a call. A result that is found later moves here."""
 
     def __init__(self, part: ToolPart, position: int, call_id: str) -> None:
         self.part = part
@@ -50,14 +50,14 @@ class _Slot:
 
 
 class _Calls:
-    """Every call so far, by the id it came with. New ids depend on earlier messages only, so prompt caches hold."""
+    """Every call so far, by its original id. New ids depend on earlier messages only, so prompt caches stay valid."""
 
     def __init__(self) -> None:
         self._slots: dict[str, list[_Slot]] = {}
         self._ids: set[str] = set()
 
     def place(self, part: ToolPart, position: int) -> _Slot | None:
-        """A slot of its own, or None where it is a call seen before."""
+        """A new slot, or None if the call is known."""
         known = self._slots.setdefault(part.call_id, [])
         for slot in known:
             if _is_same_call(slot, part, position):
@@ -74,7 +74,7 @@ def _is_same_call(slot: _Slot, part: ToolPart, position: int) -> bool:
     first = slot.part
     if (first.name, first.input) != (part.name, part.input):
         return False
-    # Answered twice in different messages, it is another call by a server that names all its calls alike.
+    # Two results in different messages are two calls of a server that gives all its calls the same id.
     both = _is_real(first) and _is_real(part)
     return not both or slot.position == position or (first.output, first.error) == (part.output, part.error)
 
@@ -119,6 +119,6 @@ def _settle(message: PromptMessage, placed: list[Part | _Slot]) -> PromptMessage
     content = [index for index, part in enumerate(parts) if isinstance(part, TextPart | ToolPart | FilePart)]
     if not content:
         return None
-    # Reasoning that led to nothing: Anthropic refuses a message that ends with it.
+    # Trailing reasoning is dropped: Anthropic rejects a message that ends with it.
     kept = tuple(p for index, p in enumerate(parts) if index < content[-1] or not isinstance(p, ReasoningPart))
     return message if kept == message.parts else PromptMessage(message.role, kept)

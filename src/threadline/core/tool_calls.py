@@ -1,8 +1,8 @@
-"""Tool calls in the making: from the first piece of input to the one result.
+"""The tool calls of a reply while it is folded: from the first piece of input to the one result.
 
-A call has an id of its own within a reply, whatever the agent called it: small model servers name every call `call_0`.
-An event goes to the newest call of its id while that one's input is still coming, a result to the oldest one without.
-The first result stays; what belongs to no call is passed over and noted.
+Each call gets an id that is unique in the reply, because small model servers name every call `call_0`. An input event
+goes to the newest call of its id while that one's input is incomplete, a result to the oldest call without one. The
+first result stays; an event that belongs to no call is ignored and counted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from threadline.core import jsontext
-from threadline.core.agent_anomalies import AnomalyCounter, OddityKind
+from threadline.core.agent_anomalies import AnomalyCounter, AnomalyKind
 from threadline.core.errors import InvalidInput
 from threadline.core.events import (
     ApprovalRequest,
@@ -30,7 +30,7 @@ AnswerEvent: TypeAlias = ApprovalRequest | ToolResult | ToolError | ToolDenied
 
 
 class Call:
-    """A call as far as it has come."""
+    """A call so far."""
 
     def __init__(self, id: str, name: str) -> None:
         self.id = id
@@ -52,7 +52,7 @@ class Call:
 
 
 def _partial_input(text: str) -> bytes | None:
-    """Input that was never completed: the JSON it is, or else the string it was."""
+    """Input that was never completed: as JSON if it is valid, else as a string."""
     if not text:
         return None
     try:
@@ -63,7 +63,7 @@ def _partial_input(text: str) -> bytes | None:
 
 
 class Taken(NamedTuple):
-    """What came of an event: what to publish, and the call that it began, if it began one."""
+    """The effect of an event: what to publish, and the call that it began, if any."""
 
     published: tuple[Event, ...] = ()
     begun: Call | None = None
@@ -73,12 +73,12 @@ class Calls:
     """Every call of one reply."""
 
     def __init__(self, anomalies: AnomalyCounter) -> None:
-        self._oddities = anomalies
+        self._anomalies = anomalies
         self._by_id: dict[str, list[Call]] = {}
         self._ids: set[str] = set()
 
     def restore(self, part: ToolPart) -> Call:
-        """A call of a reply that is gone on with, as far as it had come."""
+        """A call of the reply that this turn continues."""
         call = Call(part.call_id, part.name)
         call.state, call.input, call.output = part.state, part.input, part.output
         call.error, call.approval = part.error, part.approval
@@ -92,25 +92,25 @@ class Calls:
         match event:
             case ToolInputDelta():
                 if coming is None:
-                    return self._pass_over("unknown-call" if newest is None else "late-input", event.call_id)
-                coming.pieces.append(self._oddities.sanitize_text(event.text))
+                    return self._ignore("unknown-call" if newest is None else "late-input", event.call_id)
+                coming.pieces.append(self._anomalies.sanitize_text(event.text))
                 return Taken((ToolInputDelta(coming.id, coming.pieces[-1]),))
             case ToolInputStart():
                 if coming is not None:
-                    return self._pass_over("repeated-call", event.call_id)
+                    return self._ignore("repeated-call", event.call_id)
                 call = self._begin(event.call_id, event.name)
                 return Taken((ToolInputStart(call.id, call.name),), call)
             case ToolCall():
                 return self._complete(event, newest, coming)
 
     def _complete(self, event: ToolCall, newest: Call | None, coming: Call | None) -> Taken:
-        given = self._oddities.sanitize_json(event.input, "tool input")
-        name = self._oddities.sanitize_text(event.name)
+        given = self._anomalies.sanitize_json(event.input, "tool input")
+        name = self._anomalies.sanitize_text(event.name)
         if newest is not None and newest.state == "approval-responded":
-            # Said again by the agent that goes on with it: everyone who reads along has it.
+            # Repeated by the agent that continues the reply: its readers have this call already.
             return Taken()
         if newest is not None and not newest.is_answered and (newest.name, newest.input) == (name, given.json):
-            return self._pass_over("repeated-call", event.call_id)
+            return self._ignore("repeated-call", event.call_id)
         call = coming or self._begin(event.call_id, name)
         call.name = name or call.name
         call.state, call.input = "input-available", given.json
@@ -118,9 +118,9 @@ class Calls:
 
     def _begin(self, call_id: str, name: str) -> Call:
         if call_id in self._by_id:
-            self._oddities.note("repeated-id", call_id)
-        unique = make_unique(self._oddities.sanitize_text(call_id) or "call", self._ids)
-        call = Call(unique, self._oddities.sanitize_text(name) or "unnamed")
+            self._anomalies.note("repeated-id", call_id)
+        unique = make_unique(self._anomalies.sanitize_text(call_id) or "call", self._ids)
+        call = Call(unique, self._anomalies.sanitize_text(name) or "unnamed")
         self._by_id.setdefault(call_id, []).append(call)
         self._ids.add(unique)
         return call
@@ -128,39 +128,39 @@ class Calls:
     def answer(self, event: AnswerEvent) -> Taken:
         same = self._by_id.get(event.call_id)
         if same is None:
-            return self._pass_over("unknown-call", event.call_id)
+            return self._ignore("unknown-call", event.call_id)
         call = next((call for call in same if not call.is_answered), None)
         if call is None:
-            return self._pass_over("repeated-result", event.call_id)
+            return self._ignore("repeated-result", event.call_id)
         return Taken((self._settle(call, event),))
 
     def _settle(self, call: Call, event: AnswerEvent) -> Event:
         match event:
             case ToolResult():
-                output = self._oddities.sanitize_json(event.output, "tool output")
+                output = self._anomalies.sanitize_json(event.output, "tool output")
                 if not event.preliminary:
                     call.state, call.output = "output-available", output.json
                     call.approval = _decided(call.approval, approved=True)
                 return ToolResult(call.id, output.value, event.preliminary)
             case ToolError():
-                # The AI SDK takes only a yes here: where nobody has said one, the request is dropped.
+                # The AI SDK accepts only an approved request here: one that was not approved is dropped.
                 if call.approval is not None and not call.approval.approved:
                     call.approval = None
-                call.state, call.error = "output-error", self._oddities.sanitize_text(event.error)
+                call.state, call.error = "output-error", self._anomalies.sanitize_text(event.error)
                 return ToolError(call.id, call.error)
             case ToolDenied():
-                reason = None if event.reason is None else self._oddities.sanitize_text(event.reason)
-                # The AI SDK knows no denial without an approval; one that nobody asked for is named after its call.
+                reason = None if event.reason is None else self._anomalies.sanitize_text(event.reason)
+                # The AI SDK has no denial without an approval: one that was not requested gets the id of its call.
                 call.approval = _decided(call.approval or Approval(call.id), approved=False, reason=reason)
                 call.state = "output-denied"
                 return ToolDenied(call.id, reason)
             case ApprovalRequest():
-                approval_id = self._oddities.sanitize_text(event.approval_id)
+                approval_id = self._anomalies.sanitize_text(event.approval_id)
                 call.state, call.approval = "approval-requested", Approval(approval_id)
                 return ApprovalRequest(call.id, approval_id)
 
-    def _pass_over(self, kind: OddityKind, call_id: str) -> Taken:
-        self._oddities.note(kind, call_id)
+    def _ignore(self, kind: AnomalyKind, call_id: str) -> Taken:
+        self._anomalies.note(kind, call_id)
         return Taken()
 
 

@@ -1,7 +1,7 @@
 """Turns: one request and its reply, the states between them, and which change may follow which.
 
-A turn is accepted, leased by a process, run, and ends once. Ends are final: nothing leads out of them. The fence is a
-number that grows with every lease; whoever holds an old one can no longer write.
+A turn is accepted, leased by a process, run, and ends once. Ends are final. The fence is a number that grows with every
+lease: a process that holds an old one can no longer write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Surface: TypeAlias = Literal["web", "api", "cli", "slack", "telegram", "whatsapp
 SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "whatsapp", "matrix")
 
 CHANNELS: frozenset[Surface] = frozenset(("slack", "telegram", "whatsapp", "matrix"))
-"""Messaging surfaces: their turns queue, are answered once whatever dies, and are delivered to a place."""
+"""Messaging surfaces: their turns are queued, are answered once even after a crash, and are delivered to a place."""
 
 Policy: TypeAlias = Literal["reject", "queue", "interrupt"]
 """What happens to a request while another turn runs on its thread."""
@@ -77,7 +77,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the process that had it gave it up for another, at `lease_until`. One that died leaves its name."""
+        """Whether the process that had it released it for another, at `lease_until`. One that died leaves its name."""
         return self.is_active and self.lease_owner is None and self.lease_until is not None
 
 
@@ -117,7 +117,7 @@ class NewTurn(msgspec.Struct, frozen=True):
 
 
 class Lease(NamedTuple):
-    """Who runs a turn, and until when nobody else may."""
+    """The process that runs a turn, and until when no other process may take it."""
 
     worker: str
     until: dt.datetime
@@ -134,18 +134,18 @@ class TurnEnd(msgspec.Struct, frozen=True):
 
 
 def root_turn_id(turn_id: str) -> str:
-    """The turn that began the reply. A turn that answers approvals goes on with the reply of another."""
+    """The turn that began the reply. A turn that answers approvals continues the reply of another."""
     return turn_id.partition(".")[0]
 
 
 def answering_turn_id(root_id: str, approval_id: str) -> str:
-    """The id of the one turn that may answer a request: who answers twice, in whatever place, finds the first."""
+    """The id of the one turn that may answer a request: a second answer, from any surface, finds the first."""
     digest = hashlib.sha256(approval_id.encode(errors="surrogatepass"))
     return f"{root_id}.{digest.hexdigest()[:16]}"
 
 
 class ToolRun(msgspec.Struct, frozen=True):
-    """A tool's run inside a turn, stored before the tool starts: after a crash it says what may be repeated."""
+    """A tool's run inside a turn, stored before the tool starts: after a crash it tells what may be repeated."""
 
     turn_id: str
     call_id: str
@@ -159,14 +159,14 @@ class ToolRun(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event of a live turn as it was shown, numbered from 1, kept for a while so that streams can be resumed."""
+    """One event of a turn's stream as JSON, numbered from 1, stored for a while so that streams can be resumed."""
 
     n: int
     json: bytes
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A text that stands for everything up to and with `point`. Originals stay."""
+    """A text that replaces the history up to and including `point` in prompts. The messages stay stored."""
 
     point: Point
     text: str

@@ -1,8 +1,8 @@
 """Windows: the turns of a history, and which of them are shown.
 
-A turn is a user's message and what was answered to it, also where a queued message came in between. A window holds
-whole turns, the newest that fit, and never begins inside one. Messages are decoded only as far back as the window
-reaches, so a long history costs what is shown of it.
+A turn is a user message and the replies to it, also where a queued message came in between. A window contains whole
+turns, the newest that fit, and never begins inside one. Messages are decoded only as far back as the window reaches, so
+the cost depends on the window and not on the length of the history.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ REFUSED_TEXT = "[This message was refused and is not shown.]"
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of the history is shown: so many turns, or so many tokens in the whole prompt, or both.
+    """How much of the history is shown: a number of turns, a number of tokens for the whole prompt, or both.
 
-    With a `step` above 1 the window's beginning stays where it is for that many turns and then moves by as many, so
-    that a provider's cache of the prompt holds. The window is never larger for it."""
+    With a `step` above 1 the window's beginning moves only every `step` turns, so that a provider's prompt cache stays
+    valid between. The window is never larger because of it."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -39,10 +39,10 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and value < lowest:
-                raise SettingsInvalid(f"a window's {name} is at least {lowest}, not {value}")
+                raise SettingsInvalid(f"a window's `{name}` must be at least {lowest}, got {value}")
 
     def narrowed(self, turns: int | None) -> Window:
-        """Smaller, if so many turns are fewer; never larger."""
+        """With at most this many turns; never larger."""
         if turns is None or (self.turns is not None and turns >= self.turns):
             return self
         return msgspec.structs.replace(self, turns=turns)
@@ -59,7 +59,7 @@ def windows(reading: Window = READING_WINDOW, channels: Window = CHANNEL_WINDOW)
 
 
 class PastTurn:
-    """A turn of the history. The first may lack a request: a thread that an assistant began."""
+    """A turn of the history. The first may have no request, in a thread that begins with an assistant message."""
 
     def __init__(self, message: Message, refused: Collection[str] = ()) -> None:
         self.messages = [message]
@@ -73,7 +73,7 @@ class PastTurn:
 
     @cached_property
     def shown(self) -> tuple[PromptMessage, ...]:
-        """Nothing, where the request was blank: an answer to nothing would mislead."""
+        """Empty if the request was blank: a reply without a question would mislead the model."""
         first = self._first()
         if first.role == "user" and not _says_something(first):
             return ()
@@ -94,8 +94,8 @@ def _says_something(message: PromptMessage) -> bool:
 def past_turns(
     history: Sequence[Message], request: Message | None = None, refused: Collection[str] = ()
 ) -> list[PastTurn]:
-    """The turns before the request. Of what came after it, only replies to earlier turns count. Where the history was
-    not read from its beginning, a reply whose request was not read is left out."""
+    """The turns before the request. Of later messages, only replies to earlier turns count. If the history was not read
+    from its beginning, a reply whose request was not read is left out."""
     turns: list[PastTurn] = []
     by_id: dict[str | None, PastTurn] = {}
     is_whole = bool(history) and history[0].seq == 0
@@ -119,8 +119,8 @@ def past_turns(
 def newest_turns(
     turns: Sequence[PastTurn], window: Window, budget: int | None, count: CountTokens, *, first_seq: int
 ) -> list[PastTurn]:
-    """The newest turns that fit the window and the budget (of tokens, for the turns alone), oldest first. `first_seq`
-    is where the history begins that could be shown."""
+    """The newest turns that fit the window and the budget (tokens for the turns alone), oldest first. `first_seq` is
+    the first message that may be shown."""
     fitting: list[PastTurn] = []
     spent = 0
     for turn in reversed(turns):
@@ -139,8 +139,8 @@ def newest_turns(
 
 
 def _from_anchor(fitting: list[PastTurn], turns: Sequence[PastTurn], step: int) -> list[PastTurn]:
-    """The window from its first anchor on. Anchors are told by seq alone, so they are the same in every turn: the
-    first turn in each run of `2 * step` messages, as a turn has two of them if nothing else is known."""
+    """The window from its first anchor on. Anchors depend on seq alone, so they are the same in every turn: the first
+    turn in each run of `2 * step` messages, because a turn usually has two."""
     if step == 1:
         return fitting
     stride = 2 * step

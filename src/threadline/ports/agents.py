@@ -1,4 +1,4 @@
-"""Who answers, and what stands around an answer: the agent, its tools' journal, who approves, who refuses."""
+"""Agents, and what a turn gives them: the journal of tool runs, the approver, the guard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threadline.core.turns import ToolRun
 
 
 class ToolJournal(Protocol):
-    """Where a tool's run is written down before it starts, so that no crash runs an unrepeatable one twice."""
+    """Stores a tool's run before it starts, so that a crash cannot make an unrepeatable tool run twice."""
 
     async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
         """Stores the intent. An earlier run of this call in this turn, if there was one (with its output if it
@@ -20,7 +20,7 @@ class ToolJournal(Protocol):
         ...
 
     async def end(self, call_id: str, output: Any) -> None:
-        """Stores what came of it: plain JSON data."""
+        """Stores the output: plain JSON data."""
         ...
 
 
@@ -36,7 +36,7 @@ class Approver(Protocol):
 
 
 class AgentServices(NamedTuple):
-    """What the turn path lends an agent while it answers."""
+    """What an agent may use while it runs."""
 
     journal: ToolJournal
     approver: Approver
@@ -45,11 +45,11 @@ class AgentServices(NamedTuple):
 class Agent(Protocol):
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncIterator[Event]:
         """The reply to the prompt, as events. Closing the iterator or cancelling the task that reads it stops the
-        work. An agent that cannot go on raises AgentFailed, whose text may be shown to the user."""
+        work. An agent that fails raises AgentFailed, whose text may be shown to the user."""
         ...
 
 
 class Guard(Protocol):
     async def check(self, text: str, scope: Scope) -> str | None:
-        """None lets the text pass; a sentence for the user refuses it."""
+        """None if the text may pass; otherwise a sentence that tells the user why it is refused."""
         ...

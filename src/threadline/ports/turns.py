@@ -1,6 +1,6 @@
-"""The store's verbs for turns: accepting, leasing with a fence, what was shown, tool runs and summaries.
+"""The store's operations on turns: accept, lease with a fence, finish; stream chunks, tool runs and summaries.
 
-A fence that is old writes nothing: whoever lost a lease finds out here, and leaves no trace.
+A call with an old fence writes nothing: a process that lost its lease learns it from the result.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TurnOperations(Protocol):
         ...
 
     async def active_turns(self, thread_id: str) -> list[Turn]:
-        """Accepted and running ones of the thread, in order of acceptance. [] if the thread does not exist."""
+        """The accepted and running turns of the thread, in order of acceptance. [] if the thread does not exist."""
         ...
 
     async def turns(self, thread_id: str, *, limit: int = 50) -> list[Turn]:
@@ -66,13 +66,13 @@ class TurnOperations(Protocol):
         ...
 
     async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
-        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
-        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        """The surfaces of the newest 50 turns of each of these threads, sorted by name, by thread id. Threads that have
+        no turn or do not exist are left out."""
         ...
 
     async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
-        """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is
-        still active: status `running`, the fence one higher. None if it cannot be taken now."""
+        """Leases an accepted turn, or a running one whose lease has expired, if no earlier turn of its thread is
+        active: status `running`, the fence one higher. None if it cannot be leased now."""
         ...
 
     async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
@@ -80,44 +80,44 @@ class TurnOperations(Protocol):
         ...
 
     async def release_lease(self, turn_id: str, fence: int) -> bool:
-        """Gives an active turn up for whoever looks next: its lease ends now and is nobody's (see
-        `Turn.is_handed_over`). False if the fence is old or the turn has ended."""
+        """Releases an active turn for another process: its lease ends now and has no owner (see `Turn.is_handed_over`).
+        False if the fence is old or the turn has ended."""
         ...
 
     async def request_stop(self, turn_id: str) -> bool:
-        """Records the wish to stop, for whichever process runs the turn; an accepted one ends `stopped` at once.
+        """Records a request to stop, for the process that runs the turn; an accepted turn ends `stopped` at once.
         False if the turn is not active."""
         ...
 
     async def is_stop_requested(self, turn_id: str) -> bool: ...
 
     async def due_turns(self, *, limit: int = 100) -> list[Turn]:
-        """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
+        """Accepted turns, and running ones whose lease has expired, in order of acceptance. The system scope sees the
         tenant's, a user their own."""
         ...
 
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
-        """Keeps what was shown. False if the fence is old. A number stored before is left as it is."""
+        """Stores chunks of the stream. False if the fence is old. A number that is stored already is not changed."""
         ...
 
     async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]:
-        """Those with a number above `after`, by number."""
+        """Chunks with a number above `after`, by number."""
         ...
 
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        """Removes the chunks of turns that ended before then; how many chunks. The system scope's are the tenant's, a
-        user's their own."""
+        """Removes the chunks of turns that ended before then; returns how many chunks. The system scope's are the
+        tenant's, a user's their own."""
         ...
 
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
     ) -> ToolRun | None:
-        """Writes the intent to run a tool (`is_new`). If this turn has a run under the call id, that one, unchanged and
-        not `is_new`: whether it may run again is the caller's to judge. None if the fence is old."""
+        """Stores the intent to run a tool (`is_new`). If this turn has a run under the call id, returns that one,
+        unchanged and not `is_new`: the caller decides whether it may run again. None if the fence is old."""
         ...
 
     async def finish_tool_run(self, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
-        """Stores what came of a run. False if the fence is old or there is no such run."""
+        """Stores the output of a run. False if the fence is old or there is no such run."""
         ...
 
     async def tool_runs(self, turn_id: str) -> list[ToolRun]:
@@ -125,10 +125,10 @@ class TurnOperations(Protocol):
         ...
 
     async def put_summary(self, thread_id: str, seq: int, text: CleanText) -> Summary:
-        """A summary of the history up to and with `seq`; a later one for the same point replaces it. NotFound;
-        InvalidInput if there is no such seq."""
+        """Stores a summary of the history up to and including `seq`; a later one for the same point replaces it.
+        NotFound; InvalidInput if there is no such seq."""
         ...
 
     async def summary(self, thread_id: str) -> Summary | None:
-        """The one that covers most of the present history; those of other branches do not count."""
+        """The summary that covers most of the present history; those of other branches do not count."""
         ...

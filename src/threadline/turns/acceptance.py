@@ -192,7 +192,7 @@ class Turns:
         return denied
 
     async def find(self, scope: Scope, turn_id: str) -> Turn:
-        """The turn as it stands. NotFound."""
+        """The turn as it is stored now. NotFound."""
         turn = await self._store.scoped(scope).turn(check_id("turn", turn_id))
         if turn is None:
             raise NotFound("turn", turn_id)
@@ -270,8 +270,8 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
 
 
 async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:
-    """What the turn answers, if that still stands in the thread's present history: a user's message, or a reply with
-    its approvals answered. A reply to what was undone or deleted while it was written has no place to stand."""
+    """The message that the turn answers, if it is in the thread's present history: a user message, or a reply with its
+    approvals answered. None if it was undone or the thread was deleted: then the reply is not stored."""
     if turn.request_seq is None or await tx.thread(turn.thread_id) is None:
         return None
     asked = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
@@ -279,19 +279,19 @@ async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:
 
 
 def reply_id(turn_id: str) -> str:
-    """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one, and for
-    every turn that goes on with it."""
+    """The id of a turn's reply. It is the same for every run of the turn, so that a repeat cannot store a second reply,
+    and for every turn that continues the reply."""
     return f"{root_turn_id(turn_id)}{_REPLY}"
 
 
 def turn_id_of_reply(message_id: str) -> str | None:
-    """The turn that began the reply of this id, if it is the id of a reply."""
+    """The turn that began the reply with this id; None if it is not the id of a reply."""
     return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
 
 
 def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
-    """What makes two requests the same: where it goes, who answers, what it says."""
-    said: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
+    """Two requests with the same digest are the same: the same thread, agent, surface and content."""
+    compared: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
     if request.replaces is not None:
-        said.append(request.replaces)
-    return hashlib.sha256(msgspec.json.encode(said) + sealed.parts_json).digest()
+        compared.append(request.replaces)
+    return hashlib.sha256(msgspec.json.encode(compared) + sealed.parts_json).digest()

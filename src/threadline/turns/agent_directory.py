@@ -1,7 +1,7 @@
-"""The directory of agents: which agent answers under an id.
+"""The directory of agents: which agent has an id.
 
 Agents given in code come first, then those of the tenant's own table, then those of the settings. Each is built once
-and kept; a tenant's agent is built anew when its row has changed, and is trusted with less than the operator's.
+and cached; a tenant's agent is built again when its row has changed, and may reach less than the operator's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threadline.ports import Agent, Store
 
 class Build(Protocol):
     def __call__(self, row: AgentRow, *, trusted: bool) -> Agent:
-        """The agent that a row describes. `trusted` for the operator's own; a tenant's may reach less."""
+        """Builds the agent that a row describes. `trusted` for the operator's own; a tenant's may reach less."""
         ...
 
 
@@ -37,7 +37,7 @@ class Directory:
         self._built: dict[tuple[str, str], tuple[AgentRow, Agent]] = {}
 
     def ids(self) -> list[str]:
-        """Those every tenant has."""
+        """The agents that every tenant has."""
         return sorted({*self._given, *self._configured})
 
     async def find(self, scope: Scope, agent_id: str) -> Agent:
@@ -47,7 +47,7 @@ class Directory:
         return self._of(scope, agent_id, await self._store.scoped(scope).agent(agent_id))
 
     async def look_up(self, scope: Scope, agent_id: str) -> tuple[Agent, AgentRow | None]:
-        """The agent, and what is said about it, if anything is. NotFound, as for `find`."""
+        """The agent and its row, if it has one. NotFound, as for `find`."""
         own = await self._store.scoped(scope).agent(agent_id)
         return self._of(scope, agent_id, own), own or self._configured.get(agent_id)
 
@@ -65,7 +65,7 @@ class Directory:
         return known[1]
 
     def find_configured(self, agent_id: str) -> Agent:
-        """One that needs no database: given in code or in the settings. NotFound."""
+        """An agent that needs no database: given in code or in the settings. NotFound."""
         if agent_id in self._given:
             return self._given[agent_id]
         if agent_id not in self._configured:
@@ -73,7 +73,8 @@ class Directory:
         return self._made(("", agent_id), self._configured[agent_id], trusted=True)
 
     async def close(self) -> None:
-        """Ends what agents hold open: connections, a model's process. Those given in code are their giver's."""
+        """Closes what agents keep open: connections, a model's process. Agents given in code are closed by their
+        owner."""
         built, self._built = self._built, {}
         for _, agent in built.values():
             if (close := getattr(agent, "close", None)) is not None:

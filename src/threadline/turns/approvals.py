@@ -1,9 +1,9 @@
-"""Approvals: answering, in a turn of its own, what an earlier turn asked.
+"""Approvals: a turn that answers the requests of an earlier turn's reply and continues that reply.
 
-The log is never rewritten, so a reply that goes on stands on a new timeline: accepting the answers puts the reply with
-its answers there, in the place of the one that asked, under the same id; finishing does the same with the whole reply.
-The turn's id is made from what it answers. So a request is answered once, wherever the thread stands by then: the same
-answer again is the same turn, another answer is a Conflict.
+The log is never rewritten, so a continued reply is on a new timeline: accepting the answers stores the reply with its
+answers there, in the place of the one that asked and under the same id; finishing does the same with the whole reply.
+The turn's id is made from the request it answers. So a request is answered once, on whichever timeline the thread is
+then: the same answer again finds the same turn, another answer is a Conflict.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from threadline.turns.acceptance import find_present_request, reply_id, turn_id_
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):
-    """What a person said, by approval id, to the requests of one reply (without its id: of the last message). `claimed`
-    is what a client says the calls of that reply are."""
+    """A person's answers to the requests of one reply, by approval id. Without a message id, the reply is the thread's
+    last message. `claimed` are the calls of that reply as the client has them."""
 
     thread_id: str
     answers: Mapping[str, ApprovalDecision]
@@ -39,7 +39,7 @@ class AnswerRequest(msgspec.Struct, frozen=True):
 
 
 class Approvals:
-    """Looks up and answers approvals in any scope."""
+    """Reads and answers approvals in any scope."""
 
     def __init__(self, store: Store, sealer: Sealer, guard: Guard | None = None) -> None:
         self._store = store
@@ -51,18 +51,20 @@ class Approvals:
         tx = self._store.scoped(scope)
         thread = await _thread(tx, thread_id)
         head = await _head(tx, thread)
-        return [] if head is None or await _asker(tx, thread, head) is None else list_pending(head.parts)
+        return [] if head is None or await _find_asking_turn(tx, thread, head) is None else list_pending(head.parts)
 
     async def accept(self, scope: Scope, request: AnswerRequest) -> Accepted:
-        """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput
-        for answers that do not fit what was asked; Conflict if it was answered otherwise, or something was said since;
+        """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput if
+        the answers do not fit the requests; Conflict if they were answered otherwise, or a later message exists;
         TurnRunning. Nothing is stored then."""
         scope.require("member")
         if not request.answers:
-            raise InvalidInput("there is no answer")
-        for said in request.answers.values():
-            if said.reason and self._guard is not None and (refused := await self._guard.check(said.reason, scope)):
-                raise GuardRefused(refused)
+            raise InvalidInput("`answers` must name at least one approval, got none")
+        for answer in request.answers.values():
+            if answer.reason and self._guard is not None:
+                refused = await self._guard.check(answer.reason, scope)
+                if refused:
+                    raise GuardRefused(refused)
         return await self._store.transact(scope, lambda tx: self._accept(tx, request))
 
     async def _accept(self, tx: Transaction, request: AnswerRequest) -> Accepted:
@@ -74,16 +76,16 @@ class Approvals:
             raise NotFound("reply", message_id)
         turn_id, digest = answering_turn_id(root_id, min(request.answers)), _digest(request)
         if (earlier := await tx.turn(turn_id)) is not None:
-            return _again(earlier, thread, digest)
+            return _replay(earlier, thread, digest)
         if request.key is not None and await tx.turn_by_key(check_id("key", request.key)) is not None:
             raise KeyReused(request.key)
         for active in await tx.active_turns(thread.id):
             raise TurnRunning(active.id, thread.message_count)
-        head, asker = await _asked(tx, thread, message_id)
+        head, asker = await _find_waiting_reply(tx, thread, message_id)
         check_claims(head.parts, request.claimed)
-        said = NewMessage("assistant", apply_answers(head.parts, request.answers), id=head.id)
+        reply = NewMessage("assistant", apply_answers(head.parts, request.answers), id=head.id)
         await tx.move(thread.id, head.seq - 1)
-        appended = await tx.append(thread.id, [self._sealer.message(said)], turn_id=turn_id)
+        appended = await tx.append(thread.id, [self._sealer.message(reply)], turn_id=turn_id)
         turn = await tx.create_turn(
             NewTurn(
                 id=turn_id,
@@ -99,7 +101,7 @@ class Approvals:
 
 
 async def find_continued_reply(tx: Transaction, turn: Turn) -> Message | None:
-    """The reply that an active turn goes on with, as it was answered; None for any other turn."""
+    """The reply that an active turn continues, with its answers; None for any other turn."""
     if turn.id == root_turn_id(turn.id):
         return None
     found = await find_present_request(tx, turn)
@@ -108,9 +110,9 @@ async def find_continued_reply(tx: Transaction, turn: Turn) -> Message | None:
     return found if now is not None and now.is_active else None
 
 
-def _again(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
+def _replay(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
     if earlier.request_hash != digest or earlier.thread_id != thread.id:
-        raise Conflict("this approval was answered before, and otherwise")
+        raise Conflict("this approval was answered before, with another decision")
     return Accepted(earlier, thread, replayed=True)
 
 
@@ -121,14 +123,14 @@ async def _thread(tx: Transaction, thread_id: str) -> Thread:
     return found
 
 
-async def _asked(tx: Transaction, thread: Thread, message_id: str) -> tuple[Message, Turn]:
-    """The reply that waits, which is the thread's last message, and the turn that asked."""
+async def _find_waiting_reply(tx: Transaction, thread: Thread, message_id: str) -> tuple[Message, Turn]:
+    """The reply that waits, which is the thread's last message, and its turn."""
     found = await tx.message(thread.id, message_id)
-    asker = None if found is None else await _asker(tx, thread, found)
+    asker = None if found is None else await _find_asking_turn(tx, thread, found)
     if found is None or asker is None:
         raise NotFound("reply", message_id)
     if found.seq != thread.message_count - 1:
-        raise Conflict("something was said since, so this approval is no longer asked for")
+        raise Conflict("this approval is no longer pending: the thread has later messages")
     return found, asker
 
 
@@ -138,9 +140,9 @@ async def _head(tx: Transaction, thread: Thread) -> Message | None:
     return found[0] if found else None
 
 
-async def _asker(tx: Transaction, thread: Thread, message: Message) -> Turn | None:
-    """The turn of this thread that wrote the message and came to its end. A message that was appended, imported or
-    taken along by a branch has none here, and what it asks for nobody here has asked."""
+async def _find_asking_turn(tx: Transaction, thread: Thread, message: Message) -> Turn | None:
+    """The turn of this thread that wrote the message and was executed. A message that was appended, imported or
+    inherited by a branch has none, and its requests cannot be answered here."""
     if message.role != "assistant" or message.turn_id is None:
         return None
     turn = await tx.turn(message.turn_id)
@@ -150,6 +152,6 @@ async def _asker(tx: Transaction, thread: Thread, message: Message) -> Turn | No
 
 
 def _digest(request: AnswerRequest) -> bytes:
-    """What makes two answers the same."""
-    said = sorted((approval_id, each.approved, each.reason or "") for approval_id, each in request.answers.items())
-    return hashlib.sha256(msgspec.json.encode(said)).digest()
+    """Two sets of answers with the same digest are the same."""
+    answers = sorted((approval_id, each.approved, each.reason or "") for approval_id, each in request.answers.items())
+    return hashlib.sha256(msgspec.json.encode(answers)).digest()

@@ -1,7 +1,7 @@
 """Dispatch without a thread: a body of messages goes to an agent, the pinned snapshot first, and nothing is stored.
 
-Everything else is as on a thread: the guard looks at what is asked, and what the agent says is masked and mended before
-anyone sees it.
+Everything else is as on a thread: the guard checks the request, and the agent's events are masked and sanitized before
+they are shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AgentRows(Protocol):
     async def row(self, scope: Scope, agent_id: str) -> AgentRow | None: ...
 
 
-class Dispatching:
+class Dispatcher:
     def __init__(self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: Masker | None) -> None:
         self._snapshots = snapshots
         self._agents = agents
@@ -42,29 +42,29 @@ class Dispatching:
         self._masker = masker
 
     async def prompt(self, scope: Scope, agent_id: str, body: Mapping[str, Any]) -> Prompt:
-        """What the agent is shown. InvalidMessage if the body holds no message; GuardRefused."""
+        """The prompt for the agent. InvalidMessage if the body contains no message; GuardRefused."""
         scope.require("member")
         pinned = await self._snapshots.snapshot(scope, agent_id)
         messages = from_chat(with_snapshot(body, pinned)["messages"])
         if not any(message.parts for message in messages if message.role != "system"):
-            raise InvalidInput("there is no message to answer")
+            raise InvalidInput("`messages` must contain a message to answer, got none")
         asked = "\n\n".join(plain_text(message.parts) for message in messages if message.role == "user")
         if self._guard is not None and (reason := await self._guard.check(asked, scope)):
             raise GuardRefused(reason)
         row = await self._agents.row(scope, agent_id)
-        told = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
+        instructions = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
         pinned_first = 0 if pinned is None else 1
-        shown = (*messages[:pinned_first], *told, *repair(messages[pinned_first:]))
+        shown = (*messages[:pinned_first], *instructions, *repair(messages[pinned_first:]))
         return Prompt(messages=shown, model=None if row is None else row.model, agent_id=agent_id)
 
     async def run(self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold) -> AsyncGenerator[Event, None]:
-        """The agent's events as they may be shown; `fold` gathers them. AgentFailed."""
-        shaper = EventNormalizer(self._masker)
-        async with aclosing(agent.run(prompt, AgentServices(UnstoredJournal(), approver))) as said:  # type: ignore[type-var]
-            async for event in said:
-                for shaped in shaper.add(event):
-                    for shown in fold.add(shaped):
+        """The agent's events as they may be shown; `fold` collects them. AgentFailed."""
+        normalizer = EventNormalizer(self._masker)
+        async with aclosing(agent.run(prompt, AgentServices(UnstoredJournal(), approver))) as answer:  # type: ignore[type-var]
+            async for event in answer:
+                for normalized in normalizer.add(event):
+                    for shown in fold.add(normalized):
                         yield shown
-        for shaped in shaper.flush():
-            for shown in fold.add(shaped):
+        for normalized in normalizer.flush():
+            for shown in fold.add(normalized):
                 yield shown

@@ -1,7 +1,6 @@
 """The journal of a turn's tools: the intent is stored before a tool runs, the result after.
 
-What a tool was given is stored masked; what it returned is stored masked as well, and what the model is told after a
-crash is what was stored.
+Inputs and outputs are stored masked. After a crash the model gets the stored output.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class StoredJournal:
         try:
             return await self._begin(call, repeatable)
         except StoreFailed as exc:
-            self._go_on(exc)
+            self._raise_unless_terminal(exc)
             return None
 
     async def end(self, call_id: str, output: Any) -> None:
@@ -42,13 +41,13 @@ class StoredJournal:
         try:
             kept = await self._tx.finish_tool_run(self._turn.id, self._turn.fence, call_id, clean)
         except StoreFailed as exc:
-            self._go_on(exc)
+            self._raise_unless_terminal(exc)
             return
         if not kept:
             raise AgentFailed("another process has taken this turn over")
 
-    def _go_on(self, exc: StoreFailed) -> None:
-        """In a terminal the database failing does not stop a turn. Its tools run unrecorded, which is safe there:
+    def _raise_unless_terminal(self, exc: StoreFailed) -> None:
+        """In a terminal a failing database does not stop a turn: its tools run unrecorded. That is safe because
         recovery ends a terminal's turns and never runs them again."""
         if self._turn.surface != "cli":
             raise exc
@@ -73,7 +72,7 @@ class StoredJournal:
 
 
 class UnstoredJournal:
-    """Where no turn is stored, tools run unrecorded: there is nothing that a recovery could run again."""
+    """For runs without a stored turn: tools run unrecorded, because no recovery can run them again."""
 
     async def begin(self, call: ToolCall, *, repeatable: bool) -> ToolRun | None:
         return None

@@ -126,7 +126,7 @@ class Leases:
                 await watch.wait(self.timing.wait_seconds)
 
     async def keep(self, scope: Scope, turn: Turn, *, stop: Callable[[], None], lose: Callable[[], None]) -> None:
-        """Renews the lease of a running turn until it is cancelled. Calls `stop` when somebody asks the turn to stop,
+        """Renews the lease of a running turn until it is cancelled. Calls `stop` when the turn was asked to stop,
         `lose` when another process has taken the turn over; either ends this."""
         session, now = self._store.scoped(scope), asyncio.get_running_loop().time
         # A third of a lease: two renewals may fail before the lease expires.

@@ -1,7 +1,7 @@
-"""Prompting: reads what an agent is to be shown and has it assembled.
+"""Reads what an agent is shown and assembles its prompt.
 
 Reads backwards from the head in growing steps until the window is full, so the cost depends on the window and not on
-the length of the thread. A snapshot that cannot be read is left out, logged and counted: the request is served.
+the length of the thread. A snapshot that cannot be read is left out, logged and counted: the turn runs without it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
 from threadline.turns.acceptance import find_present_request
 
-log = logging.getLogger("threadline.prompting")
+log = logging.getLogger("threadline.prompts")
 
 _FIRST_READ = 48
 _REFUSED = b"denied_sentinel"
 _GROWTH = 4
 
 
-class Prompting:
+class PromptReader:
     def __init__(
         self,
         store: Store,
@@ -52,12 +52,12 @@ class Prompting:
     async def prompt(
         self, scope: Scope, turn: Turn, thread: Thread, row: AgentRow | None
     ) -> tuple[Prompt, dict[str, Any]]:
-        """The prompt of a turn, and what is kept about it. `row` is what is said about its agent."""
+        """The prompt of a turn, and what is stored about it. `row` is the agent's row, if it has one."""
         tx = self._store.scoped(scope)
         history = await self._history(tx, turn, _FIRST_READ)
         asked = _request_among(history, turn) or await find_present_request(tx, turn)
         if asked is None:
-            raise AgentFailed("the question is no longer part of this thread")
+            raise AgentFailed("the question was removed from this thread before the agent could answer")
         request = asked if asked.role == "user" else await _question_before(tx, asked)
         agent_id = turn.agent_id or self._default_agent
         prompt = await self._assembled(
@@ -69,8 +69,8 @@ class Prompting:
             system_prompt=thread.system_prompt or (row.system_prompt if row else None),
         )
         if asked is not request:
-            begun = PromptMessage(asked.role, asked.parts)
-            prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, begun))
+            continued = PromptMessage(asked.role, asked.parts)
+            prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, continued))
         model = thread.model or (row.model if row else None)
         addressed = msgspec.structs.replace(
             prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
@@ -78,7 +78,7 @@ class Prompting:
         return addressed, describe_prompt(addressed)
 
     async def snapshot(self, scope: Scope, agent_id: str) -> str | None:
-        """What the user pinned for the agent. On every path to an agent, and never a reason to fail."""
+        """The context that the user pinned for the agent; None if it cannot be read."""
         try:
             found = await self._store.scoped(scope).context(agent_id)
         except StoreFailed:
@@ -129,7 +129,8 @@ class Prompting:
             return None
 
     async def _history(self, tx: Transaction, turn: Turn, turns: int) -> list[Message]:
-        """A sender on a platform cannot ask again: where it cannot be read, they are answered without."""
+        """On a channel, empty if it cannot be read: a sender there cannot retry, and is answered without the
+        history."""
         try:
             return await tx.last_turns(turn.thread_id, turns)
         except NotFound as exc:
@@ -143,13 +144,13 @@ class Prompting:
 
 
 def _request_among(history: Sequence[Message], turn: Turn) -> Message | None:
-    """What the turn answers, where that is among the newest messages: see `find_present_request`."""
+    """The request of the turn, if it is among the newest messages: see `find_present_request`."""
     found = (message for message in reversed(history) if message.seq == turn.request_seq and message.turn_id == turn.id)
     return next(found, None)
 
 
 def refused_turns(history: Sequence[Message]) -> set[str]:
-    """Turns whose request a guard refused: their text is not shown to an agent again."""
+    """Turns whose request a guard refused: agents are not shown its text."""
     return {
         message.turn_id
         for message in history
@@ -161,11 +162,11 @@ def refused_turns(history: Sequence[Message]) -> set[str]:
 
 
 async def _question_before(tx: Transaction, reply: Message) -> Message:
-    """What the reply that is gone on with answers."""
+    """The question that a continued reply answers."""
     assert reply.turn_id is not None
     first = await tx.turn(root_turn_id(reply.turn_id))
     seq = first.request_seq if first is not None else None
     found = [] if first is None or seq is None else await tx.messages(first.thread_id, first=seq, last=seq)
     if not found:
-        raise AgentFailed("the question is no longer part of this thread")
+        raise AgentFailed("the question was removed from this thread before the agent could answer")
     return found[0]

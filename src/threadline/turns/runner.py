@@ -209,7 +209,7 @@ class Runner:
     async def _run_agent(
         self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None, *, must_answer: bool
     ) -> Turn | None:
-        """`must_answer`: somebody waits for the answer whatever becomes of this process."""
+        """`must_answer`: the turn is answered even if this process ends, by another one."""
         stream = self._streams.open(scope.tenant_id, turn)
         output = TurnOutput(stream, EventNormalizer(self._masker))
         status: TurnStatus = "executed"
@@ -289,7 +289,7 @@ class Runner:
         for anomaly, times in output.fold.anomalies.items():
             log.warning("agent anomaly: %s", anomaly.kind, extra={"turn_id": turn.id, "times": times})
         ending = _ending(turn, output, status, error)
-        # A person at a terminal is told at once. Elsewhere nobody waits, and the database may be back in a moment.
+        # A person at a terminal gets the error at once. Other surfaces can wait for the database to return.
         for pause in () if turn.surface == "cli" else self._timing.retry_seconds:
             try:
                 async with self._leases.throttle(turn):

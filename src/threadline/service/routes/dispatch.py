@@ -93,7 +93,7 @@ class DispatchRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
         self._turn_streams = context.turn_streams
-        self._headless = context.threadline.dispatching
+        self._headless = context.threadline.dispatcher
         self._approver = DenyAll()
 
     def routes(self) -> list[Route]:

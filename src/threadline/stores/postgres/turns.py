@@ -1,7 +1,7 @@
 """Turns: accepted in order, leased by one worker at a time behind a fence, ended once.
 
-Whoever holds an old fence changes nothing. A turn gets its place in line while its thread's row is locked, so that the
-order of places is the order in which turns became visible.
+A call with an old fence changes nothing. A turn gets its place in the thread's order while the thread's row is locked,
+so that the order of places is the order in which turns became visible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a turn leaves while it runs: chunks of its stream and runs of its tools; and summaries of histories.
+"""Chunks of a turn's stream, runs of its tools, and summaries of histories.
 
-Chunks and tool runs are written only behind the turn's latest fence. A summary is kept where its last message stands,
-so that every history which shows that message shares it.
+Chunks and tool runs are written only with the turn's latest fence. A summary is stored at its last message, so that
+every history that contains this message shares it.
 """
 
 from __future__ import annotations

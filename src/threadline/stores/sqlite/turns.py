@@ -1,7 +1,7 @@
 """Turns: accepted in order, leased by one worker at a time behind a fence, ended once.
 
-Whoever holds an old fence changes nothing. Each change is noted, so that those who watch the turn or its thread wake
-after the commit.
+A call with an old fence changes nothing. Changes are recorded, so that watchers of the turn or its thread wake after
+the commit.
 """
 
 from __future__ import annotations

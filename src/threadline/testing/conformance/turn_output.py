@@ -1,5 +1,4 @@
-"""What a turn leaves while it runs: chunks of its stream, runs of its tools; and the summaries that stand for what was
-said. Whoever lost the turn's lease can write none of it."""
+"""Chunks of a turn's stream, runs of its tools, and summaries. A process that lost the lease can write none of it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def chunks(first: int, last: int, word: str = "chunk") -> list[Chunk]:
 
 class TestChunks:
     async def test_what_was_shown_can_be_shown_again(self, alice: Transaction, clock: ManualClock) -> None:
-        """Keeps what was shown. Those with a number above `after`, by number."""
+        """Stores chunks of the stream. Chunks with a number above `after`, by number."""
         fence = await run(alice, clock)
         assert await alice.put_chunks("turn-1", fence, chunks(1, 3)) is True
         assert await alice.put_chunks("turn-1", fence, chunks(4, 9)) is True
@@ -63,7 +62,7 @@ class TestChunks:
         assert await alice.put_chunks("turn-1", new, chunks(1, 1)) is True
 
     async def test_chunks_of_turns_long_over_are_dropped(self, alice: Transaction, clock: ManualClock) -> None:
-        """Removes the chunks of turns that ended before then; how many chunks."""
+        """Removes the chunks of turns that ended before then; returns how many chunks."""
         for turn_id in ("over", "just-over", "running"):
             fence = await run(alice, clock, turn_id)
             await alice.put_chunks(turn_id, fence, chunks(1, 3))
@@ -123,7 +122,7 @@ class TestToolRuns:
         assert (again.name, again.input_json, again.repeatable) == ("mail", b'{"to":"x"}', False)
 
     async def test_a_run_survives_a_new_owner_of_the_turn(self, alice: Transaction, clock: ManualClock) -> None:
-        """Stores what came of a run. False if the fence is old or there is no such run."""
+        """Stores the output of a run. False if the fence is old or there is no such run."""
         old = await run(alice, clock)
         await alice.start_tool_run("turn-1", old, "c1", "mail", clean_json({}), repeatable=False)
         at = clock.advance()

@@ -86,7 +86,7 @@ class TestCreatingTurns:
         assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
 
     async def test_turns_are_listed_in_their_order(self, alice: Transaction, clock: ManualClock) -> None:
-        """Accepted and running ones of the thread, in order of acceptance. Newest first."""
+        """The accepted and running turns of the thread, in order of acceptance. Newest first."""
         thread_id = await accepted(alice, "c", "a", "b")
         assert ids(await alice.active_turns(thread_id)) == ["c", "a", "b"]
         assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
@@ -98,8 +98,8 @@ class TestCreatingTurns:
         assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
 
     async def test_the_surfaces_of_threads_are_told_at_once(self, alice: Transaction, bob: Transaction) -> None:
-        """From where each of these threads was talked in lately (its newest 50 turns), by thread id, the surfaces in
-        the order of their names. Threads without a turn, and those that are not there, are left out."""
+        """The surfaces of the newest 50 turns of each of these threads, sorted by name, by thread id. Threads that have
+        no turn or do not exist are left out."""
         both, one, none = [await accepted(alice) for _ in range(3)]
         for new in (NewTurn("a", both, "web"), NewTurn("b", both, "slack"), NewTurn("c", both, "web")):
             await alice.create_turn(new)
@@ -157,7 +157,7 @@ class TestLeasing:
         assert await alice.renew_lease("nowhere", 1, until=clock.after(30)) is False
 
     async def test_a_lease_that_is_given_up_is_anyones(self, alice: Transaction, clock: ManualClock) -> None:
-        """Gives an active turn up for whoever looks next: its lease ends now and is nobody's (see
+        """Releases an active turn for another process: its lease ends now and has no owner (see
         `Turn.is_handed_over`)."""
         thread_id = await accepted(alice, "turn-1")
         turn = await leased(alice, clock, "turn-1")
@@ -175,7 +175,7 @@ class TestLeasing:
     async def test_a_turn_that_nobody_runs_yet_is_given_up_as_well(
         self, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Gives an active turn up for whoever looks next"""
+        """Releases an active turn for another process"""
         await accepted(alice, "first", "second")
         await leased(alice, clock, "first")
         waiting = await alice.turn("second")
@@ -228,7 +228,7 @@ class TestLeasing:
     async def test_due_turns_are_those_nobody_runs(
         self, alice: Transaction, bob: Transaction, system: Transaction, other_tenant: Transaction, clock: ManualClock
     ) -> None:
-        """Accepted turns, and running ones whose lease ran out, in order of acceptance. The system scope sees the
+        """Accepted turns, and running ones whose lease has expired, in order of acceptance. The system scope sees the
         tenant's, a user their own."""
         await accepted(alice, "b1", "b2")
         await accepted(bob, "a1")
