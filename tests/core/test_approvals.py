@@ -23,11 +23,11 @@ def responded(part: ToolPart, **changes: object) -> ToolPart:
     return ToolPart(**{**fields, "approval": approval, **changes})  # type: ignore[arg-type]
 
 
-def test_what_waits_is_told_with_its_call() -> None:
+def test_pending_requests_are_listed_with_their_calls() -> None:
     assert list_pending(REPLY) == [Pending("a1", "c1", "pay", {"sum": 5}), Pending("a2", "c2", "pay", {})]
 
 
-def test_answers_stand_on_their_calls_and_change_nothing_else() -> None:
+def test_answers_change_only_their_calls() -> None:
     said, looked, first, second = apply_answers(REPLY, BOTH)
     assert (said, looked) == REPLY[:2]
     assert first == ToolPart("c1", "pay", "approval-responded", b'{"sum":5}', approval=Approval("a1", True))
@@ -61,7 +61,7 @@ def test_each_request_has_one_answer_and_each_answer_a_request(answers: dict[str
         tool_part("look", "c0", {"at": 1}),
     ],
 )
-def test_no_call_input_or_result_can_be_slipped_in(claimed: ToolPart) -> None:
+def test_a_client_cannot_insert_a_call_an_input_or_a_result(claimed: ToolPart) -> None:
     with pytest.raises(InvalidInput):
         check_claims(REPLY, [claimed])
 
@@ -71,14 +71,14 @@ def test_a_call_cannot_be_claimed_twice() -> None:
         check_claims(REPLY, [responded(WAITING), responded(WAITING)])
 
 
-def test_what_came_back_as_a_client_of_doubles_spells_it_is_the_same() -> None:
+def test_numbers_are_compared_as_doubles() -> None:
     given = b'{"n":12345678901234567890,"x":1.0,"y":[2,-0.0]}'
     stored = ToolPart("c1", "pay", "approval-requested", given, approval=Approval("a1"))
     check_claims([stored], [responded(stored, input=b'{"y":[2.0,0],"x":1,"n":12345678901234567000}')])
     check_claims(REPLY, [LOOKED, responded(WAITING), responded(ALSO)])
 
 
-def test_an_answer_says_yes_or_no_and_says_it_once() -> None:
+def test_an_answer_is_approved_or_denied_once() -> None:
     assert read_answers([LOOKED, responded(WAITING)]) == {"a1": ApprovalDecision(True)}
     for bad in ([responded(WAITING, approval=Approval("a1"))], [responded(WAITING, approval=None)]):
         with pytest.raises(InvalidInput):
@@ -88,7 +88,7 @@ def test_an_answer_says_yes_or_no_and_says_it_once() -> None:
 
 
 @pytest.mark.req("S1-11", "S1-12")
-def test_a_reply_goes_on_where_it_stood_and_its_calls_keep_their_place() -> None:
+def test_a_reply_continues_at_its_end_and_its_calls_keep_their_place() -> None:
     fold = Fold(apply_answers(REPLY, BOTH))
     said: list[Event] = [
         ToolCall("c1", "pay", {"sum": 5}),

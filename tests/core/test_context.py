@@ -91,7 +91,7 @@ def test_channels_see_twelve_turns_and_the_rest_a_token_budget() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"turns": -1}, {"tokens": 0}, {"step": 0}])
-def test_a_window_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+def test_an_invalid_window_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsInvalid, match=next(iter(wrong))):
         Window(**wrong)
 
@@ -173,12 +173,12 @@ def test_a_window_never_begins_inside_a_turn() -> None:
     assert shown(assemble(history, asked(history), window=TWELVE))[0] == "question 2"
 
 
-def test_a_thread_that_the_assistant_began_keeps_its_greeting() -> None:
+def test_a_thread_that_begins_with_the_assistant_keeps_its_greeting() -> None:
     history = [stored("assistant", "Welcome.", seq=0), *[stored("user", "hi", seq=1)]]
     assert shown(assemble(history, asked(history), window=TWELVE)) == ["Welcome.", "hi"]
 
 
-def test_a_summary_inside_a_turn_does_not_tear_it() -> None:
+def test_a_summary_inside_a_turn_does_not_split_it() -> None:
     history = talk(3)
     prompt = assemble(history, asked(history), window=TWELVE, summary=summary(2))
     assert shown(prompt) == ["question 2", "answer 2", "question 3", "answer 3"]
@@ -225,7 +225,7 @@ def test_a_window_without_a_step_holds_as_many_turns_as_are_set_whatever_their_l
 
 
 @pytest.mark.req("S4-13")
-def test_a_stepped_window_holds_its_beginning_still_and_then_moves_by_the_step() -> None:
+def test_a_stepped_window_keeps_its_beginning_and_then_moves_by_the_step() -> None:
     window = Window(turns=12, step=4)
     starts = []
     for turns in range(1, 40):
@@ -351,9 +351,7 @@ def test_any_window_is_pair_safe_and_bounded_and_always_holds_the_request(
 
 
 @given(histories, any_window)
-def test_whatever_a_log_holds_the_prompt_is_sound_and_within_its_budget(
-    messages: list[PromptMessage], window: Window
-) -> None:
+def test_any_log_gives_a_valid_prompt_within_its_budget(messages: list[PromptMessage], window: Window) -> None:
     history = [stored(message.role, message.parts, seq=seq) for seq, message in enumerate(messages) if message.parts]
     prompt = assemble(history, say("user", "now"), window=window)
     assert repair(prompt.messages) == prompt.messages

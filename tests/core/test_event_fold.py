@@ -99,7 +99,7 @@ def test_a_call_is_input_available_until_its_result_comes_and_one_part_with_it_t
     assert parts.decode(parts.encode(reply.parts())) == reply.parts()
 
 
-def test_streamed_input_is_one_part_that_says_how_far_it_came() -> None:
+def test_streamed_input_is_one_part_with_its_state() -> None:
     reply = fold(ToolInputStart("c", "weather"))
     assert reply.parts() == (ToolPart("c", "weather", "input-streaming"),)
     reply.add(ToolInputDelta("c", '{"city": "Ro'))
@@ -130,7 +130,7 @@ def test_a_result_in_the_middle_of_a_text_does_not_break_the_text() -> None:
     )
 
 
-def test_a_new_kind_a_step_or_the_end_closes_what_was_open() -> None:
+def test_another_kind_a_step_or_the_end_closes_the_open_part() -> None:
     assert folded(
         TextDelta("a"), ReasoningDelta("b"), TextDelta("c"), StepStart(), TextDelta("d"), Finish(), TextDelta("e")
     ) == (TextPart("a"), ReasoningPart("b"), TextPart("c"), StepStartPart(), TextPart("d"), TextPart("e"))
@@ -152,7 +152,7 @@ def test_reasoning_keeps_its_signature_and_an_encrypted_one_has_no_words() -> No
 
 
 @pytest.mark.req("S1-18")
-def test_usage_adds_up_and_goes_neither_to_the_wire_nor_into_the_message() -> None:
+def test_usage_adds_up_and_is_neither_streamed_nor_stored_in_the_message() -> None:
     given = (Usage(1, 2, 3, 4), TextDelta("a"), Usage(10, 20, 30, 40))
     reply = fold(*given)
     assert reply.usage == Usage(11, 22, 33, 44)
@@ -179,7 +179,7 @@ def test_a_final_text_that_extends_the_deltas_publishes_the_remainder(streamed: 
 
 
 @pytest.mark.req("S1-20")
-def test_a_final_text_that_diverges_wins_in_the_store_and_is_reported() -> None:
+def test_a_diverging_final_text_is_stored_and_reported() -> None:
     reply = fold(TextDelta("Helo"))
     assert reply.add(FinalText("Hello")) == (FinalText("Hello"),)
     assert reply.parts() == (TextPart("Hello"),)
@@ -187,7 +187,7 @@ def test_a_final_text_that_diverges_wins_in_the_store_and_is_reported() -> None:
 
 
 @pytest.mark.req("S1-20")
-def test_a_final_text_speaks_only_for_what_came_after_the_last_call() -> None:
+def test_a_final_text_replaces_only_text_after_the_last_call() -> None:
     reply = fold(TextDelta("Let me look."), ToolCall("c", "t", {}), ToolResult("c", 1), TextDelta("It is"))
     reply.add(FinalText("It is sunny."))
     assert reply.parts() == (TextPart("Let me look."), tool_part("t", "c", {}, output=1), TextPart("It is sunny."))
@@ -195,7 +195,7 @@ def test_a_final_text_speaks_only_for_what_came_after_the_last_call() -> None:
     assert reply.parts() == (TextPart("Let me look."), tool_part("t", "c", {}, output=1), TextPart("It rains."))
 
 
-def test_a_diverging_final_text_stands_after_what_led_to_it() -> None:
+def test_a_diverging_final_text_follows_what_led_to_it() -> None:
     reply = fold(TextDelta("One"), ReasoningDelta("hm"), TextDelta("two"), FinalText("Three"))
     assert reply.parts() == (ReasoningPart("hm"), TextPart("Three"))
 
@@ -215,7 +215,7 @@ def test_an_empty_final_text_takes_nothing_back() -> None:
     "event",
     [ToolResult("x", 1), ToolError("x", "e"), ToolDenied("x"), ApprovalRequest("x", "p"), ToolInputDelta("x", "{")],
 )
-def test_what_belongs_to_no_call_is_passed_over_and_reported(event: Event) -> None:
+def test_a_result_that_belongs_to_no_call_is_ignored_and_reported(event: Event) -> None:
     reply = fold(TextDelta("a"))
     assert reply.add(event) == ()
     assert reply.parts() == (TextPart("a"),)
@@ -229,7 +229,7 @@ def test_the_first_result_of_a_call_stays() -> None:
     assert reply.anomalies == {Anomaly("repeated-result", "c"): 1}
 
 
-def test_a_call_said_twice_is_one_call() -> None:
+def test_a_repeated_call_is_one_call() -> None:
     reply = fold(ToolInputStart("c", "t"), ToolInputStart("c", "t"), ToolCall("c", "t", {"k": 1}))
     assert reply.add(ToolCall("c", "t", {"k": 1})) == ()
     assert reply.add(ToolInputDelta("c", "{}")) == ()
@@ -237,7 +237,7 @@ def test_a_call_said_twice_is_one_call() -> None:
     assert reply.anomalies == {Anomaly("repeated-call", "c"): 2, Anomaly("late-input", "c"): 1}
 
 
-def test_calls_that_a_small_server_names_alike_are_told_apart_in_store_and_stream() -> None:
+def test_calls_with_the_same_id_get_distinct_ids_in_store_and_stream() -> None:
     given = (
         ToolCall("call_0", "clock", {}),
         ToolResult("call_0", "9:00"),
@@ -252,7 +252,7 @@ def test_calls_that_a_small_server_names_alike_are_told_apart_in_store_and_strea
     assert fold(*given).anomalies == {Anomaly("repeated-id", "call_0"): 1}
 
 
-def test_a_complete_call_knows_its_name_better_than_its_first_piece() -> None:
+def test_the_complete_call_decides_the_name() -> None:
     given = (ToolInputStart("c", ""), ToolCall("c", "weather", {}))
     assert folded(*given) == (tool_part("weather", "c", {}),)
     assert folded(ToolInputStart("c", "weather"), ToolCall("c", "", {})) == (tool_part("weather", "c", {}),)
@@ -292,19 +292,19 @@ def test_a_reply_is_empty_until_something_was_shown(given: list[Event], is_empty
 
 
 @pytest.mark.req("S1-15")
-def test_a_reply_broken_off_is_what_was_shown_up_to_then() -> None:
+def test_an_interrupted_reply_is_what_was_shown_until_then() -> None:
     reply = fold(TextDelta("I will "), ToolInputStart("c", "t"), ToolInputDelta("c", '{"a'), Failure("it broke"))
     assert reply.parts() == (TextPart("I will "), ToolPart("c", "t", "input-streaming", b'"{\\"a"'))
     assert reply.failure == "it broke"
 
 
-def test_an_answer_begun_anew_leaves_nothing_of_the_one_before() -> None:
+def test_a_restart_drops_what_came_before() -> None:
     given = (TextDelta("Pay"), ToolCall("1", "pay", {}), Restart(), TextDelta("Paid."))
     assert folded(*given) == (TextPart("Paid."),)
     assert published(*given) == list(given)
 
 
-def test_half_characters_are_mended_on_their_way_to_readers_and_store_alike() -> None:
+def test_lone_surrogates_are_replaced_for_readers_and_store_alike() -> None:
     reply = fold()
     assert reply.add(TextDelta("a\ud83d")) == (TextDelta("a\ufffd"),)
     assert reply.add(ToolCall("c", "t", {"k": "\x00"})) == (ToolCall("c", "t", {"k": "\ufffd"}),)

@@ -43,7 +43,7 @@ def test_folding_what_is_replayed_gives_the_reply() -> None:
     assert fold(REPLY) == REPLY
 
 
-def test_a_reply_that_went_on_is_replayed_from_where_it_went_on() -> None:
+def test_a_continued_reply_is_replayed_from_where_it_continued() -> None:
     asked = apply_answers(REPLY[:8], {"a5": ApprovalDecision(True)})
     whole = Fold(asked)
     for event in (ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done."), Finish()):

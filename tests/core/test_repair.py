@@ -123,7 +123,7 @@ def test_signed_reasoning_is_left_as_it_is_and_dropped_whole_where_it_led_to_not
     assert repair([assistant(call), assistant(SIGNED, call)]) == (assistant(call),)
 
 
-def test_what_no_model_could_read_is_removed_with_the_messages_that_hold_nothing_else() -> None:
+def test_blank_parts_are_removed_and_so_are_empty_messages() -> None:
     assert repair(
         [
             say("user", " \n"),
@@ -140,7 +140,7 @@ def test_what_no_model_could_read_is_removed_with_the_messages_that_hold_nothing
     )
 
 
-def test_a_sound_history_comes_back_as_the_same_objects() -> None:
+def test_a_valid_history_is_returned_as_the_same_objects() -> None:
     history = [say("user", "hi"), assistant(SIGNED, tool_part("t", "c", {}, output=1), TextPart("there"))]
     assert all(one is other for one, other in zip(repair(history), history, strict=True))
 
@@ -175,7 +175,7 @@ def test_no_real_result_is_invented_and_none_is_lost_but_repetitions(history: li
 
 
 @given(strategies.histories)
-def test_texts_keep_their_order_and_their_speaker(history: list[PromptMessage]) -> None:
+def test_texts_keep_their_order_and_their_role(history: list[PromptMessage]) -> None:
     def texts(messages: Iterable[PromptMessage]) -> list[tuple[str, str]]:
         found = [(m.role, p.text) for m in messages for p in m.parts if isinstance(p, TextPart)]
         return [(role, text) for role, text in found if text.strip()]

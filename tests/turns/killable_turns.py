@@ -82,8 +82,8 @@ def spender(effects: str, approving: bool = False) -> LoopAgent:
     return LoopAgent(Spender(), [pay, look])
 
 
-def house(database: str, store: Any, effects: str, approving: bool = False) -> Threadline:
-    """A Threadline whose leases run out quickly, so that whoever comes next can take over at once."""
+def build_threadline(database: str, store: Any, effects: str, approving: bool = False) -> Threadline:
+    """A Threadline whose leases expire quickly, so that the next process can take over at once."""
     settings = Settings(database=database, agent="spender")
     agents = {"spender": spender(effects, approving)}
     return Threadline(store, settings, SystemClock(), agents=agents, timing=TIMING)
@@ -91,7 +91,7 @@ def house(database: str, store: Any, effects: str, approving: bool = False) -> T
 
 async def talk(database: str, effects: str, thread_id: str, first: int, approving: bool) -> None:
     store = await open_store(Settings(database=database), SystemClock())
-    tl = house(database, store, effects, approving)
+    tl = build_threadline(database, store, effects, approving)
     sweeping = asyncio.create_task(sweep(tl))
     thread = await tl.as_user().thread(thread_id)
     moment()
@@ -116,7 +116,7 @@ async def sweep(tl: Threadline) -> None:
 
 
 def moment() -> None:
-    """Tells whoever decides about the end that something has been done."""
+    """Tells the parent, which decides when to kill this process, that a step was done."""
     if _moments:
         os.write(_moments[-1], b"!")
 

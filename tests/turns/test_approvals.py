@@ -1,4 +1,4 @@
-"""Answering an approval in a turn of its own, on each store: once, by its owner, in its place; the log only grows."""
+"""Approvals that are answered in a turn of their own, on each store: once, by their owner; the log only grows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFER = Defer()
 
 
 class Shop:
-    """A house whose agent wants to pay, and what it has paid. It is its own model, and plays the present script."""
+    """A Threadline whose agent asks to pay, and what it has paid. It is its own model and plays a script."""
 
     def __init__(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         self.paid: list[int] = []
@@ -91,7 +91,7 @@ def states(message: Message | PromptMessage) -> list[str]:
 
 
 @pytest.mark.req("S1-09", "S1-11", "S1-29")
-async def test_an_approval_is_answered_later_and_the_same_reply_goes_on(shop: Shop) -> None:
+async def test_an_approval_is_answered_later_and_the_same_reply_continues(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     before = await thread.messages()
     (asked,) = await thread.pending()
@@ -121,7 +121,7 @@ async def test_the_model_sees_its_call_with_the_result_and_no_call_twice(shop: S
 
 
 @pytest.mark.req("S1-13")
-async def test_yes_and_no_in_one_reply(shop: Shop) -> None:
+async def test_one_reply_may_have_approved_and_denied_calls(shop: Shop) -> None:
     thread = await waiting(shop, 5, 6)
     first, second = await thread.pending()
     reply = await thread.respond({first.approval_id: False, second.approval_id: ApprovalDecision(True)})
@@ -130,7 +130,7 @@ async def test_yes_and_no_in_one_reply(shop: Shop) -> None:
 
 
 @pytest.mark.req("S1-16")
-async def test_the_same_answer_again_is_the_same_reply_and_another_one_a_conflict(shop: Shop) -> None:
+async def test_the_same_answer_again_gives_the_same_reply_and_another_one_is_a_conflict(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     first = await thread.respond({asked.approval_id: True})
@@ -142,7 +142,7 @@ async def test_the_same_answer_again_is_the_same_reply_and_another_one_a_conflic
 
 
 @pytest.mark.req("S1-16")
-async def test_an_answered_approval_stays_answered_wherever_the_thread_goes(shop: Shop) -> None:
+async def test_an_answered_approval_stays_answered_on_every_timeline(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     await thread.save("asked")
@@ -170,7 +170,7 @@ async def test_a_reply_may_ask_again_and_be_answered_again(shop: Shop) -> None:
 
 
 @pytest.mark.req("S1-13")
-async def test_a_new_message_leaves_the_approval_behind(shop: Shop) -> None:
+async def test_an_approval_cannot_be_answered_after_a_new_message(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     shop.script(DONE)
@@ -184,7 +184,7 @@ async def test_a_new_message_leaves_the_approval_behind(shop: Shop) -> None:
     assert shop.paid == []
 
 
-async def test_nobody_else_can_answer_and_nothing_unfit_is_stored(shop: Shop) -> None:
+async def test_only_the_owner_can_answer_and_invalid_answers_store_nothing(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     before = await thread.messages()
@@ -207,7 +207,7 @@ async def test_nobody_else_can_answer_and_nothing_unfit_is_stored(shop: Shop) ->
     assert shop.paid == []
 
 
-async def test_what_was_appended_or_imported_asks_for_nothing(shop: Shop) -> None:
+async def test_appended_and_imported_messages_have_no_pending_approvals(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     asking = (await thread.messages())[1]
     other = await shop.me.create_thread()
@@ -217,7 +217,7 @@ async def test_what_was_appended_or_imported_asks_for_nothing(shop: Shop) -> Non
 
 
 @pytest.mark.req("S1-08", "S1-31")
-async def test_what_is_queued_while_a_reply_goes_on_stands_after_it_and_is_answered(shop: Shop) -> None:
+async def test_a_message_queued_while_a_reply_continues_follows_it_and_is_answered(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     going_on = asyncio.Event()
@@ -235,7 +235,7 @@ async def test_what_is_queued_while_a_reply_goes_on_stands_after_it_and_is_answe
 
 
 @pytest.mark.req("S1-15")
-async def test_a_reply_that_fails_as_it_goes_on_keeps_what_was_shown(shop: Shop) -> None:
+async def test_a_continued_reply_that_fails_keeps_what_was_shown(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     shop.script([TextDelta("Paid, and"), AgentFailed("away")])
     with pytest.raises(AgentFailed):
@@ -246,7 +246,7 @@ async def test_a_reply_that_fails_as_it_goes_on_keeps_what_was_shown(shop: Shop)
 
 
 @pytest.mark.req("S1-13", "S1-15")
-async def test_a_process_that_dies_after_the_answer_leaves_a_thread_that_works(shop: Shop, clock: ManualClock) -> None:
+async def test_a_thread_works_after_a_process_died_between_answer_and_reply(shop: Shop, clock: ManualClock) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     approvals, scope = shop.threadline.approvals, shop.me.scope

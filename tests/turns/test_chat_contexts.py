@@ -34,7 +34,7 @@ async def told(platform: Platform, chat_id: str, text: str, key: str) -> str:
 
 
 @pytest.mark.req("S2-03")
-async def test_contexts_are_created_branched_saved_loaded_and_talked_to_through_one_port(
+async def test_one_port_creates_branches_saves_loads_and_asks(
     platform: Platform, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
@@ -88,7 +88,7 @@ async def test_a_message_that_is_heard_again_is_told_once_whoever_has_its_turn_h
     await threadline.turns.accept(alice, request, Lease("earlier life", clock.after(30)))
     async with asyncio.timeout(30):
         hearing = asyncio.create_task(told(platform, chat.id, "one", "k1"))
-        while not threadline.streams.readers or threadline.runner.running:  # noqa: ASYNC110 - gauges tell nobody
+        while not threadline.streams.readers or threadline.runner.running:  # noqa: ASYNC110 - gauges have no notification
             await asyncio.sleep(0)
         clock.advance(31)
         assert await threadline.recovery.recover(alice) == 1

@@ -29,7 +29,7 @@ async def answered(threadline: Threadline, me: UserView, body: dict[str, Any]) -
 
 
 @pytest.mark.req("S1-17", "S0-04", "S0-16")
-async def test_a_question_without_a_thread_stores_no_thread(
+async def test_dispatch_without_a_thread_stores_no_thread(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     await me.contexts.set("scripted", "Be brief.")
@@ -40,7 +40,7 @@ async def test_a_question_without_a_thread_stores_no_thread(
 
 
 @pytest.mark.req("S0-06")
-async def test_messages_keep_their_order_behind_the_snapshot(
+async def test_messages_keep_their_order_after_the_snapshot(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     await me.contexts.set("scripted", "Be brief.")
@@ -56,7 +56,7 @@ async def test_messages_keep_their_order_behind_the_snapshot(
 
 @pytest.mark.req("S0-07", "S0-08")
 @pytest.mark.parametrize("body", [{}, {"messages": "no array"}, {"content": "  "}, {"messages": []}, {"messages": [1]}])
-async def test_what_has_no_message_in_it_is_not_dispatched(
+async def test_a_body_without_a_message_is_not_dispatched(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, body: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidMessage):

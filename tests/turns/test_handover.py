@@ -1,4 +1,4 @@
-"""Turns that outlive the grace of a service that ends: handed over, and finished by whoever finds them."""
+"""Turns that outlive the grace period of a service that ends are handed over and finished by another process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def begun(
 async def handed_over(
     threadline: Threadline, scripted_agent: ScriptedAgent, surface: Surface = "web", key: str | None = None
 ) -> Begun:
-    """The same after its service ended. Whoever answers next is not kept waiting."""
+    """The same after its service ended. The next run does not wait at the gate."""
     there = await begun(threadline, scripted_agent, surface, key)
     await threadline.runner.close(hands_over=True)
     scripted_agent.gate = None
@@ -82,7 +82,7 @@ async def outcome(threadline: Threadline, turn: TurnInfo) -> Turn:
     return await threadline.turns.find(scope_of(threadline), turn.id)
 
 
-async def said(thread: ThreadHandle) -> list[tuple[str, str, Any]]:
+async def read_messages(thread: ThreadHandle) -> list[tuple[str, str, Any]]:
     return [(each.role, each.text, each.metadata.get("status")) for each in await thread.messages()]
 
 
@@ -96,7 +96,7 @@ async def test_a_turn_that_outlives_its_service_is_finished_by_another(
     assert (left.status, left.is_handed_over) == ("running", True)
     assert await other.recovery.recover(system_scope(scope_of(threadline).tenant_id)) == 1
     assert (await outcome(other, turn)).status == "executed"
-    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
+    assert await read_messages(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
     shown = [streamed.event async for streamed in other.streams.read(scope_of(threadline), turn.id)]
     assert [each for each in shown if isinstance(each, Restart | TextDelta)] == [
         TextDelta("Hello, "),
@@ -107,7 +107,7 @@ async def test_a_turn_that_outlives_its_service_is_finished_by_another(
 
 
 @pytest.mark.req("S1-15")
-async def test_of_many_that_find_it_one_goes_on_with_it(
+async def test_of_many_processes_that_find_a_handed_over_turn_one_continues_it(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
@@ -117,32 +117,32 @@ async def test_of_many_that_find_it_one_goes_on_with_it(
     )
     assert (await outcome(other, turn)).status == "executed"
     assert len(scripted_agent.prompts) == asked_before + 1
-    assert [role for role, *_ in await said(thread)] == ["user", "assistant"]
+    assert [role for role, *_ in await read_messages(thread)] == ["user", "assistant"]
 
 
 @pytest.mark.req("S1-15")
-async def test_what_was_handed_over_long_ago_is_interrupted(
+async def test_a_turn_handed_over_long_ago_is_interrupted(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
     clock.advance(_HANDOVER_SECONDS)
     assert await other.recovery.recover(scope_of(threadline)) == 1
     assert (await outcome(other, turn)).status == "interrupted"
-    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, ", "interrupted")]
+    assert await read_messages(thread) == [("user", "Hi", None), ("assistant", "Hello, ", "interrupted")]
 
 
 @pytest.mark.req("S1-15")
 @pytest.mark.parametrize(("surface", "hands_over"), [("cli", True), ("cli", False), ("web", False), ("api", False)])
-async def test_a_terminal_and_a_program_end_their_own_turns(
+async def test_turns_of_a_terminal_or_a_program_end_with_it(
     threadline: Threadline, scripted_agent: ScriptedAgent, surface: Surface, hands_over: bool
 ) -> None:
     thread, reply, _ = await begun(threadline, scripted_agent, surface)
     await threadline.runner.close(hands_over=hands_over)
     assert (await reply.ended()).status == "interrupted"
-    assert (await said(thread))[-1] == ("assistant", "Hello, ", "interrupted")
+    assert (await read_messages(thread))[-1] == ("assistant", "Hello, ", "interrupted")
 
 
-async def test_who_took_a_turn_up_and_ends_as_well_hands_it_on(
+async def test_a_turn_can_be_handed_over_twice(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
@@ -157,33 +157,33 @@ async def test_who_took_a_turn_up_and_ends_as_well_hands_it_on(
     scripted_agent.gate = None
     await threadline.recovery.recover(scope_of(threadline))
     assert (await outcome(threadline, turn)).status == "executed"
-    assert (await said(thread))[-1] == ("assistant", "Hello, you.", None)
+    assert (await read_messages(thread))[-1] == ("assistant", "Hello, you.", None)
 
 
 @pytest.mark.req("S1-28")
-async def test_a_turn_that_is_to_stop_is_not_handed_over(
+async def test_a_turn_with_a_stop_request_is_not_handed_over(
     threadline: Threadline, store: Store, scripted_agent: ScriptedAgent
 ) -> None:
     thread, reply, turn = await begun(threadline, scripted_agent)
     await store.scoped(scope_of(threadline)).request_stop(turn.id)
     await threadline.runner.close(hands_over=True)
     assert (await reply.ended()).status == "stopped"
-    assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
+    assert (await read_messages(thread))[-1] == ("assistant", "Hello, ", "stopped")
 
 
 @pytest.mark.req("S1-28")
-async def test_a_turn_is_stopped_while_nobody_runs_it(
+async def test_a_turn_is_stopped_while_no_process_runs_it(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
     assert await other.runner.stop(scope_of(threadline), turn.id) is True
     assert (await other.turns.find(scope_of(threadline), turn.id)).status == "stopped"
-    assert (await said(thread))[-1] == ("assistant", "Hello, ", "stopped")
+    assert (await read_messages(thread))[-1] == ("assistant", "Hello, ", "stopped")
     assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-25")
-async def test_the_same_request_again_joins_what_was_handed_over(
+async def test_a_repeated_request_joins_the_handed_over_turn(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent, key="once")
@@ -191,22 +191,22 @@ async def test_the_same_request_again_joins_what_was_handed_over(
     async with asyncio.timeout(_PATIENCE):
         ended = await again.ended()
     assert (ended.id, ended.status) == (turn.id, "executed")
-    assert await said(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
+    assert await read_messages(thread) == [("user", "Hi", None), ("assistant", "Hello, you.", None)]
 
 
 @pytest.mark.req("S1-31")
-async def test_a_second_message_meets_what_was_handed_over_as_a_turn_that_runs(
+async def test_a_handed_over_turn_counts_as_running_for_a_second_message(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
     there = await other.as_user().thread(thread.id)
     with pytest.raises(TurnRunning):
         await there.ask("Me too", surface="web", policy="reject").accept()
-    # Nobody sweeps here: who waits behind it sees to it.
+    # No process sweeps here: the waiting request recovers the turn before it.
     async with asyncio.timeout(_PATIENCE):
         assert (await there.ask("And now?", surface="cli", policy="queue").ended()).status == "executed"
     assert (await other.turns.find(scope_of(threadline), turn.id)).status == "executed"
-    assert [(role, text) for role, text, _ in await said(thread)] == [
+    assert [(role, text) for role, text, _ in await read_messages(thread)] == [
         ("user", "Hi"),
         ("user", "And now?"),
         ("assistant", "Hello, you."),
@@ -215,7 +215,7 @@ async def test_a_second_message_meets_what_was_handed_over_as_a_turn_that_runs(
 
 
 @pytest.mark.req("S1-31")
-async def test_a_message_that_interrupts_ends_what_was_handed_over(
+async def test_an_interrupting_message_ends_a_handed_over_turn(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
@@ -226,7 +226,7 @@ async def test_a_message_that_interrupts_ends_what_was_handed_over(
 
 
 @pytest.mark.req("S1-15", "S1-31")
-async def test_a_request_in_a_terminal_does_not_wait_for_the_dead(
+async def test_a_request_in_a_terminal_does_not_wait_for_a_dead_process(
     threadline: Threadline, store: Store, clock: ManualClock
 ) -> None:
     me = threadline.as_user()
@@ -240,7 +240,7 @@ async def test_a_request_in_a_terminal_does_not_wait_for_the_dead(
 
 
 @pytest.mark.req("S1-31", "S3-24")
-async def test_a_request_that_waits_for_its_thread_is_handed_over_with_it(
+async def test_a_queued_request_is_handed_over_with_the_running_turn(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await begun(threadline, scripted_agent)
@@ -256,7 +256,7 @@ async def test_a_request_that_waits_for_its_thread_is_handed_over_with_it(
     assert [seen for role, seen in scripted_agent.prompt_texts() if role == "user"] == ["Hi", "And now?"]
 
 
-async def test_who_is_about_to_end_takes_nothing_up(
+async def test_an_ending_process_takes_no_turn_over(
     threadline: Threadline, other: Threadline, scripted_agent: ScriptedAgent
 ) -> None:
     turn = (await handed_over(threadline, scripted_agent)).turn
@@ -300,7 +300,7 @@ class Till:
         return "paid"
 
 
-def house(store: Store, settings: Settings, clock: ManualClock, call_id: str, *tools: Tool) -> Threadline:
+def build_threadline(store: Store, settings: Settings, clock: ManualClock, call_id: str, *tools: Tool) -> Threadline:
     return Threadline(store, settings, clock, agents={"scripted": LoopAgent(Payer(call_id), tools)})
 
 
@@ -310,12 +310,12 @@ def calls(message: Message) -> list[tuple[str, str]]:
 
 @pytest.mark.req("S1-11", "S1-13")
 @pytest.mark.parametrize(("repeatable", "paid", "state"), [(False, 1, "output-error"), (True, 2, "output-available")])
-async def test_a_tool_at_work_when_its_service_ends_runs_again_only_if_it_may(
+async def test_a_tool_interrupted_by_a_shutdown_runs_again_only_if_it_is_repeatable(
     store: Store, settings: Settings, clock: ManualClock, repeatable: bool, paid: int, state: str
 ) -> None:
     till = Till()
     pay = tool(repeatable=repeatable)(till.pay)
-    first, second = (house(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
+    first, second = (build_threadline(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
     thread = await first.as_user().create_thread()
     turn = await thread.ask("Pay", surface="web").accept()
     async with asyncio.timeout(_PATIENCE):
@@ -337,7 +337,7 @@ async def test_an_approved_tool_is_finished_after_a_handover(
 ) -> None:
     till = Till()
     pay = tool(repeatable=True, needs_approval=True)(till.pay)
-    first, second = (house(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
+    first, second = (build_threadline(store, settings, clock, call_id, pay) for call_id in ("first", "second"))
     thread = await first.as_user().create_thread()
     await thread.ask("Pay", surface="web", approver=Defer()).ended()
     (asked,) = await thread.pending()
@@ -353,12 +353,12 @@ async def test_an_approved_tool_is_finished_after_a_handover(
     assert (messages[-1].text, calls(messages[-1])) == ("Paying. \n\nDone.", [("first", "output-available")])
 
 
-async def test_what_is_asked_after_a_handover_can_be_approved_later(
+async def test_an_approval_requested_after_a_handover_can_be_answered_later(
     threadline: Threadline, store: Store, settings: Settings, clock: ManualClock, scripted_agent: ScriptedAgent
 ) -> None:
     thread, _, turn = await handed_over(threadline, scripted_agent)
     pay = tool(needs_approval=True)(Till().pay)
-    second = house(store, settings, clock, "second", pay)
+    second = build_threadline(store, settings, clock, "second", pay)
     await second.recovery.recover(scope_of(second))
     assert (await outcome(second, turn)).status == "executed"
     assert [each.call_id for each in await thread.pending()] == ["second"]

@@ -1,4 +1,4 @@
-"""Turns whose process died: ended with what was shown, or run again, once, by whoever finds them."""
+"""Turns whose process died are ended with what was shown, or run again once, by the process that finds them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def accepted(threadline: Threadline, thread: ThreadHandle, surface: Surfac
     return (await threadline.turns.accept(threadline.as_user().scope, request)).turn
 
 
-async def leased_by_the_dead(threadline: Threadline, me: UserView, turn: Turn, clock: ManualClock) -> Turn:
+async def lease_as_dead_process(threadline: Threadline, me: UserView, turn: Turn, clock: ManualClock) -> Turn:
     leased = await threadline.store.scoped(me.scope).lease_turn(turn.id, "dead", until=clock.after(30))
     assert leased is not None
     return leased
@@ -53,7 +53,7 @@ async def test_a_web_turn_of_a_dead_process_is_interrupted_with_what_was_shown(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     thread = await me.create_thread()
-    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    turn = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "web"), clock)
     tx = threadline.store.scoped(me.scope)
     await tx.put_chunks(
         turn.id, turn.fence, [Chunk(1, to_json(TextDelta("I was "))), Chunk(2, to_json(TextDelta("say")))]
@@ -70,12 +70,12 @@ async def test_a_web_turn_of_a_dead_process_is_interrupted_with_what_was_shown(
 
 
 @pytest.mark.req("S1-15")
-async def test_who_asks_after_a_dead_process_is_answered_though_nobody_sweeps(
+async def test_a_request_after_a_dead_process_is_answered_without_a_sweep(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
-    """As in a library, which has no process beside it that looks after its turns."""
+    """As in a library, where no other process sweeps."""
     thread = await me.create_thread()
-    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "api"), clock)
+    dead = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "api"), clock)
     with pytest.raises(TurnRunning):
         await thread.ask("Are you still there?")
     clock.advance(_LEASE_SECONDS)
@@ -85,11 +85,11 @@ async def test_who_asks_after_a_dead_process_is_answered_though_nobody_sweeps(
 
 
 @pytest.mark.req("S1-15")
-async def test_who_waits_behind_the_dead_and_their_queue_is_answered_though_nobody_sweeps(
+async def test_a_request_queued_behind_a_dead_process_is_answered_without_a_sweep(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     thread = await me.create_thread()
-    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "cli"), clock)
+    dead = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "cli"), clock)
     behind = TurnRequest(user("Me too"), "cli", thread_id=thread.id)
     queued = (await threadline.turns.accept(me.scope, behind)).turn
     waiting = thread.ask("And now?", surface="cli")
@@ -107,21 +107,21 @@ async def test_a_channel_turn_of_a_dead_process_is_answered_once(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock, tenant_id: str
 ) -> None:
     thread = await me.create_thread()
-    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "slack"), clock)
+    turn = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "slack"), clock)
     clock.advance(_LEASE_SECONDS)
-    house = system_scope(tenant_id)
-    await asyncio.gather(*(threadline.recovery.recover(house) for _ in range(5)))
+    system = system_scope(tenant_id)
+    await asyncio.gather(*(threadline.recovery.recover(system) for _ in range(5)))
     ended = await outcome(threadline, me, turn)
     assert ended.status == "executed"
     assert len(scripted_agent.prompts) == 1
     assert [message.role for message in await thread.messages()] == ["user", "assistant"]
 
 
-async def test_what_is_not_understood_keeps_no_turn_from_its_end(
+async def test_an_unknown_chunk_does_not_keep_a_turn_from_ending(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     thread = await me.create_thread()
-    turn = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    turn = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "web"), clock)
     shown = [Chunk(1, to_json(TextDelta("I was "))), Chunk(2, b'{"type":"of-tomorrow"}'), Chunk(3, b"{}")]
     await threadline.store.scoped(me.scope).put_chunks(turn.id, turn.fence, shown)
     clock.advance(_LEASE_SECONDS)
@@ -129,7 +129,7 @@ async def test_what_is_not_understood_keeps_no_turn_from_its_end(
     assert (await thread.messages())[-1].text == "I was "
 
 
-async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
+async def test_a_request_accepted_just_now_is_left_to_its_process(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     thread = await me.create_thread()
@@ -141,7 +141,7 @@ async def test_a_request_that_was_accepted_a_moment_ago_is_left_to_its_process(
 
 @pytest.mark.req("S1-15")
 @pytest.mark.parametrize("surface", ["web", "cli", "slack"])
-async def test_a_process_that_stood_still_does_not_take_its_own_turns_for_dead(
+async def test_a_process_that_was_suspended_does_not_recover_its_own_turns(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock, surface: Surface
 ) -> None:
     scripted_agent.gate = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_a_process_that_stood_still_does_not_take_its_own_turns_for_dead(
     await scripted_agent.waiting.wait()
     waiting = thread.ask("And now?", surface=surface, policy="queue")
     await waiting.accept()
-    # Nobody renewed a lease meanwhile: the machine slept.
+    # No lease was renewed in the meantime: the machine was suspended.
     clock.advance(_LEASE_SECONDS)
     assert await threadline.recovery.recover(me.scope) == 0
     scripted_agent.gate.set()
@@ -159,12 +159,12 @@ async def test_a_process_that_stood_still_does_not_take_its_own_turns_for_dead(
 
 
 @pytest.mark.req("S1-15")
-async def test_a_request_that_waited_long_is_left_to_its_process_when_its_thread_is_free(
+async def test_a_queued_request_is_left_to_its_process_when_its_thread_becomes_free(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
-    """Somebody else's turn died, and with its end comes the moment for whoever waits behind it."""
+    """Another process's turn died, and its end frees the thread for the queued request."""
     thread = await me.create_thread()
-    dead = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    dead = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "web"), clock)
     request = TurnRequest(user("And now?"), "cli", thread_id=thread.id)
     behind = (await threadline.turns.accept(me.scope, request)).turn
     clock.advance(_LEASE_SECONDS)
@@ -177,11 +177,11 @@ async def test_a_request_that_waited_long_is_left_to_its_process_when_its_thread
     assert (await threadline.turns.find(me.scope, behind.id)).status == "interrupted"
 
 
-async def test_whoever_lost_the_lease_writes_nothing_more(
+async def test_a_process_that_lost_the_lease_writes_nothing(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     thread = await me.create_thread()
-    stale = await leased_by_the_dead(threadline, me, await accepted(threadline, thread, "web"), clock)
+    stale = await lease_as_dead_process(threadline, me, await accepted(threadline, thread, "web"), clock)
     clock.advance(_LEASE_SECONDS)
     await threadline.recovery.recover(me.scope)
     ending = Ending(TurnEnd("executed"), assistant("Too late"), [])
@@ -220,7 +220,7 @@ async def test_an_unrepeatable_tool_is_not_run_again_after_a_takeover(
     turn = await accepted(first, thread, "slack")
     dying = first.runner.start(me.scope, turn, DenyAll())
     await began.wait()
-    # What kill -9 leaves behind: the intent is stored, the lease runs out, nobody writes an end.
+    # What kill -9 leaves: the intent is stored, the lease expires, no end is stored.
     clock.advance(_LEASE_SECONDS)
     second = Threadline(store, settings, clock, agents={"scripted": as_agent(spend)})
     await second.recovery.recover(system_scope(me.scope.tenant_id))
@@ -248,8 +248,8 @@ class Debtor:
         return None
 
 
-async def test_the_calls_of_an_answer_given_up_never_run(store: Store, settings: Settings, clock: ManualClock) -> None:
-    """One process dies after it showed a call and before the tool began; the next begins anew, pays, and dies as well,
+async def test_the_calls_of_an_abandoned_answer_never_run(store: Store, settings: Settings, clock: ManualClock) -> None:
+    """One process dies after it showed a call and before the tool began; the next one restarts, pays, and dies as well,
     before its stream is stored; the third must not take the first one's call for one that waits."""
     effects = Effects()
     paying = asyncio.Event()
@@ -268,7 +268,7 @@ async def test_the_calls_of_an_answer_given_up_never_run(store: Store, settings:
     )
     me = second.as_user()
     thread = await me.create_thread()
-    turn = await leased_by_the_dead(second, me, await accepted(second, thread, "slack"), clock)
+    turn = await lease_as_dead_process(second, me, await accepted(second, thread, "slack"), clock)
     tx = store.scoped(me.scope)
     shown: tuple[Event, ...] = (StepStart(), TextDelta("Paying. "), ToolCall("first", "pay", {}))
     await tx.put_chunks(turn.id, turn.fence, [Chunk(n, to_json(event)) for n, event in enumerate(shown, start=1)])

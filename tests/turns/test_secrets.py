@@ -51,7 +51,7 @@ async def test_a_secret_reaches_no_table(threadline: Threadline, me: UserView, s
 
 
 @pytest.mark.req("S0-16", "S0-13")
-async def test_what_a_user_pinned_goes_first_to_the_agent_and_to_nobody_elses(
+async def test_a_pinned_context_comes_first_and_only_for_its_user(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     await me.contexts.set("scripted", "I live in Porto.")
@@ -76,7 +76,7 @@ async def test_a_context_is_overwritten_read_and_cleared(me: UserView, clock: Ma
 
 
 @pytest.mark.req("S0-17", "S0-11")
-async def test_what_the_guard_refuses_is_neither_pinned_nor_asked(
+async def test_text_that_the_guard_refuses_is_neither_pinned_nor_asked(
     store: Store, settings: Settings, clock: ManualClock
 ) -> None:
     guarded = msgspec.structs.replace(settings, guard=GuardSettings(patterns=("forbidden",), message="Not here."))
@@ -93,7 +93,7 @@ async def test_what_the_guard_refuses_is_neither_pinned_nor_asked(
     assert await thread.messages() == []
 
 
-async def test_what_an_agent_was_shown_can_be_told_later(threadline: Threadline, me: UserView) -> None:
+async def test_the_prompt_of_a_turn_can_be_reconstructed_later(threadline: Threadline, me: UserView) -> None:
     await me.contexts.set("scripted", "Be brief.")
     thread = await me.create_thread(system_prompt="You are kind.")
     await thread.ask("One")

@@ -1,4 +1,4 @@
-"""A turn that is being ended is left in peace: neither a second stop nor a closing process cuts its storing off."""
+"""A turn whose end is being stored is not interrupted, neither by a second stop nor by a closing process."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ async def test_a_turn_that_is_ending_is_stopped_only_once(
 
 
 async def stayed(threadline: Threadline, scope: Scope, turn_id: str) -> str:
-    """What a page is shown, which waits for whoever ends the turn."""
+    """What a page shows, which waits until another process ends the turn."""
     shown = [streamed.event async for batch in threadline.streams.batches(scope, turn_id) for streamed in batch]
     return "".join(event.text for event in shown if isinstance(event, events.TextDelta))
 
 
-async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told_or_stays(
+async def test_a_reader_gets_the_error_or_waits_if_the_end_cannot_be_stored(
     threadline: Threadline, me: UserView, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
@@ -93,7 +93,7 @@ async def test_whoever_reads_a_turn_whose_end_cannot_be_stored_is_told_or_stays(
 
 
 @pytest.mark.req("S1-28")
-async def test_whoever_reads_a_turn_that_was_stopped_before_its_first_step_is_not_kept_waiting(
+async def test_the_stream_of_a_turn_stopped_before_its_first_step_ends(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     scripted_agent.gate = asyncio.Event()

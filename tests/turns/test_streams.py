@@ -23,7 +23,7 @@ async def collected(streams: Streams, scope: Scope, turn_id: str, after: int = 0
 
 
 @pytest.mark.req("S1-26")
-async def test_a_reader_who_comes_late_gets_the_stream_from_its_beginning(
+async def test_a_late_reader_gets_the_stream_from_its_beginning(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     scripted_agent.gate = asyncio.Event()
@@ -100,7 +100,7 @@ async def test_a_turn_is_stopped_from_another_process(
 
 
 @pytest.mark.req("S1-26")
-async def test_anothers_stream_is_as_unknown_as_one_that_never_was(threadline: Threadline, me: UserView) -> None:
+async def test_the_stream_of_another_user_is_not_found(threadline: Threadline, me: UserView) -> None:
     turn = await (await me.create_thread()).ask("Hi").ended()
     bob = threadline.as_user("bob").scope
     with pytest.raises(NotFound) as foreign:
@@ -110,7 +110,9 @@ async def test_anothers_stream_is_as_unknown_as_one_that_never_was(threadline: T
     assert str(foreign.value).replace(turn.id, "nothing") == str(unknown.value)
 
 
-async def test_a_slow_reader_slows_nobody(threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_slow_reader_does_not_slow_the_turn(
+    threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
+) -> None:
     scripted_agent.lines = [f"word{n} " for n in range(500)]
     reply = (await me.create_thread()).ask("Talk")
     turn = await reply.accept()
@@ -134,7 +136,7 @@ async def test_the_first_event_does_not_wait_for_the_disk(
 
 
 @pytest.mark.req("S1-16", "S1-25", "S1-26")
-async def test_the_stream_of_an_old_turn_is_dropped_and_made_from_its_reply(
+async def test_the_stream_of_an_old_turn_is_made_from_its_reply(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
     scripted_agent.lines = [
@@ -167,7 +169,7 @@ async def test_the_stream_of_an_old_turn_is_dropped_and_made_from_its_reply(
 
 
 @pytest.mark.req("S1-15")
-async def test_what_is_made_of_a_failed_turn_says_that_it_failed(
+async def test_the_replayed_stream_of_a_failed_turn_ends_with_the_failure(
     threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent, clock: ManualClock
 ) -> None:
     scripted_agent.lines = ["I begin", AgentFailed("away")]

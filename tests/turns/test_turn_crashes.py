@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.turns.killable_turns import house
+from tests.turns.killable_turns import build_threadline
 from threadline.bootstrap import open_store
 from threadline.clock import SystemClock
 from threadline.core.messages import Message
@@ -24,13 +24,13 @@ LONGEST = 0.03
 
 @pytest.mark.req("S1-13", "S1-16", "S3-23", "S4-09")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
-async def test_no_kill_loses_or_doubles_a_message_or_repeats_an_effect(
+async def test_kills_lose_and_duplicate_no_message_and_repeat_no_effect(
     database: str, tmp_path: Path, slow: bool
 ) -> None:
     effects = tmp_path / "effects"
     effects.touch()
     store = await open_store(Settings(database=database), SystemClock())
-    tl = house(database, store, str(effects))
+    tl = build_threadline(database, store, str(effects))
     thread = await tl.as_user().create_thread()
     accepted = await lives(database, str(effects), thread.id, KILLS * 10 if slow else KILLS)
     while await store.scoped(tl.as_user().scope).active_turns(thread.id):
@@ -48,13 +48,11 @@ async def test_no_kill_loses_or_doubles_a_message_or_repeats_an_effect(
 
 @pytest.mark.req("S1-13", "S1-16")
 @pytest.mark.parametrize("database", ["file"], indirect=True)
-async def test_no_kill_between_an_approval_and_its_effect_repeats_the_effect(
-    database: str, tmp_path: Path, slow: bool
-) -> None:
+async def test_kills_between_approval_and_effect_repeat_no_effect(database: str, tmp_path: Path, slow: bool) -> None:
     effects = tmp_path / "effects"
     effects.touch()
     store = await open_store(Settings(database=database), SystemClock())
-    tl = house(database, store, str(effects), approving=True)
+    tl = build_threadline(database, store, str(effects), approving=True)
     thread = await tl.as_user().create_thread()
     accepted = await lives(database, str(effects), thread.id, KILLS * 10 if slow else KILLS // 2, "approving")
     while await store.scoped(tl.as_user().scope).active_turns(thread.id):
@@ -92,7 +90,7 @@ async def lives(database: str, effects: str, thread_id: str, kills: int, mode: s
 
 
 def check_requests(messages: list[Message], accepted: list[int]) -> None:
-    """Each accepted request stands in the log once; one that was stored but not acknowledged may stand there too."""
+    """The log contains each accepted request once; it may also contain one that was stored but not acknowledged."""
     asked = Counter(message.text for message in messages if message.role == "user")
     assert set(asked.values()) == {1}
     assert {f"order{n}" for n in accepted} <= set(asked)

@@ -16,18 +16,18 @@ from threadline.library import ThreadHandle, UserView
 from threadline.turns.acceptance import Ending, reply_id
 
 
-async def said(thread: ThreadHandle) -> list[tuple[str, str]]:
+async def read_messages(thread: ThreadHandle) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in await thread.messages()]
 
 
 @pytest.mark.req("S1-01")
-async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_first(
+async def test_two_turns_store_four_messages_and_the_second_prompt_contains_the_first(
     me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     thread = await me.create_thread()
     await thread.ask("One?")
     await thread.ask("Two?")
-    assert [role for role, _ in await said(thread)] == ["user", "assistant", "user", "assistant"]
+    assert [role for role, _ in await read_messages(thread)] == ["user", "assistant", "user", "assistant"]
     assert scripted_agent.prompt_texts() == [("user", "One?"), ("assistant", "Hello, you."), ("user", "Two?")]
 
 
@@ -48,7 +48,7 @@ async def test_a_reader_who_leaves_does_not_stop_the_turn(me: UserView, scripted
         break
     scripted_agent.gate.set()
     assert (await reply.ended()).status == "executed"
-    assert await said(thread) == [("user", "Are you there?"), ("assistant", "Hello, you.")]
+    assert await read_messages(thread) == [("user", "Are you there?"), ("assistant", "Hello, you.")]
 
 
 @pytest.mark.req("S1-15")
@@ -65,11 +65,11 @@ async def test_a_turn_that_fails_keeps_what_was_shown(me: UserView, scripted_age
 
 
 @pytest.mark.req("S1-15")
-async def test_a_turn_that_showed_nothing_leaves_no_message(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_turn_that_showed_nothing_stores_no_message(me: UserView, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.lines = [AgentFailed("no")]
     thread = await me.create_thread()
     assert (await thread.ask("Go on").ended()).status == "dispatch_failed"
-    assert await said(thread) == [("user", "Go on")]
+    assert await read_messages(thread) == [("user", "Go on")]
     scripted_agent.lines = ["Better."]
     assert (await thread.ask("And now?")).text == "Better."
 
@@ -98,7 +98,7 @@ async def test_a_stopped_turn_keeps_what_was_shown(me: UserView, scripted_agent:
 
 
 @pytest.mark.req("S1-18")
-async def test_usage_is_on_the_turn_and_nowhere_else(me: UserView) -> None:
+async def test_usage_is_stored_on_the_turn_only(me: UserView) -> None:
     thread = await me.create_thread()
     reply = thread.ask("How much?")
     shown = [event async for event in reply]
@@ -118,7 +118,7 @@ async def test_a_status_is_shown_but_not_stored(me: UserView, scripted_agent: Sc
 
 
 @pytest.mark.req("S1-20")
-async def test_a_final_text_that_goes_on_sends_the_rest_and_one_that_differs_wins_in_the_store(
+async def test_a_longer_final_text_sends_the_rest_and_a_different_one_is_stored(
     me: UserView, scripted_agent: ScriptedAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread = await me.create_thread()
@@ -130,12 +130,12 @@ async def test_a_final_text_that_goes_on_sends_the_rest_and_one_that_differs_win
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_with_the_same_key_is_the_same_turn(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_retry_with_the_same_key_finds_the_same_turn(me: UserView, scripted_agent: ScriptedAgent) -> None:
     thread = await me.create_thread()
     first = await thread.ask("Once", key="k1")
     again = await thread.ask("Once", key="k1")
     assert again == first
-    assert len(await said(thread)) == 2
+    assert len(await read_messages(thread)) == 2
     assert len(scripted_agent.prompts) == 1
 
 
@@ -145,7 +145,7 @@ async def test_a_key_with_another_request_is_refused(me: UserView) -> None:
     await thread.ask("Once", key="k1")
     with pytest.raises(KeyReused):
         await thread.ask("Something else", key="k1")
-    assert len(await said(thread)) == 2
+    assert len(await read_messages(thread)) == 2
 
 
 @pytest.mark.req("S1-25")
@@ -168,11 +168,13 @@ async def test_a_turn_that_is_finished_twice_stores_one_reply(me: UserView, thre
     turn = await thread.ask("Once").ended()
     ending = Ending(TurnEnd("executed"), assistant("Another", id=reply_id(turn.id)), [])
     assert await threadline.turns.finish(me.scope, await threadline.turns.find(me.scope, turn.id), ending) is None
-    assert [text for _, text in await said(thread)] == ["Once", "Hello, you."]
+    assert [text for _, text in await read_messages(thread)] == ["Once", "Hello, you."]
 
 
 @pytest.mark.req("S1-31")
-async def test_a_busy_thread_refuses_queues_or_interrupts_as_asked(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_busy_thread_rejects_queues_or_interrupts_by_policy(
+    me: UserView, scripted_agent: ScriptedAgent
+) -> None:
     scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     first = thread.ask("First")
@@ -218,7 +220,7 @@ async def test_quick_messages_are_answered_in_order_and_each_sees_the_ones_befor
 
 
 @pytest.mark.req("S1-30")
-async def test_the_first_words_give_the_title_and_a_persons_title_stays(me: UserView) -> None:
+async def test_the_first_message_gives_the_title_and_a_title_set_by_a_person_stays(me: UserView) -> None:
     thread = await me.create_thread()
     await thread.ask("What is the\n capital of Portugal? " + "Really. " * 40)
     title = (await thread.refresh()).title
@@ -230,7 +232,7 @@ async def test_the_first_words_give_the_title_and_a_persons_title_stays(me: User
     assert (await thread.refresh()).title == "Lisbon"
 
 
-async def test_a_reply_to_what_was_undone_has_no_place(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_reply_to_an_undone_message_is_not_stored(me: UserView, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     await thread.append("Before", assistant("Yes."))
@@ -240,10 +242,10 @@ async def test_a_reply_to_what_was_undone_has_no_place(me: UserView, scripted_ag
     await thread.rewind(1)
     scripted_agent.gate.set()
     assert (await reply.ended()).reply_seq is None
-    assert await said(thread) == [("user", "Before"), ("assistant", "Yes.")]
+    assert await read_messages(thread) == [("user", "Before"), ("assistant", "Yes.")]
 
 
-async def test_a_thread_deleted_under_a_turn_stays_deleted(me: UserView, scripted_agent: ScriptedAgent) -> None:
+async def test_a_thread_deleted_during_a_turn_stays_deleted(me: UserView, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.gate = asyncio.Event()
     thread = await me.create_thread()
     reply = thread.ask("Hello?")
@@ -261,14 +263,14 @@ async def test_an_empty_request_is_refused_and_nothing_is_stored(me: UserView, m
     thread = await me.create_thread()
     with pytest.raises(InvalidInput):
         await thread.ask(message)
-    assert await said(thread) == []
+    assert await read_messages(thread) == []
 
 
 async def test_only_a_user_message_is_a_request(me: UserView) -> None:
     thread = await me.create_thread()
     with pytest.raises(InvalidInput):
         await thread.ask(assistant("I said so"))
-    assert await said(thread) == []
+    assert await read_messages(thread) == []
 
 
 async def test_a_viewer_may_not_ask(threadline: Threadline, me: UserView) -> None:
@@ -278,9 +280,9 @@ async def test_a_viewer_may_not_ask(threadline: Threadline, me: UserView) -> Non
         await viewer.ask("May I?")
 
 
-async def test_an_unknown_agent_is_an_error_of_the_turn(me: UserView) -> None:
-    turn = await (await me.create_thread()).ask("Hi", agent="nobody").ended()
-    assert (turn.status, turn.error) == ("dispatch_failed", "agent 'nobody' not found")
+async def test_an_unknown_agent_fails_the_turn(me: UserView) -> None:
+    turn = await (await me.create_thread()).ask("Hi", agent="unknown").ended()
+    assert (turn.status, turn.error) == ("dispatch_failed", "agent 'unknown' not found")
 
 
 async def test_a_message_id_that_is_in_the_thread_is_not_answered_again(

@@ -35,7 +35,7 @@ def chunks(first: int, last: int, word: str = "chunk") -> list[Chunk]:
 
 
 class TestChunks:
-    async def test_what_was_shown_can_be_shown_again(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_chunks_can_be_read_again(self, alice: Transaction, clock: ManualClock) -> None:
         """Stores chunks of the stream. Chunks with a number above `after`, by number."""
         fence = await run(alice, clock)
         assert await alice.put_chunks("turn-1", fence, chunks(1, 3)) is True
@@ -46,14 +46,14 @@ class TestChunks:
         assert await alice.chunks("turn-1", after=9) == []
         assert await alice.chunks("nowhere") == []
 
-    async def test_a_number_is_written_once(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_a_chunk_number_is_written_once(self, alice: Transaction, clock: ManualClock) -> None:
         """A number stored before is left as it is."""
         fence = await run(alice, clock)
         await alice.put_chunks("turn-1", fence, chunks(1, 3))
         assert await alice.put_chunks("turn-1", fence, chunks(2, 5, "other")) is True
         assert await alice.chunks("turn-1") == chunks(1, 3) + chunks(4, 5, "other")
 
-    async def test_an_old_fence_keeps_nothing(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_an_old_fence_stores_no_chunk(self, alice: Transaction, clock: ManualClock) -> None:
         """False if the fence is old."""
         old = await run(alice, clock)
         new = await take_over(alice, clock)
@@ -61,7 +61,9 @@ class TestChunks:
         assert await alice.chunks("turn-1") == []
         assert await alice.put_chunks("turn-1", new, chunks(1, 1)) is True
 
-    async def test_chunks_of_turns_long_over_are_dropped(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_chunks_of_turns_that_ended_long_ago_are_dropped(
+        self, alice: Transaction, clock: ManualClock
+    ) -> None:
         """Removes the chunks of turns that ended before then; returns how many chunks."""
         for turn_id in ("over", "just-over", "running"):
             fence = await run(alice, clock, turn_id)
@@ -88,7 +90,7 @@ class TestChunks:
         assert await bob.chunks("b") == []
         assert len(await other_tenant.chunks("far")) == 2
 
-    async def test_a_watch_wakes_when_something_was_shown(
+    async def test_a_watch_wakes_when_a_chunk_is_stored(
         self, store: Store, alice: Transaction, clock: ManualClock
     ) -> None:
         """Returns when the watched subject may have changed, or after `seconds`."""
@@ -107,7 +109,7 @@ class TestChunks:
 
 
 class TestToolRuns:
-    async def test_the_intent_is_written_once(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_the_intent_to_run_a_tool_is_stored_once(self, alice: Transaction, clock: ManualClock) -> None:
         """Writes the intent to run a tool (`is_new`). If this turn has a run under the call id, that one, unchanged and
         not `is_new`: whether it may run again is the caller's to judge."""
         fence = await run(alice, clock)
@@ -155,7 +157,7 @@ class TestToolRuns:
 
 
 class TestSummaries:
-    async def test_the_summary_that_covers_most_counts(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_the_summary_that_covers_most_is_used(self, alice: Transaction, clock: ManualClock) -> None:
         """A summary of the history up to and with `seq`. The one that covers most of the present history"""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         assert await alice.summary(thread.id) is None
@@ -174,7 +176,7 @@ class TestSummaries:
         best = await alice.put_summary(branch.id, 1, clean_text("third try"))
         assert await alice.summary(branch.id) == best
 
-    async def test_only_summaries_of_the_present_history_count(self, alice: Transaction) -> None:
+    async def test_only_summaries_of_the_present_history_are_used(self, alice: Transaction) -> None:
         """those of other branches do not count"""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         early = await alice.put_summary(thread.id, 0, clean_text("a"))

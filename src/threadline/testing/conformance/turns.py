@@ -36,7 +36,7 @@ async def leased(tx: Transaction, clock: ManualClock, turn_id: str, worker: str 
 
 
 class TestCreatingTurns:
-    async def test_a_turn_keeps_what_it_was_given(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_a_turn_is_stored_as_given(self, alice: Transaction, clock: ManualClock) -> None:
         thread = await alice.create_thread(NewThread())
         new = NewTurn("turn-1", thread.id, "slack", "helper", "accepted", "key-1", b"\x00\xff", 3)
         turn = await alice.create_turn(new)
@@ -49,13 +49,13 @@ class TestCreatingTurns:
         assert await alice.turn("turn-1") == turn
         assert await alice.turn("nowhere") is None
 
-    async def test_an_id_is_given_once(self, alice: Transaction) -> None:
+    async def test_a_turn_id_is_unique(self, alice: Transaction) -> None:
         """DuplicateId if the id exists"""
         thread_id = await accepted(alice, "turn-1")
         with pytest.raises(DuplicateId):
             await alice.create_turn(NewTurn("turn-1", thread_id, "web"))
 
-    async def test_a_key_has_one_turn_of_an_owner(
+    async def test_an_owner_has_one_turn_per_key(
         self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
         """KeyReused if this owner has a turn under the key (look it up first). This owner's turn under an idempotency
@@ -76,16 +76,14 @@ class TestCreatingTurns:
         assert await alice.turn("turn-1") is None
 
     @pytest.mark.parametrize("status", ["denied_rbac", "denied_no_agent", "denied_sentinel"])
-    async def test_a_turn_denied_at_once_is_over(
-        self, alice: Transaction, clock: ManualClock, status: TurnStatus
-    ) -> None:
+    async def test_a_denied_turn_has_ended(self, alice: Transaction, clock: ManualClock, status: TurnStatus) -> None:
         thread_id = await accepted(alice)
         turn = await alice.create_turn(NewTurn("turn-1", thread_id, "slack", status=status))
         assert (turn.status, turn.finished_at) == (status, clock.now())
         assert await alice.active_turns(thread_id) == await alice.due_turns() == []
         assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
 
-    async def test_turns_are_listed_in_their_order(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_turns_are_listed_in_order_of_acceptance(self, alice: Transaction, clock: ManualClock) -> None:
         """The accepted and running turns of the thread, in order of acceptance. Newest first."""
         thread_id = await accepted(alice, "c", "a", "b")
         assert ids(await alice.active_turns(thread_id)) == ["c", "a", "b"]
@@ -97,14 +95,16 @@ class TestCreatingTurns:
         assert ids(await alice.active_turns(thread_id)) == ["a", "b"]
         assert ids(await alice.turns(thread_id)) == ["b", "a", "c"]
 
-    async def test_the_surfaces_of_threads_are_told_at_once(self, alice: Transaction, bob: Transaction) -> None:
+    async def test_the_surfaces_of_several_threads_are_read_together(
+        self, alice: Transaction, bob: Transaction
+    ) -> None:
         """The surfaces of the newest 50 turns of each of these threads, sorted by name, by thread id. Threads that have
         no turn or do not exist are left out."""
         both, one, none = [await accepted(alice) for _ in range(3)]
         for new in (NewTurn("a", both, "web"), NewTurn("b", both, "slack"), NewTurn("c", both, "web")):
             await alice.create_turn(new)
         await alice.create_turn(NewTurn("d", one, "cli"))
-        asked = [both, one, none, "nobody"]
+        asked = [both, one, none, "unknown"]
         assert await alice.surfaces(asked) == {both: ("slack", "web"), one: ("cli",)}
         assert await alice.surfaces([]) == await bob.surfaces(asked) == {}
         for number in range(50):
@@ -131,7 +131,7 @@ class TestLeasing:
         assert sum(turn is not None for turn in await asyncio.gather(*tries)) == 1
         assert await alice.lease_turn("nowhere", "w1", until=clock.after(30)) is None
 
-    async def test_a_lease_that_ran_out_is_taken_over(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_an_expired_lease_is_taken_over(self, alice: Transaction, clock: ManualClock) -> None:
         """or a running one whose lease has run out"""
         await accepted(alice, "turn-1")
         await leased(alice, clock, "turn-1")
@@ -156,7 +156,7 @@ class TestLeasing:
         assert await alice.renew_lease("turn-1", taken.fence, until=clock.after(30)) is False
         assert await alice.renew_lease("nowhere", 1, until=clock.after(30)) is False
 
-    async def test_a_lease_that_is_given_up_is_anyones(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_a_released_lease_can_be_taken_by_any_worker(self, alice: Transaction, clock: ManualClock) -> None:
         """Releases an active turn for another process: its lease ends now and has no owner (see
         `Turn.is_handed_over`)."""
         thread_id = await accepted(alice, "turn-1")
@@ -172,9 +172,7 @@ class TestLeasing:
         taken = await leased(alice, clock, "turn-1", "w2")
         assert (taken.fence, taken.lease_owner, taken.is_handed_over) == (turn.fence + 1, "w2", False)
 
-    async def test_a_turn_that_nobody_runs_yet_is_given_up_as_well(
-        self, alice: Transaction, clock: ManualClock
-    ) -> None:
+    async def test_an_accepted_turn_can_be_released(self, alice: Transaction, clock: ManualClock) -> None:
         """Releases an active turn for another process"""
         await accepted(alice, "first", "second")
         await leased(alice, clock, "first")
@@ -187,7 +185,7 @@ class TestLeasing:
         assert (given_up.status, given_up.lease_until, given_up.is_handed_over) == ("accepted", clock.now(), True)
         assert await alice.lease_turn("second", "w2", until=clock.after(30)) is None
 
-    async def test_only_the_holder_gives_a_lease_up(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_only_the_holder_releases_a_lease(self, alice: Transaction, clock: ManualClock) -> None:
         """False if the fence is old or the turn has ended."""
         await accepted(alice, "turn-1")
         old = await leased(alice, clock, "turn-1")
@@ -200,7 +198,7 @@ class TestLeasing:
         assert await alice.turn("turn-1") == ended
         assert await alice.release_lease("nowhere", 1) is False
 
-    async def test_whoever_watches_learns_that_a_lease_was_given_up(
+    async def test_watchers_wake_when_a_lease_is_released(
         self, store: Store, alice: Transaction, clock: ManualClock
     ) -> None:
         """Returns when the watched subject may have changed"""
@@ -225,7 +223,7 @@ class TestLeasing:
         await alice.finish_turn("first", first.fence, TurnEnd("dispatch_failed"))
         await leased(alice, clock, "second")
 
-    async def test_due_turns_are_those_nobody_runs(
+    async def test_due_turns_are_those_that_no_process_runs(
         self, alice: Transaction, bob: Transaction, system: Transaction, other_tenant: Transaction, clock: ManualClock
     ) -> None:
         """Accepted turns, and running ones whose lease has expired, in order of acceptance. The system scope sees the
@@ -275,7 +273,7 @@ class TestEnding:
         assert await alice.finish_turn("nowhere", 1, TurnEnd("executed")) == FinishRefusal("turn_missing")
 
     @pytest.mark.parametrize("status", ["accepted", "running", *ENDS])
-    async def test_an_accepted_turn_ends_only_as_it_may(self, alice: Transaction, status: TurnStatus) -> None:
+    async def test_an_accepted_turn_has_only_the_allowed_ends(self, alice: Transaction, status: TurnStatus) -> None:
         """InvalidInput if such an end cannot follow the turn's status (see TRANSITIONS)."""
         await accepted(alice, "turn-1")
         if status in TRANSITIONS["accepted"] - ACTIVE:
