@@ -123,8 +123,15 @@ class Model:
         return history[starts[-turns] if turns <= len(starts) else 0 :]
 
     def branch(self, owner: str, thread_id: str, new_id: str, state_key: str, at: int | None) -> Facts:
+        self._check_seq(at)
         source = self.living(owner, thread_id)
         return self.create(owner, new_id, state_key, self._up_to(source.history, at))
+
+    @staticmethod
+    def _check_seq(at: int | None) -> None:
+        """A wrong argument is rejected before the thread is looked up."""
+        if at is not None and at < -1:
+            raise InvalidInput("seq below -1")
 
     @staticmethod
     def _up_to(history: list[Said], at: int | None) -> list[Said]:
@@ -135,6 +142,7 @@ class Model:
         return history[: at + 1]
 
     def move(self, owner: str, thread_id: str, seq: int, timeline: int | None = None) -> Facts:
+        self._check_seq(seq)
         thread = self.living(owner, thread_id)
         origin = thread.history if timeline is None else thread.timelines[timeline]
         return self._go_on(thread, self._up_to(origin, seq))
@@ -158,6 +166,7 @@ class Model:
         return thread.facts
 
     def save(self, owner: str, thread_id: str, name: str, at: int | None) -> tuple[str, int]:
+        self._check_seq(at)
         history = self._up_to(self.living(owner, thread_id).history, at)
         self.saved[owner, name] = (thread_id, history)
         return thread_id, len(history) - 1

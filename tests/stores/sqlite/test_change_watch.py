@@ -117,7 +117,7 @@ async def test_a_watch_that_begins_while_the_writer_is_at_its_errands_is_not_wok
         done.wait(PATIENCE)
         return False
 
-    monkeypatch.setattr(sqlite_store, "index_in_passing", errand)
+    monkeypatch.setattr(sqlite_store, "index_when_idle", errand)
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.001)
     store = await open_sqlite()
     assert await asyncio.to_thread(at_work.wait, PATIENCE)

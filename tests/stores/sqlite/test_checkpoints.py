@@ -33,7 +33,7 @@ def _log_bytes(path: Path) -> int:
 def test_a_long_log_is_moved_and_begun_anew(path: Path, connection: apsw.Connection) -> None:
     moved = threading.Event()
     checkpoints = Checkpoints(locate(path), moved.set)
-    checkpoints.watch(connection)
+    checkpoints.attach(connection)
     _write(connection, 1)
     assert not moved.is_set()
     _write(connection, 9)
@@ -48,7 +48,7 @@ def test_a_long_log_is_moved_and_begun_anew(path: Path, connection: apsw.Connect
 def test_a_reader_that_holds_on_is_not_asked_with_every_commit(path: Path, connection: apsw.Connection) -> None:
     moved = threading.Event()
     checkpoints = Checkpoints(locate(path), moved.set)
-    checkpoints.watch(connection)
+    checkpoints.attach(connection)
     reader = connect(locate(path), read_only=True)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM notes").fetchall()

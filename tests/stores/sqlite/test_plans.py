@@ -10,16 +10,17 @@ import apsw.ext
 import pytest
 
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import migrate, rank
+from threadline.stores.sqlite import migrate
 from threadline.stores.sqlite.connection import connect, locate
+from threadline.stores.sqlite.search import register_ranking
 
 PACKAGE = "threadline.stores.sqlite"
 FILES = sorted(entry.name for entry in files(PACKAGE).joinpath("queries").iterdir())
 WHOLE_TABLES = {
-    "check.sql": {"find_wrong_counts", "find_wrong_timelines", "find_gaps", "find_stray_timelines"},
+    "maintenance.sql": {"find_wrong_counts", "find_wrong_timelines", "find_gaps", "find_stray_timelines"},
     "store.sql": {"list_tenants", "count_all_rows"},
     "purge.sql": {"count_rows"},
-    "copying.sql": {"number_timelines", "number_threads", "number_turns"},
+    "table_copy.sql": {"number_timelines", "number_threads", "number_turns"},
     "running.sql": {"drop_chunks"},
 }
 """Queries whose business it is to look at everything. Chunks are kept for a while only, so there are never many."""
@@ -40,7 +41,7 @@ def connection(tmp_path: Path) -> apsw.Connection:
     location = locate(tmp_path / "plans.db")
     connection = connect(location)
     migrate.migrate(connection, location)
-    rank.register(connection)
+    register_ranking(connection)
     return connection
 
 

@@ -185,7 +185,7 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes every file for one too large to be written anew after a purge."""
-    monkeypatch.setattr(group_commit, "_WRITTEN_ANEW_BYTES", 0)
+    monkeypatch.setattr(group_commit, "_VACUUM_BYTES", 0)
 
 
 @pytest.mark.usefixtures("large")

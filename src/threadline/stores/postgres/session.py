@@ -90,7 +90,7 @@ class ScopedSession:
 
     def _refuse_if_over(self) -> None:
         if self._is_over:
-            raise RuntimeError("this transaction is over: use it only inside the function that was passed to transact")
+            raise RuntimeError("this transaction has ended: use it only inside the function that `transact` called")
 
     @property
     def owner_filter(self) -> str | None:

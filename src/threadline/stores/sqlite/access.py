@@ -1,14 +1,16 @@
-"""API tokens, what is left of rate limits, and the record of administrative acts."""
+"""API tokens, rate-limit permits, the audit record, and the encrypted credentials of platforms."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 from threadline.core.access import ApiToken, AuditEntry, NewToken
+from threadline.core.channels import SealedCredentials
 from threadline.core.errors import DuplicateId
 from threadline.core.ids import check_id, check_user_id, new_id
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson
+from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -51,7 +53,7 @@ class AccessOperations(Operations):
 def create_token(session: ScopedSession, new: NewToken) -> ApiToken:
     session.scope.require("admin")
     check_id("token", new.id)
-    session.introduce(check_user_id(new.owner_id))
+    session.ensure_owner(check_user_id(new.owner_id))
     values = (
         new.id,
         new.owner_id,
@@ -114,7 +116,7 @@ def record_act(
     if actor != session.user_id:
         session.scope.require("system")
     values = (new_id(), actor, check_id("act", act), check_user_id(target), details, session.now_us())
-    session.introduce_tenant()
+    session.ensure_tenant()
     session.run(_SQL["add_act"], (session.tenant_id, *values))
     return rows.act(values)
 
@@ -122,3 +124,42 @@ def record_act(
 def list_acts(session: ScopedSession, limit: int, before: str | None) -> list[AuditEntry]:
     session.scope.require("admin")
     return [rows.act(row) for row in session.rows(_SQL["list_acts"], (session.tenant_id, before, limit))]
+
+
+class CredentialOperations(Operations):
+    async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+        return await self._engine.write(put_credentials, platform, key_id, sealed)
+
+    async def credentials(self, platform: Surface) -> SealedCredentials | None:
+        return await self._engine.read(find_credentials, platform)
+
+    async def all_credentials(self) -> list[SealedCredentials]:
+        return await self._engine.read(list_credentials)
+
+    async def delete_credentials(self, platform: Surface) -> bool:
+        return await self._engine.write(delete_credentials, platform)
+
+
+def put_credentials(session: ScopedSession, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
+    session.scope.require("system")
+    session.ensure_owner()
+    session.run(_SQL["put_credentials"], (session.tenant_id, platform, key_id, sealed, session.now_us()))
+    stored = find_credentials(session, platform)
+    assert stored is not None
+    return stored
+
+
+def find_credentials(session: ScopedSession, platform: Surface) -> SealedCredentials | None:
+    session.scope.require("system")
+    row = session.row(_SQL["find_credentials"], (session.tenant_id, platform))
+    return None if row is None else rows.credentials(row)
+
+
+def list_credentials(session: ScopedSession) -> list[SealedCredentials]:
+    session.scope.require("system")
+    return [rows.credentials(row) for row in session.rows(_SQL["list_credentials"], (session.tenant_id,))]
+
+
+def delete_credentials(session: ScopedSession, platform: Surface) -> bool:
+    session.scope.require("system")
+    return session.run(_SQL["delete_credentials"], (session.tenant_id, platform)) > 0

@@ -1,8 +1,8 @@
-"""Watches on turns and threads: an event for what this process commits, and a look at the file for what others do.
+"""Change watches for turns and threads.
 
-SQLite keeps a number that changes whenever another connection commits. While anybody watches, it is read every 50 ms
-and a change wakes everyone; a commit of our own writer wakes those it concerns at once, and nobody else: with a
-thousand turns that run, or as many pages open, to wake them all for each message would be most of the work there is.
+A commit of this process wakes only the watches on what it changed: with a thousand running turns or open pages, waking
+all of them for every message would be most of the work. For commits of other processes SQLite keeps one number, which
+is polled while a watch exists; a change wakes every watch.
 """
 
 from __future__ import annotations
@@ -13,73 +13,97 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 POLL_SECONDS = 0.05
+"""Below what a reader of a stream notices; one poll is a read of one number, without a query."""
 
 
 class SubjectWatch:
-    """One watcher's bell. It may ring between two waits; the next one then returns at once."""
+    """One watch. A wake between two waits is kept: the next wait returns immediately."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
-        self._rung.clear()
+        self._woken.clear()
 
-    def ring(self) -> None:
-        """From any thread."""
+    def wake(self) -> None:
+        """Safe from any thread."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._woken.set)
 
 
-class Watchers:
-    def __init__(self, others_version: Callable[[], int]) -> None:
-        self.others_version = others_version
+class WatchRegistry:
+    """The open watches, by tenant and subject."""
+
+    def __init__(self) -> None:
         self._watches: dict[tuple[str, str], set[SubjectWatch]] = {}
+        # The writer thread reads `_watches` after a commit while the event loop changes it.
         self._lock = threading.Lock()
-        self._polling: asyncio.Task[None] | None = None
+
+    def add(self, key: tuple[str, str], watch: SubjectWatch) -> None:
+        with self._lock:
+            self._watches.setdefault(key, set()).add(watch)
+
+    def remove(self, key: tuple[str, str], watch: SubjectWatch) -> None:
+        with self._lock:
+            self._watches[key].discard(watch)
+            if not self._watches[key]:
+                del self._watches[key]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._watches
 
     def touched(self, subjects: set[tuple[str, str]]) -> None:
-        """Called by the writer's thread after a commit."""
+        """Wakes the watches on these subjects. Called after a commit, from the thread that committed."""
+        # Without the lock: a watch that is added just now reads its subject after this commit.
         if not self._watches:
             return
         with self._lock:
-            bells = [watch for subject in subjects for watch in self._watches.get(subject, ())]
-        for watch in bells:
-            watch.ring()
+            concerned = [watch for subject in subjects for watch in self._watches.get(subject, ())]
+        for watch in concerned:
+            watch.wake()
+
+    def wake_all(self) -> None:
+        with self._lock:
+            everyone = [watch for watches in self._watches.values() for watch in watches]
+        for watch in everyone:
+            watch.wake()
+
+
+class Watchers:
+    def __init__(self, registry: WatchRegistry, others_version: Callable[[], int]) -> None:
+        """`others_version` returns a number that changes when another process commits."""
+        self._registry = registry
+        self._others_version = others_version
+        self._polling: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def watch(self, tenant_id: str, subject: str) -> AsyncIterator[SubjectWatch]:
         watch, key = SubjectWatch(), (tenant_id, subject)
-        with self._lock:
-            self._watches.setdefault(key, set()).add(watch)
+        self._registry.add(key, watch)
         if self._polling is None:
-            # Looked at before anybody reads what they watch: a commit that follows their reading is one they must hear.
-            self._polling = asyncio.create_task(self._poll(self.others_version()), name="threadline-watch")
+            # The version is read here, before the caller reads its subject: a later commit must count as a change.
+            self._polling = asyncio.create_task(self._poll(self._others_version()), name="threadline-watch")
         try:
             yield watch
         finally:
-            with self._lock:
-                self._watches[key].discard(watch)
-                if not self._watches[key]:
-                    del self._watches[key]
-            if not self._watches:
+            self._registry.remove(key, watch)
+            if self._registry.is_empty:
                 await self.close()
 
     async def _poll(self, seen: int) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            version = self.others_version()
+            version = self._others_version()
             if version != seen:
                 seen = version
-                with self._lock:
-                    everyone = [watch for watches in self._watches.values() for watch in watches]
-                for watch in everyone:
-                    watch.ring()
+                self._registry.wake_all()
 
     async def close(self) -> None:
         polling, self._polling = self._polling, None

@@ -1,8 +1,8 @@
-"""One connection to one database file: how it is opened, what every connection is told, and whose errors these are.
+"""Connections to a database file: opening, settings, lock waits, and the translation of the driver's errors.
 
-Every pragma that SQLite keeps per connection is set here, so that no connection goes without it. A database in
-memory lives in SQLite's `memdb` file system under a name of its own, so that the same several connections work on it.
-Errors of the driver become errors of the house in `translated`, and nowhere else.
+SQLite keeps most settings per connection, so every connection is configured here. A database in memory is a file with a
+unique name in SQLite's `memdb` file system, so that several connections can share it. `translate` is the only place
+where errors of the driver become errors of Threadline.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ from threadline.core.errors import (
 )
 
 APPLICATION_ID = 0x54484C4E
-"""'THLN', in the header of every file that is ours."""
+"""'THLN', in the header of every Threadline file."""
 
 PAGE_SIZE = 8192
 """A turn of 2.5 kB fills pages of this size to 1.15 times its bytes, pages of 4096 to 1.7 times; both are as fast."""
 
 LOCK_SECONDS = 30.0
+"""How long a call waits for another process that holds the write lock: longer than a large import's transaction."""
 _SCRUB_SECONDS = 1.0
-_STEPS = 100_000
+"""How long a scrub waits for readers of other processes. Short, because appends wait for the scrub."""
+_PROGRESS_STEPS = 100_000
+"""Steps of SQLite's virtual machine between two progress reports."""
 _STATEMENTS_CACHED = 256
-_CONTENTION_MILLISECONDS = 2.0
+"""More than the number of queries, so that each is prepared once per connection."""
+_LONGEST_PAUSE_MILLISECONDS = 2.0
+"""Upper bound of one pause between two attempts to get a lock."""
 
 
 class Location(NamedTuple):
-    """Where a database is. `name` is what SQLite is told, `shown` what people are."""
+    """Where a database is. `name` is SQLite's name for it, `shown` is the path as the user gave it."""
 
     name: str
     shown: str
@@ -59,7 +64,7 @@ def locate(path: str | os.PathLike[str]) -> Location:
 
 
 def connect(location: Location, *, read_only: bool = False, lock_seconds: float = LOCK_SECONDS) -> apsw.Connection:
-    """An open connection with everything set that a connection must be told. The caller closes it."""
+    """An open, configured connection. The caller closes it."""
     access = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with translated(location.shown):
         connection = apsw.Connection(
@@ -77,7 +82,8 @@ def connect(location: Location, *, read_only: bool = False, lock_seconds: float 
 
 def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.set_busy_handler(RetryPolicy(lock_seconds))
-    # Without this promise SQLite plans a statement anew whenever a parameter changes: 9 µs instead of 2 for a join.
+    # The stability guarantee keeps SQLite from planning a statement again when a parameter changes: 2 µs instead of 9
+    # for a join.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
@@ -85,16 +91,17 @@ def _configure(connection: apsw.Connection, lock_seconds: float) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
-    # Old text must not survive in free space until a purge comes for it; measured, this costs nothing.
+    # Overwrites deleted text, so that free pages do not keep it until the next purge. No measurable cost.
     connection.execute("PRAGMA secure_delete = ON")
-    # What an import made of the log need not stay that large.
+    # Shrinks the log after a large import.
     connection.execute("PRAGMA journal_size_limit = 67108864")
-    # Savepoints copy pages aside; in a temporary file they would cost more than the work they guard.
+    # Savepoints copy pages; in a temporary file that would cost more than the work they protect.
     connection.execute("PRAGMA temp_store = MEMORY")
 
 
 class RetryPolicy:
-    """Waits for another process's lock, in short uneven steps so that processes do not keep meeting."""
+    """Busy handler: waits for the lock of another process in short random pauses, so that two processes that retry do
+    not stay in step."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -106,18 +113,18 @@ class RetryPolicy:
             self._since = now
         if now - self._since > self._seconds:
             return False
-        time.sleep(random.uniform(0.1, _CONTENTION_MILLISECONDS) / 1000)  # noqa: S311 no secret
+        time.sleep(random.uniform(0.1, _LONGEST_PAUSE_MILLISECONDS) / 1000)  # noqa: S311 no secret
         return True
 
 
 def scrub(
-    connection: apsw.Connection, *, anew: bool, lock_seconds: float, progress: Callable[[int], None] | None = None
+    connection: apsw.Connection, *, rewrite: bool, lock_seconds: float, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Leaves nothing of what was deleted in the write-ahead log, nor, if the file is written anew, in the parts of
-    pages that SQLite does not use at present. It does not wait long for readers elsewhere that hold on to the log.
-    `progress` is told how many thousand steps SQLite has made; how many there will be, nobody knows."""
+    """Removes deleted text from the write-ahead log and, with `rewrite`, from unused parts of pages. Waits only briefly
+    for readers of other processes that still need the log. `progress` gets the number of steps SQLite has made, in
+    thousands; the total is not known."""
     connection.set_busy_handler(RetryPolicy(_SCRUB_SECONDS))
-    steps = itertools.count(_STEPS // 1_000, _STEPS // 1_000)
+    steps = itertools.count(_PROGRESS_STEPS // 1_000, _PROGRESS_STEPS // 1_000)
 
     def report() -> bool:
         if progress is not None:
@@ -125,8 +132,8 @@ def scrub(
         return False
 
     try:
-        if anew:
-            connection.set_progress_handler(report, _STEPS)
+        if rewrite:
+            connection.set_progress_handler(report, _PROGRESS_STEPS)
             connection.execute("VACUUM")
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     finally:
@@ -147,14 +154,14 @@ def translated(shown: str) -> Iterator[None]:
 
 
 def translate(error: Exception, shown: str) -> ThreadlineError:
-    """The error of the house for an error of the driver, with what to do next."""
+    """The Threadline error for an error of the driver."""
     match error:
         case UnicodeEncodeError():
-            return InvalidText("a text contains half a character (a lone surrogate)")
+            return InvalidText("text must not contain lone surrogates (half a character)")
         case OverflowError():
-            return InvalidInput("a number has more than 64 bits")
+            return InvalidInput("integer must have at most 64 bits")
         case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailable(f"{shown} is locked by another process: try again, or stop the one that holds it")
+            return StoreUnavailable(f"{shown} is locked by another process: try again, or stop that process")
         case apsw.FullError():
             return StoreFull(f"no space left for {shown}: free some and repeat the call")
         case apsw.ReadOnlyError():
@@ -164,8 +171,8 @@ def translate(error: Exception, shown: str) -> ThreadlineError:
         case apsw.CorruptError():
             return StoreCorrupt(f"{shown} is damaged ({error}): restore it from a backup")
         case apsw.CantOpenError():
-            return StoreUnavailable(f"{shown} cannot be opened: does its folder exist, and may you write there?")
+            return StoreUnavailable(f"{shown} cannot be opened: check that its folder exists and is writable")
         case apsw.PermissionsError() | apsw.AuthError():
-            return StoreUnavailable(f"{shown} may not be opened: check its permissions")
+            return StoreUnavailable(f"{shown} cannot be opened: check its permissions")
         case _:
             return StoreFailed(f"{shown}: {error}")

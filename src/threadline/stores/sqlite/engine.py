@@ -1,10 +1,10 @@
-"""Where a verb runs: each in a transaction of its own, or inside one that is open.
+"""Engines: on which thread and connection an operation runs.
 
-Every verb is written once, as a function of a reach. On its own, a small read runs at once, in the event loop's
-thread, on a connection of its own (2 µs, where a thread would take 35); a big one goes to a reader's thread. A small
-write runs at once as well where nobody else is writing, and otherwise goes to the writer's thread, as big ones do.
-Inside `transact` all of them run at once on the writer's connection, so such a coroutine never really waits, and the
-writer's thread drives it to its end by itself.
+Every operation is written once, as a synchronous function of a `ScopedSession`. With `AutocommitEngine` a small read
+runs directly on the event-loop thread, on a connection of its own (2 µs; handing it to a thread takes 35), and a large
+one in the reader thread; writes go to the `Writer`. With `TransactionEngine`, inside `transact`, everything runs
+directly on the writer's connection, so the coroutine never suspends and the writer thread can run it without an event
+loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Engine(Protocol):
 
     async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    async def read_much(
+    async def read_large(
         self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T: ...
 
@@ -40,13 +40,13 @@ class Engine(Protocol):
         self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T: ...
 
-    async def write_much(
+    async def write_large(
         self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T: ...
 
 
 class Operations:
-    """What each group of verbs begins with."""
+    """Base class of the operation groups."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -56,8 +56,8 @@ class Operations:
         return self._engine.scope
 
 
-class Gate:
-    """Whether the store may be used at all: not after `close`, and not in a process forked from the one it is of."""
+class Availability:
+    """Whether the store may be used: not after `close`, and not in a forked child process."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
@@ -68,54 +68,54 @@ class Gate:
             raise StoreUnavailable(f"{self.shown} {self.refusal}")
 
 
-class OnItsOwn:
-    """Each verb a transaction of its own. Without a writer the store is read-only."""
+class AutocommitEngine:
+    """Each operation is its own transaction. Without a writer the store is read-only."""
 
     def __init__(
         self,
         reader: ScopedSession,
         write_session: ScopedSession | None,
         writer: Writer | None,
-        library: Library,
-        gate: Gate,
+        reader_thread: ReaderThread,
+        availability: Availability,
     ) -> None:
         self._reader = reader
         self._write_session = write_session
         self._writer = writer
-        self._library = library
-        self._gate = gate
+        self._reader_thread = reader_thread
+        self._availability = availability
 
     @property
     def scope(self) -> Scope:
         return self._reader.scope
 
     async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        self._gate.check()
+        self._availability.check()
         try:
             return fn(self._reader, *args, **kwargs)
         except DRIVER_ERRORS as exc:
-            raise translate(exc, self._gate.shown) from exc
+            raise translate(exc, self._availability.shown) from exc
 
-    async def read_much(
+    async def read_large(
         self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        self._gate.check()
-        return await self._library.read(fn, self._reader, *args, **kwargs)
+        self._availability.check()
+        return await self._reader_thread.read(fn, self._reader, *args, **kwargs)
 
     async def write(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         writer, session = self._writing()
-        return await writer.do(partial(_translated, fn, session, *args, **kwargs))
+        return await writer.write(partial(_translated, fn, session, *args, **kwargs))
 
-    async def write_much(
+    async def write_large(
         self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         writer, session = self._writing()
         return await writer.submit(partial(_translated, fn, session, *args, **kwargs))
 
     def _writing(self) -> tuple[Writer, ScopedSession]:
-        self._gate.check()
+        self._availability.check()
         if self._writer is None or self._write_session is None:
-            raise StoreReadOnly(f"{self._gate.shown} was opened read-only")
+            raise StoreReadOnly(f"{self._availability.shown} was opened read-only")
         return self._writer, self._write_session
 
 
@@ -128,8 +128,8 @@ def _translated(
         raise translate(exc, session.database.location.shown) from exc
 
 
-class InTransaction:
-    """All verbs of one piece of work, on the writer's connection, in the writer's thread."""
+class TransactionEngine:
+    """All operations of one transaction, on the writer's connection, in the writer thread."""
 
     def __init__(self, session: ScopedSession) -> None:
         self._session = session
@@ -142,29 +142,29 @@ class InTransaction:
 
     async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._open:
-            raise RuntimeError("this transaction is over: use its verbs only inside the work it was made for")
+            raise RuntimeError("this transaction has ended: use it only inside the function that `transact` called")
         try:
             return fn(self._session, *args, **kwargs)
         except DRIVER_ERRORS as exc:
             self._failed = translate(exc, self._session.database.location.shown)
             raise self._failed from exc
 
-    read_much = read
+    read_large = read
     write = read
-    write_much = read
+    write_large = read
 
-    def require_sound(self) -> None:
-        """A failure of the database fails the whole, even if the work caught it."""
+    def require_no_failure(self) -> None:
+        """Raises a failure of the database again, also if the work caught it: the transaction cannot be trusted."""
         if self._failed is not None:
             raise self._failed
 
     def end(self) -> None:
-        """Nothing runs on it any more."""
+        """Later calls raise RuntimeError."""
         self._open = False
 
 
-class Library:
-    """A thread that reads what is too big to be read in the event loop's, on a connection of its own."""
+class ReaderThread:
+    """One thread with its own connection, for reads that would block the event loop for too long."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database
@@ -174,10 +174,11 @@ class Library:
     async def read(
         self, fn: Callable[Concatenate[ScopedSession, P], T], like: ScopedSession, /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Runs `fn` on a reach like the given one, in the thread."""
+        """Runs `fn` in the thread, on its connection, in the scope of the given session."""
         return await self.run(lambda database: fn(like.on(database), *args, **kwargs))
 
     async def run(self, fn: Callable[[Database], T]) -> T:
+        # The context goes along, so that log records and traces of the thread belong to the caller's request.
         job = partial(contextvars.copy_context().run, self._run, fn)
         return await asyncio.get_running_loop().run_in_executor(self._thread, job)
 
@@ -190,7 +191,7 @@ class Library:
             raise translate(exc, self._database.location.shown) from exc
 
     def close(self) -> None:
-        """Waits for what is being read."""
+        """Waits for the current read."""
         self._thread.shutdown()
         if self._database is not None:
             self._database.connection.close()

@@ -18,8 +18,7 @@ from threadline.core.threads import Appended, ThreadState
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import Head, find_head, head_on
-from threadline.stores.sqlite.lineage import bound, segments, tops
+from threadline.stores.sqlite.lineage import Head, bound, find_head, head_on, segments, tops
 from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/messages.sql")
@@ -44,7 +43,7 @@ class MessageOperations(Operations):
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
-        write = self._engine.write if len(messages) <= _FEW else self._engine.write_much
+        write = self._engine.write if len(messages) <= _FEW else self._engine.write_large
         return await write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
 
     async def messages(
@@ -59,7 +58,7 @@ class MessageOperations(Operations):
         span = await self._engine.read(find_span, thread_id, first, last, limit, timeline_id)
         if span.last - span.first < _MUCH:
             return await self._engine.read(read_span, thread_id, span)
-        return await self._engine.read_much(read_span, thread_id, span)
+        return await self._engine.read_large(read_span, thread_id, span)
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         return await self._engine.read(last_turns, thread_id, turns, before)
@@ -82,7 +81,7 @@ def append(
         raise nothing_to_append()
     head = find_head(session, thread_id)
     digest = None if key is None else fingerprint(messages)
-    replayed = (key is not None and _done_under_key(session, thread_id, head, key, digest)) or _standing(
+    replayed = (key is not None and _done_under_key(session, thread_id, head, key, digest)) or _find_earlier_append(
         session, thread_id, head, messages
     )
     if replayed:
@@ -148,7 +147,9 @@ def _done_under_key(
     return Appended(thread_id, timeline_id, first_seq, ids, first_seq + count, _state_of(head), replayed=True)
 
 
-def _standing(session: ScopedSession, thread_id: str, head: Head, messages: Sequence[Sealed]) -> Appended | None:
+def _find_earlier_append(
+    session: ScopedSession, thread_id: str, head: Head, messages: Sequence[Sealed]
+) -> Appended | None:
     """The answer this append had before; None if none of its ids stands in the history. DuplicateId if some do."""
     found = [session.rows(_SQL["find_by_id"], (message.id,)) for message in messages]
     if len(messages) > 1 and len({message.id for message in messages}) < len(messages):

@@ -28,6 +28,7 @@ from threadline.stores.sqlite.connection import (
     locate,
     translated,
 )
+from threadline.stores.sqlite.session import Snapshot
 
 MIGRATIONS = load_migrations(__package__)
 _SQL = load_queries(__package__, "queries/migrate.sql")
@@ -73,7 +74,7 @@ def migrate(
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
-            _take(connection, location, step)
+            _apply_step(connection, location, step)
     return todo
 
 
@@ -91,17 +92,19 @@ def require_current(connection: apsw.Connection, location: Location) -> None:
 def journal(connection: apsw.Connection, location: Location) -> tuple[Applied, ...]:
     """What the file says it has had; () for a new one. StoreCorrupt if it is not a file of ours."""
     if not location.in_memory:
-        _refuse_scraps(location)
-    application_id = connection.pragma("application_id")
-    if application_id == APPLICATION_ID:
-        return tuple(Applied(*row) for row in connection.execute(_SQL["read_journal"]))
-    (entries,) = next(connection.execute(_SQL["count_schema"]))
+        _reject_short_file(location)
+    # One snapshot: between two reads another process may create the schema, and a file of its own would look foreign.
+    with Snapshot(connection):
+        application_id = connection.pragma("application_id")
+        if application_id == APPLICATION_ID:
+            return tuple(Applied(*row) for row in connection.execute(_SQL["read_journal"]))
+        (entries,) = next(connection.execute(_SQL["count_schema"]))
     if application_id == 0 and entries == 0:
         return ()
     raise StoreCorrupt(f"{location.shown} is a SQLite database, but not one of Threadline's")
 
 
-def _refuse_scraps(location: Location) -> None:
+def _reject_short_file(location: Location) -> None:
     # SQLite takes a file too short for a header as an empty database, and would write over it.
     size = Path(location.name).stat().st_size
     if 0 < size < _SMALLEST_DATABASE:
@@ -129,16 +132,16 @@ def _switch_to_wal(connection: apsw.Connection) -> str:
             time.sleep(0.001)
 
 
-def _take(connection: apsw.Connection, location: Location, step: Migration) -> None:
+def _apply_step(connection: apsw.Connection, location: Location, step: Migration) -> None:
     # A table that is made anew under its old name is gone for a moment, with all that others refer to.
     connection.pragma("foreign_keys", False)
     try:
-        _take_whole(connection, location, step)
+        _apply_in_transaction(connection, location, step)
     finally:
         connection.pragma("foreign_keys", True)
 
 
-def _refuse_dangling(connection: apsw.Connection, location: Location, step: Migration) -> None:
+def _reject_dangling(connection: apsw.Connection, location: Location, step: Migration) -> None:
     """What a step with foreign keys off has torn, or what was torn before it, must not be committed as sound."""
     dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
     if dangling:
@@ -149,13 +152,13 @@ def _refuse_dangling(connection: apsw.Connection, location: Location, step: Migr
         )
 
 
-def _take_whole(connection: apsw.Connection, location: Location, step: Migration) -> None:
+def _apply_in_transaction(connection: apsw.Connection, location: Location, step: Migration) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if step.number > len(journal(connection, location)):
             connection.execute(_SQL["create_journal"])
             connection.execute(step.sql)
-            _refuse_dangling(connection, location, step)
+            _reject_dangling(connection, location, step)
             entry = (step.number, step.name, step.checksum, step.oldest_compatible, time.time_ns() // 1000)
             connection.execute(_SQL["write_journal"], entry)
             connection.pragma("application_id", APPLICATION_ID)

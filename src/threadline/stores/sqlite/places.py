@@ -1,15 +1,19 @@
-"""Places and pins: which thread goes on in which room or chat, and what a user pinned for an agent."""
+"""Bindings of places to threads, context snapshots, agents, users, and links between platform users and users."""
 
 from __future__ import annotations
 
-from threadline.core.channels import Binding, ContextSnapshot
+import datetime as dt
+
+from threadline.core.channels import Agent, Binding, ContextSnapshot, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId
+from threadline.core.ids import check_id, check_user_id
+from threadline.core.messages import to_us
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import find_head
+from threadline.stores.sqlite.lineage import find_head
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/places.sql")
@@ -44,6 +48,48 @@ class PlaceOperations(Operations):
 
     async def clear_context(self, agent_id: str) -> bool:
         return await self._engine.write(clear_context, agent_id)
+
+    async def put_agent(self, agent: Agent) -> Agent:
+        return await self._engine.write(put_agent, agent)
+
+    async def agent(self, agent_id: str) -> Agent | None:
+        return await self._engine.read(find_agent, agent_id)
+
+    async def agents(self) -> list[Agent]:
+        return await self._engine.read(list_agents)
+
+    async def delete_agent(self, agent_id: str) -> bool:
+        return await self._engine.write(delete_agent, agent_id)
+
+    async def put_user(self, user: User) -> User:
+        return await self._engine.write(put_user, user)
+
+    async def user(self, user_id: str) -> User | None:
+        return await self._engine.read(find_user, user_id)
+
+    async def users(self) -> list[User]:
+        return await self._engine.read(list_users)
+
+    async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+        return await self._engine.write(put_link, platform, platform_user_id, owner_id, state)
+
+    async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
+        return await self._engine.read(find_link, platform, platform_user_id)
+
+    async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
+        return await self._engine.read(find_sender, platform, platform_user_id)
+
+    async def links(self) -> list[Link]:
+        return await self._engine.read(list_links)
+
+    async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:
+        return await self._engine.write(delete_link, platform, platform_user_id)
+
+    async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+        await self._engine.write(put_link_code, code_hash, platform, expires_at)
+
+    async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+        return await self._engine.write(redeem_link_code, code_hash, platform, now)
 
 
 def bind(
@@ -94,7 +140,7 @@ def unbind(session: ScopedSession, surface: Surface, place: str) -> bool:
 
 
 def set_context(session: ScopedSession, agent_id: str, context: CleanText) -> ContextSnapshot:
-    session.introduce()
+    session.ensure_owner()
     now = session.now_us()
     session.run(_SQL["set_context"], (session.tenant_id, session.user_id, agent_id, context, now, now))
     pinned = find_context(session, agent_id)
@@ -109,3 +155,129 @@ def find_context(session: ScopedSession, agent_id: str) -> ContextSnapshot | Non
 
 def clear_context(session: ScopedSession, agent_id: str) -> bool:
     return session.run(_SQL["clear_context"], (session.tenant_id, session.user_id, agent_id)) > 0
+
+
+def put_agent(session: ScopedSession, agent: Agent) -> Agent:
+    check_id("agent", agent.id)
+    settings = rows.json_bytes(agent.settings, "settings")
+    session.ensure_owner()
+    session.run(
+        _SQL["put_agent"],
+        (
+            session.tenant_id,
+            agent.id,
+            agent.name,
+            agent.provider,
+            agent.model,
+            settings,
+            agent.system_prompt,
+            agent.enabled,
+        ),
+    )
+    stored = find_agent(session, agent.id)
+    assert stored is not None
+    return stored
+
+
+def find_agent(session: ScopedSession, agent_id: str) -> Agent | None:
+    row = session.row(_SQL["find_agent"], (session.tenant_id, agent_id))
+    return None if row is None else rows.agent(row)
+
+
+def list_agents(session: ScopedSession) -> list[Agent]:
+    return [rows.agent(row) for row in session.rows(_SQL["list_agents"], (session.tenant_id,))]
+
+
+def delete_agent(session: ScopedSession, agent_id: str) -> bool:
+    session.run(_SQL["unpin_agent"], (session.tenant_id, agent_id))
+    return session.run(_SQL["delete_agent"], (session.tenant_id, agent_id)) > 0
+
+
+def _sees_users(session: ScopedSession) -> bool:
+    return session.scope.role in ("admin", "system")
+
+
+def put_user(session: ScopedSession, user: User) -> User:
+    check_user_id(user.id)
+    if user.id != session.user_id:
+        session.scope.require("admin")
+    session.ensure_owner(user.id)
+    session.run(_SQL["put_user"], (user.display_name, user.role, session.tenant_id, user.id))
+    return user
+
+
+def find_user(session: ScopedSession, user_id: str) -> User | None:
+    if user_id != session.user_id and not _sees_users(session):
+        return None
+    row = session.row(_SQL["find_user"], (session.tenant_id, user_id))
+    return None if row is None else rows.user(row)
+
+
+def list_users(session: ScopedSession) -> list[User]:
+    return [
+        rows.user(row)
+        for row in session.rows(_SQL["list_users"], (session.tenant_id, session.user_id, _sees_users(session)))
+    ]
+
+
+def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+    if owner_id != session.user_id:
+        session.scope.require("system")
+    who = (session.tenant_id, platform, platform_user_id)
+    taken = session.row(_SQL["find_link"], (*who, "", True))
+    if taken is not None and taken[2] != owner_id and not session.sees_all:
+        raise DuplicateId("link", platform_user_id)
+    session.ensure_owner(owner_id)
+    now = session.now_us()
+    session.run(_SQL["put_link"], (*who, owner_id, state, now, now))
+    row = session.row(_SQL["find_link"], (*who, owner_id, False))
+    assert row is not None
+    return rows.link(row)
+
+
+def find_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> Link | None:
+    row = session.row(
+        _SQL["find_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
+    )
+    return None if row is None else rows.link(row)
+
+
+def find_sender(session: ScopedSession, platform: Surface, platform_user_id: str) -> Sender | None:
+    session.scope.require("system")
+    row = session.row(_SQL["find_sender"], (session.tenant_id, platform, platform_user_id))
+    return None if row is None else Sender._make(row)
+
+
+def list_links(session: ScopedSession) -> list[Link]:
+    return [
+        rows.link(row)
+        for row in session.rows(_SQL["list_links"], (session.tenant_id, session.user_id, session.sees_all))
+    ]
+
+
+def delete_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> bool:
+    return (
+        session.run(
+            _SQL["delete_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
+        )
+        > 0
+    )
+
+
+def put_link_code(session: ScopedSession, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+    if session.row(_SQL["find_code"], (session.tenant_id, code_hash)):
+        raise DuplicateId("link code", "given")
+    session.ensure_owner()
+    session.run(_SQL["add_code"], (session.tenant_id, code_hash, session.user_id, platform, to_us(expires_at)))
+
+
+def redeem_link_code(session: ScopedSession, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+    session.scope.require("system")
+    row = session.row(_SQL["find_code"], (session.tenant_id, code_hash))
+    if row is None:
+        return None
+    owner_id, for_platform, expires_us = row
+    if for_platform not in (None, platform) or expires_us <= to_us(now):
+        return None
+    session.run(_SQL["use_code"], (session.tenant_id, code_hash))
+    return str(owner_id)

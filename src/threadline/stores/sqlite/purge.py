@@ -37,16 +37,16 @@ _OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "
 
 class PurgeOperations(Operations):
     async def purge_thread(self, thread_id: str) -> bool:
-        return await self._engine.write_much(purge_thread, thread_id)
+        return await self._engine.write_large(purge_thread, thread_id)
 
     async def purge_user(self, user_id: str) -> int:
-        return await self._engine.write_much(purge_user, user_id)
+        return await self._engine.write_large(purge_user, user_id)
 
     async def purge_tenant(self) -> int:
-        return await self._engine.write_much(purge_tenant)
+        return await self._engine.write_large(purge_tenant)
 
     async def row_counts(self) -> dict[str, int]:
-        return await self._engine.read_much(row_counts)
+        return await self._engine.read_large(row_counts)
 
 
 def purge_thread(session: ScopedSession, thread_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Inbox and outbox: each arrival claimed once, each delivery one worker's at a time."""
+"""Inbox and outbox: each arrival is claimed once, each delivery belongs to one worker at a time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def is_claimed(session: ScopedSession, platform: Surface, key: str) -> bool:
 def add_inbox(
     session: ScopedSession, platform: Surface, key: str, what: tuple[str | None, ...], owner: str | None
 ) -> None:
-    session.introduce(owner)
+    session.ensure_owner(owner)
     now = session.now_us()
     session.run(_SQL["add_inbox"], (session.tenant_id, platform, key, *what, owner, now, now))
 
@@ -155,7 +155,7 @@ def enqueue(
     if known is not None and known[0] != owner_id:
         raise DuplicateId("outbox row", outbox_id)
     if known is None:
-        session.introduce(owner_id)
+        session.ensure_owner(owner_id)
         now = session.now_us()
         what = (session.tenant_id, outbox_id, owner_id, turn_id, platform, recipient, payload)
         session.run(_SQL["enqueue"], (*what, now, now))

@@ -1,13 +1,17 @@
-"""Search: the words of a query, literally, in the present histories of the owner's living threads.
+"""Search: finds literal words in the current history of the owner's threads.
 
-Each word is quoted, so that no operator of the index works. The index knows messages, not histories: whether a thread
-shows a message now is looked up for each candidate, best first, until the page is full. Where more messages hold the
-words than `_RANKED`, the owner's newest are ranked, so that a common word costs no more than a rare one.
+Each word is quoted, so that no operator of the index works. The index contains messages, not histories: for each
+candidate, best first, `MessageVisibility` looks up whether a thread's current history contains it, until the page is
+full. If more than `_RANKED` messages match, only the owner's newest are ranked, so a common word costs no more than a
+rare one.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from typing import NamedTuple
+
+import apsw
 
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
@@ -15,11 +19,13 @@ from threadline.core.threads import Hit
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.message_visibility import Showing
+from threadline.stores.sqlite.lineage import holder
 from threadline.stores.sqlite.search_index import index_some, is_pending, owner_word
 from threadline.stores.sqlite.session import Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/search.sql")
+
+
 _AT_A_TIME = 500
 _RANKED = 1_000
 _WORDS_AT_A_TIME = 100
@@ -30,8 +36,8 @@ class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         words = words_of(query)
         while await self._engine.read(has_pending):
-            await self._engine.write_much(index_pending)
-        return await self._engine.read_much(find_hits, words, limit, offset)
+            await self._engine.write_large(index_pending)
+        return await self._engine.read_large(find_hits, words, limit, offset)
 
 
 def has_pending(session: ScopedSession) -> bool:
@@ -57,9 +63,9 @@ def find_hits(session: ScopedSession, words: list[str], limit: int, offset: int)
         return []
     hits: list[Hit] = []
     with session.snapshot():
-        showing = Showing(session)
+        visibility = MessageVisibility(session)
         for number in _candidates(session, words):
-            row = showing.thread_of(number)
+            row = visibility.thread_of(number)
             if row is None:
                 continue
             if offset > 0:
@@ -100,3 +106,71 @@ def _hit(session: ScopedSession, number: int, thread: Row, words: list[str]) -> 
     text = plain_text(decode(parts))
     thread_id, state_key, title = thread
     return Hit(thread_id, state_key, title, id, seq, ROLES[role], snippet(text, words), from_us(created_us))
+
+
+class _Origin(NamedTuple):
+    """What branches go on from: a thread, or a timeline whose thread is gone."""
+
+    timeline_no: int
+    thread_no: int | None
+
+
+class MessageVisibility:
+    def __init__(self, session: ScopedSession) -> None:
+        """For as long as the reach's snapshot lasts."""
+        self._session = session
+        self._present: dict[int, Row | None] = {}
+        self._branches: dict[tuple[str, int], list[Row]] = {}
+
+    def thread_of(self, message_no: int) -> Row | None:
+        """Id, state key and title of the thread the message was written in, if that still shows it; otherwise of any
+        that does."""
+        place = self._session.row(_SQL["find_place"], (message_no, self._session.tenant_id, self._session.user_id))
+        if place is None:
+            return None
+        written_on, seq, thread_no = place
+        waiting, seen = [_Origin(written_on, thread_no)], {thread_no}
+        while waiting:
+            origin = waiting.pop()
+            if origin.thread_no is not None:
+                present = self._present_of(origin.thread_no)
+                if present is not None and holder(present[0], seq, present[1]) == written_on:
+                    return present[2:]
+            for number, ancestors, branched in self._branches_of(origin):
+                if holder(number, seq, ancestors) == written_on and (branched is None or branched not in seen):
+                    seen.add(branched)
+                    waiting.append(_Origin(number, branched))
+        return None
+
+    def _present_of(self, thread_no: int) -> Row | None:
+        if thread_no not in self._present:
+            whose = (thread_no, self._session.tenant_id, self._session.user_id)
+            self._present[thread_no] = self._session.row(_SQL["find_present"], whose)
+        return self._present[thread_no]
+
+    def _branches_of(self, origin: _Origin) -> list[Row]:
+        timeline_no, thread_no = origin
+        kind, number = ("timeline", timeline_no) if thread_no is None else ("thread", thread_no)
+        if (kind, number) not in self._branches:
+            self._branches[kind, number] = self._session.rows(_SQL[f"list_branches_of_{kind}"], (number,))
+        return self._branches[kind, number]
+
+
+_SATURATION = 1.2
+_LENGTH_WEIGHT = 0.75
+_WORDS_COLUMN = 1
+
+
+def closeness(api: apsw.FTS5ExtensionApi, /, *unrelated: apsw.SQLiteValue) -> float:
+    """More for each time a word stands there, less for a long message. The number given is how many of the index's
+    finds in each message are no words of the query."""
+    (others,) = unrelated
+    assert isinstance(others, int)
+    found = api.inst_count - others
+    average = api.column_total_size(_WORDS_COLUMN) / api.row_count
+    length = api.column_size(_WORDS_COLUMN) / average
+    return found / (found + _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length))
+
+
+def register_ranking(connection: apsw.Connection) -> None:
+    connection.register_fts5_function("closeness", closeness)

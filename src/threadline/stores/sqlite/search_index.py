@@ -48,7 +48,7 @@ def index_some(database: Database, limit: int) -> int:
     return len(pending)
 
 
-def index_in_passing(database: Database) -> bool:
+def index_when_idle(database: Database) -> bool:
     """Takes in a few messages in a transaction of its own; whether there are more. An errand of the writer's.
 
     It does not wait for the disk: the index can be made again from the messages, and the next commit syncs it too.

@@ -1,7 +1,7 @@
-"""What the sync functions behind the verbs are given: a connection, a scope, the time.
+"""What the synchronous function behind an operation gets: a connection, a scope, the time and the limits.
 
-A `Database` is one connection and what its commit must bring about afterwards. A `Reach` is a database seen from one
-scope; the same functions run on a reader's reach, on the writer's, and inside `transact`.
+A `Database` is one connection and the follow-up work of its next commit. A `ScopedSession` is a database seen from one
+scope; the same functions run on the reader's session, on the writer's, and inside `transact`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from threadline.stores.sqlite.connection import Location
 
 Row: TypeAlias = tuple[Any, ...]
 
-_SQL = load_queries(__package__, "queries/reach.sql")
+_SQL = load_queries(__package__, "queries/session.sql")
 
 
 class Database:
-    """One open connection. `touched` and `scrub` are set by functions that write and read after the commit."""
+    """One open connection. Functions that write set `touched` and `scrub`; the committer reads them afterwards."""
 
-    __slots__ = ("compact", "connection", "location", "lock_seconds", "progress", "scrub", "touched", "unscrubbed")
+    __slots__ = ("compact", "connection", "location", "lock_seconds", "progress", "scrub", "scrub_error", "touched")
 
     def __init__(self, connection: apsw.Connection, location: Location, lock_seconds: float) -> None:
         self.connection = connection
         self.location = location
         self.lock_seconds = lock_seconds
         self.touched: set[tuple[str, str]] = set()
-        """What changed, as (tenant, subject): whoever watches it wakes."""
+        """What changed, as (tenant, subject), so that its watches wake."""
         self.scrub = False
-        """Whether text was purged: then the write-ahead log must not keep it."""
+        """Whether text was purged and must be removed from the write-ahead log."""
         self.compact = False
-        """Whether the file is to be written anew, whatever its size."""
+        """Whether to rewrite the file at any size."""
         self.progress: Callable[[int], None] | None = None
-        """Told meanwhile how many thousand steps SQLite has made."""
-        self.unscrubbed: ThreadlineError | None = None
-        """Why the last scrubbing did not come to its end."""
+        """Called during a rewrite with the number of steps SQLite has made, in thousands."""
+        self.scrub_error: ThreadlineError | None = None
+        """Why the last scrub failed."""
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self.connection.execute(sql, values).fetchall()
@@ -58,7 +58,7 @@ class ScopedSession:
         self.tenant_id = scope.tenant_id
         self.user_id = scope.user_id
         self.sees_all = scope.role == "system"
-        """Whether the rows of every owner of the tenant are in sight."""
+        """Whether the scope sees the rows of every owner in the tenant."""
         self.limits = limits
         self._clock = clock
         self._connection = database.connection
@@ -69,7 +69,7 @@ class ScopedSession:
         return ScopedSession(database, self.scope, self._clock, self.limits)
 
     def touch(self, *subjects: str) -> None:
-        """Whoever watches one of them wakes after the commit."""
+        """Wakes the watches on these subjects after the commit."""
         self.database.touched.update([(self.tenant_id, subject) for subject in subjects])
 
     def now_us(self) -> int:
@@ -82,11 +82,11 @@ class ScopedSession:
         return self._execute(sql, values).fetchall()
 
     def stream(self, sql: str, values: Row = ()) -> apsw.Cursor:
-        """Rows one by one; whoever stops before the end closes it, so that no read stays open."""
+        """Rows one by one. A caller that stops early must close the cursor: an open read keeps the log long."""
         return self._execute(sql, values)
 
     def run(self, sql: str, values: Row = ()) -> int:
-        """How many rows it changed."""
+        """Returns how many rows it changed."""
         self._execute(sql, values)
         return self._connection.changes()
 
@@ -97,26 +97,28 @@ class ScopedSession:
         """The number of the row that was inserted last."""
         return self._connection.last_insert_rowid()
 
-    def snapshot(self) -> _Snapshot:
+    def snapshot(self) -> Snapshot:
         """Several reads that see one state of the database."""
-        return _Snapshot(self._connection)
+        return Snapshot(self._connection)
 
-    def introduce(self, owner_id: str | None = None) -> None:
-        """Makes the tenant and the owner known, so that rows can refer to them."""
+    def ensure_owner(self, owner_id: str | None = None) -> None:
+        """Creates the rows of the tenant and the owner if they do not exist, so that other rows can refer to them."""
         owner = self.user_id if owner_id is None else owner_id
-        if not self.knows(owner):
-            self.introduce_tenant()
+        if not self.has_user(owner):
+            self.ensure_tenant()
             self._execute(_SQL["add_user"], (self.tenant_id, owner, self.now_us()))
 
-    def knows(self, owner_id: str) -> bool:
+    def has_user(self, owner_id: str) -> bool:
         return self.row(_SQL["find_user"], (self.tenant_id, owner_id)) is not None
 
-    def introduce_tenant(self) -> None:
-        """For rows that refer to no user."""
+    def ensure_tenant(self) -> None:
+        """For rows that refer to a tenant but to no user."""
         self._execute(_SQL["add_tenant"], (self.tenant_id, self.now_us()))
 
 
-class _Snapshot:
+class Snapshot:
+    """A read transaction, unless one is open already: several reads see one state of the database."""
+
     __slots__ = ("_connection", "_mine")
 
     def __init__(self, connection: apsw.Connection) -> None:

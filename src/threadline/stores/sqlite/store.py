@@ -1,7 +1,7 @@
-"""The SQLite store: one file (or memory), one thread that writes, readers beside it.
+"""The SQLite store: one file (or memory), one writer, one connection for small reads and one thread for large ones.
 
-Opening makes the file if there is none and brings an older one up to date. Several processes may use one file. A store
-belongs to the process that opened it: after a fork, the child opens its own.
+Opening creates the file if it does not exist, and migrates an older one. Several processes may use one file. A store
+belongs to the process that opened it: a forked child must open its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite import backup, check, rank
-from threadline.stores.sqlite.change_watch import Watchers
+from threadline.stores.sqlite import maintenance
+from threadline.stores.sqlite.change_watch import Watchers, WatchRegistry
 from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
-from threadline.stores.sqlite.engine import Gate, Library, OnItsOwn
+from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread
 from threadline.stores.sqlite.migrate import migrate, require_current
-from threadline.stores.sqlite.search_index import index_in_passing, index_some
+from threadline.stores.sqlite.search import register_ranking
+from threadline.stores.sqlite.search_index import index_some, index_when_idle
 from threadline.stores.sqlite.session import Database, ScopedSession
-from threadline.stores.sqlite.transaction import SqliteTransaction, drive
+from threadline.stores.sqlite.transaction import SqliteTransaction, run_transaction_body
 from threadline.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -54,17 +55,22 @@ class SqliteStore:
         self._location, self._reader, self._writer_database = opened
         self._clock = clock
         self._limits = limits
-        self._gate = Gate(self._location.shown)
-        self._watchers = Watchers(partial(opened.reader.connection.pragma, "data_version"))
-        self._library = Library(partial(_searched, self._location))
+        self._availability = Availability(self._location.shown)
+        self._reader_thread = ReaderThread(partial(_open_for_search, self._location))
+        # The writer's thread refers to the registry and not to the store, so that a store that is never closed can be
+        # garbage collected and end the thread.
+        registry = WatchRegistry()
+        others_version: Callable[[], int] = partial(opened.reader.connection.pragma, "data_version")
         self._writer: Writer | None = None
         if opened.writer is not None:
             self._writer = Writer(
-                opened.writer, on_touched=self._watchers.touched, errands=partial(index_in_passing, opened.writer)
+                opened.writer, on_touched=registry.touched, housekeeping=partial(index_when_idle, opened.writer)
             )
-            self._watchers.others_version = self._writer.others_version
-            # Whoever forgets to close leaves a thread that must end before the interpreter does.
+            # SQLite counts per connection, and the reader's number also changes with this process's own commits.
+            others_version = self._writer.others_version
+            # The thread of a store that is never closed must end before the interpreter does.
             weakref.finalize(self, self._writer.finish_at_exit)
+        self._watchers = Watchers(registry, others_version)
         _open_stores.add(self)
 
     @classmethod
@@ -77,46 +83,48 @@ class SqliteStore:
         read_only: bool = False,
         lock_seconds: float = LOCK_SECONDS,
     ) -> SqliteStore:
-        """The store in this file, or in `:memory:`. StoreCorrupt for a file that is not ours, SchemaMismatch for one
-        from a newer program, StoreReadOnly for one that cannot be written and was not asked to be read only. While
-        another process holds the file, calls wait for `lock_seconds`; then they raise StoreUnavailable."""
+        """The store in this file, or in `:memory:`. StoreCorrupt if it is not a Threadline file, SchemaMismatch if a
+        newer version wrote it, StoreReadOnly if it cannot be written and `read_only` is not set. While another process
+        holds the file, calls wait up to `lock_seconds`, then raise StoreUnavailable."""
         opened = await asyncio.to_thread(_open, locate(path), read_only, lock_seconds)
         return cls(opened, clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> StoreSession:
         reader = ScopedSession(self._reader, scope, self._clock, self._limits)
         writer = None if self._writer_database is None else reader.on(self._writer_database)
-        return SqliteTransaction(OnItsOwn(reader, writer, self._writer, self._library, self._gate))
+        return SqliteTransaction(
+            AutocommitEngine(reader, writer, self._writer, self._reader_thread, self._availability)
+        )
 
     async def transact(self, scope: Scope, work: TransactionBody[T]) -> T:
         writer, database = self._writing()
         session = ScopedSession(database, scope, self._clock, self._limits)
-        job = partial(contextvars.copy_context().run, drive, work, session)
+        job = partial(contextvars.copy_context().run, run_transaction_body, work, session)
         return await writer.submit(job, may_fail_late=True)
 
     def _writing(self) -> tuple[Writer, Database]:
-        self._gate.check()
+        self._availability.check()
         if self._writer is None or self._writer_database is None:
             raise StoreReadOnly(f"{self._location.shown} was opened read-only")
         return self._writer, self._writer_database
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
-        self._gate.check()
+        self._availability.check()
         return self._watchers.watch(scope.tenant_id, subject)
 
     async def tenants(self) -> list[str]:
-        self._gate.check()
+        self._availability.check()
         with translated(self._location.shown):
             return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
 
     def pool_stats(self) -> PoolStats:
-        """One connection reads; one, if any, writes what waits for it, several at a time."""
+        """The reader's connection, and the writer's if the store is not read-only."""
         waiting = 0 if self._writer is None else self._writer.waiting
         return PoolStats(open=1 if self._writer is None else 2, in_use=1 if waiting else 0, waiting=waiting)
 
     async def statistics(self) -> dict[str, int]:
-        self._gate.check()
-        return await self._library.run(_statistics)
+        self._availability.check()
+        return await self._reader_thread.run(_statistics)
 
     async def index_pending(self) -> int:
         writer, database = self._writing()
@@ -126,37 +134,37 @@ class SqliteStore:
         return taken
 
     async def check(self) -> list[Finding]:
-        self._gate.check()
-        return await self._library.run(check.findings)
+        self._availability.check()
+        return await self._reader_thread.run(maintenance.find_faults)
 
-    async def backup(self, path: str | os.PathLike[str], *, progress: backup.Progress | None = None) -> None:
-        """A copy of the database as it stands now, made while it is in use. It appears under its name when whole."""
-        self._gate.check()
-        await asyncio.to_thread(backup.copy, self._location, locate(path), progress)
+    async def backup(self, path: str | os.PathLike[str], *, progress: maintenance.Progress | None = None) -> None:
+        """Copies the current state of the database while it is in use. The file appears when it is complete."""
+        self._availability.check()
+        await asyncio.to_thread(maintenance.copy_database, self._location, locate(path), progress)
 
     async def compact(self, *, progress: Callable[[int], None] | None = None) -> None:
-        """Writes the whole file anew: it takes no more space than it needs, and no unused part of a page keeps anything
-        of what was purged. Appends wait meanwhile. StoreUnavailable if others hold on to the file, StoreFull if there
-        is no room for a second one. `progress` is told, by another thread, how many thousand steps were made."""
+        """Rewrites the whole file: it shrinks to what it needs, and no unused part of a page keeps purged text. Appends
+        wait until it is done. StoreUnavailable if another process uses the file, StoreFull if there is no space for a
+        second copy. `progress` is called from another thread with the number of steps made, in thousands."""
         writer, database = self._writing()
-        await writer.submit(partial(_ask_to_compact, database, progress))
-        if database.unscrubbed is not None:
-            raise database.unscrubbed
+        await writer.submit(partial(_request_compaction, database, progress))
+        if database.scrub_error is not None:
+            raise database.scrub_error
 
     async def close(self) -> None:
-        if self._gate.refusal is not None:
+        if self._availability.refusal is not None:
             return
-        self._gate.refusal = "is closed"
+        self._availability.refusal = "is closed"
         await self._watchers.close()
-        await asyncio.to_thread(self._library.close)
+        await asyncio.to_thread(self._reader_thread.close)
         self._reader.connection.close()
         if self._writer is not None:
-            # Last, because whoever closes last moves the log into the file, and a reader cannot.
+            # Last: the connection that closes last moves the log into the file, and a read-only one cannot.
             await asyncio.to_thread(self._writer.finish)
 
     def leave_to_parent(self) -> None:
-        """In a forked child: nothing here may be used, nor closed, for the locks behind it are the parent's."""
-        self._gate.refusal = "was opened before this process was forked: open it again here"
+        """For a forked child: nothing may be used or closed, because the file locks are the parent's."""
+        self._availability.refusal = "was opened before this process was forked: open it again here"
         if self._writer is not None:
             self._writer.abandon()
 
@@ -175,7 +183,7 @@ def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
         if writer.connection.readonly("main"):
             raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
         migrate(writer.connection, location)
-        rank.register(writer.connection)
+        register_ranking(writer.connection)
         return _Opened(location, _database(location, read_only=True, lock_seconds=lock_seconds), writer)
     except BaseException:
         writer.connection.close()
@@ -186,13 +194,13 @@ def _database(location: Location, *, read_only: bool = False, lock_seconds: floa
     return Database(connect(location, read_only=read_only, lock_seconds=lock_seconds), location, lock_seconds)
 
 
-def _searched(location: Location) -> Database:
+def _open_for_search(location: Location) -> Database:
     database = _database(location, read_only=True)
-    rank.register(database.connection)
+    register_ranking(database.connection)
     return database
 
 
-def _ask_to_compact(database: Database, progress: Callable[[int], None] | None) -> None:
+def _request_compaction(database: Database, progress: Callable[[int], None] | None) -> None:
     database.progress = progress
     database.compact = database.scrub = True
 
@@ -212,7 +220,7 @@ _left_to_parent: list[SqliteStore] = []
 
 
 def _forked() -> None:
-    # Kept for ever: to free a connection is to close it.
+    # Kept until the process ends: freeing a connection closes it, and closing releases the parent's file locks.
     _left_to_parent.extend(_open_stores)
     for store in _left_to_parent:
         store.leave_to_parent()

@@ -16,7 +16,7 @@ from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import Place, pack, unpack
 from threadline.stores.sqlite.session import ScopedSession
 
-_SQL = load_queries(__package__, "queries/copying.sql")
+_SQL = load_queries(__package__, "queries/table_copy.sql")
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
 """Tables read by their rows' numbers, at any depth for the same price; the others are small and read by offset."""
 _FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
@@ -26,10 +26,10 @@ _KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id"
 
 class TableCopyOperations(Operations):
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
-        return await self._engine.read_much(read_rows, table, place, limit)
+        return await self._engine.read_large(read_rows, table, place, limit)
 
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
-        await self._engine.write_much(write_rows, table, rows)
+        await self._engine.write_large(write_rows, table, rows)
 
 
 def read_rows(session: ScopedSession, table: str, place: int | None, limit: int) -> RowPage:

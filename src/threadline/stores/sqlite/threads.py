@@ -18,7 +18,7 @@ from threadline.stores import rows
 from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import NewTimeline, Whose, add_timeline, new_timeline
+from threadline.stores.sqlite.lineage import NewTimeline, TimelineOwner, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
 from threadline.stores.sqlite.session import Row, ScopedSession
 
@@ -60,7 +60,7 @@ class ThreadOperations(Operations):
         return await self._engine.write(restore_thread, thread_id)
 
     async def prune_threads(self, *, idle_since: dt.datetime) -> int:
-        return await self._engine.write_much(prune_threads, idle_since)
+        return await self._engine.write_large(prune_threads, idle_since)
 
 
 def create_thread(session: ScopedSession, new: NewThread) -> Thread:
@@ -71,25 +71,25 @@ def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, me
     """A thread on a new timeline, of the timeline's owner."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     metadata = rows.json_bytes(new.metadata, "metadata")
-    if not session.knows(timeline.owner_id):
-        if refusal := _taken(session, thread_id, timeline.owner_id, state_key):
+    if not session.has_user(timeline.owner_id):
+        if refusal := _find_duplicate(session, thread_id, timeline.owner_id, state_key):
             raise refusal
-        session.introduce(timeline.owner_id)
+        session.ensure_owner(timeline.owner_id)
     now = session.now_us()
     values = (
         thread_id, timeline.owner_id, state_key, timeline.id, new.title, new.title_by_person, new.agent_id, new.model,
         new.system_prompt, new.working_dir, metadata, message_count, 0, now, now,
     )  # fmt: skip
     if not session.run(_SQL["add_thread"], (session.tenant_id, *values)):
-        refusal = _taken(session, thread_id, timeline.owner_id, state_key)
+        refusal = _find_duplicate(session, thread_id, timeline.owner_id, state_key)
         assert refusal is not None
         raise refusal
-    add_timeline(session, Whose(session.last_number()), timeline, now)
+    add_timeline(session, TimelineOwner(session.last_number()), timeline, now)
     session.touch(state_key)
     return rows.thread((*values, None, None))
 
 
-def _taken(session: ScopedSession, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
+def _find_duplicate(session: ScopedSession, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
     found = session.row(_SQL["find_taken"], (session.tenant_id, thread_id, owner_id, state_key))
     assert found is not None
     if found[0]:

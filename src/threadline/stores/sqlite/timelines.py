@@ -15,13 +15,13 @@ from threadline.core.threads import NewThread, Point, SavedPoint, Thread, Timeli
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import (
+from threadline.stores.sqlite.lineage import (
     Head,
-    Whose,
+    TimelineOwner,
     add_timeline,
     count_of,
     find_head,
-    find_standing,
+    find_thread_and_head,
     head_on,
     new_timeline,
 )
@@ -65,7 +65,7 @@ class TimelineOperations(Operations):
 
 
 def branch(session: ScopedSession, thread_id: str, new: NewThread, at: int | None) -> Thread:
-    source, head = find_standing(session, thread_id)
+    source, head = find_thread_and_head(session, thread_id)
     seq = _within(thread_id, head, at)
     inherited = {field: getattr(source, field) for field in _INHERITED if getattr(new, field) is None}
     given = msgspec.structs.replace(new, **inherited)
@@ -82,29 +82,29 @@ def _within(thread_id: str, head: Head, at: int | None) -> int:
 
 
 def move(session: ScopedSession, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
-    thread, head = find_standing(session, thread_id)
+    thread, head = find_thread_and_head(session, thread_id)
     origin = head_on(session, head, timeline_id)
-    return _go_on_from(session, thread, origin, _within(thread_id, origin, seq))
+    return _continue_from(session, thread, origin, _within(thread_id, origin, seq))
 
 
 def undo(session: ScopedSession, thread_id: str) -> Thread:
-    thread, head = find_standing(session, thread_id)
+    thread, head = find_thread_and_head(session, thread_id)
     question = session.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
     if question is None:
         raise nothing_to_undo(thread_id)
-    return _go_on_from(session, thread, head, question[0] - 1)
+    return _continue_from(session, thread, head, question[0] - 1)
 
 
-def _go_on_from(session: ScopedSession, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
+def _continue_from(session: ScopedSession, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
     """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
     timeline, now = new_timeline(thread.owner_id, origin, seq), session.now_us()
-    number = add_timeline(session, Whose(origin.thread_no, origin.newest_no, goes_on=is_own), timeline, now)
-    return _stand(
+    number = add_timeline(session, TimelineOwner(origin.thread_no, origin.newest_no, continues=is_own), timeline, now)
+    return _place(
         session, thread, origin._replace(timeline_no=number, timeline_id=timeline.id, message_count=seq + 1), now
     )
 
 
-def _stand(session: ScopedSession, thread: Thread, head: Head, now_us: int) -> Thread:
+def _place(session: ScopedSession, thread: Thread, head: Head, now_us: int) -> Thread:
     place = (head.timeline_no, head.timeline_id, head.message_count)
     session.run(_SQL["move_thread"], (*place, now_us, head.thread_no))
     session.touch(thread.id)
@@ -114,9 +114,9 @@ def _stand(session: ScopedSession, thread: Thread, head: Head, now_us: int) -> T
 
 
 def switch(session: ScopedSession, thread_id: str, timeline_id: str) -> Thread:
-    thread, head = find_standing(session, thread_id)
+    thread, head = find_thread_and_head(session, thread_id)
     there = head_on(session, head, timeline_id)
-    return thread if there is head else _stand(session, thread, there, session.now_us())
+    return thread if there is head else _place(session, thread, there, session.now_us())
 
 
 def list_timelines(session: ScopedSession, thread_id: str) -> list[Timeline]:
@@ -139,13 +139,13 @@ def save(session: ScopedSession, thread_id: str, name: str, at: int | None) -> S
 
 
 def load(session: ScopedSession, thread_id: str, name: str) -> Thread:
-    thread, head = find_standing(session, thread_id)
+    thread, head = find_thread_and_head(session, thread_id)
     place = session.row(_SQL["find_saved_place"], (session.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)
     seq, timeline_no, timeline_id, ancestors, thread_no = place
     origin = head._replace(timeline_no=timeline_no, timeline_id=timeline_id, ancestors=ancestors)
-    return _go_on_from(session, thread, origin, seq, is_own=thread_no == head.thread_no)
+    return _continue_from(session, thread, origin, seq, is_own=thread_no == head.thread_no)
 
 
 def list_saved_points(session: ScopedSession) -> list[SavedPoint]:

@@ -1,4 +1,4 @@
-"""Every verb of `threadline.ports.Transaction`, over one engine; and driving a piece of work that uses them."""
+"""All operations of `threadline.ports.StoreSession` in one class, and the execution of transaction bodies."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import TypeVar
 
 from threadline.ports import TransactionBody
 from threadline.stores.arguments import check_arguments
-from threadline.stores.sqlite.access import AccessOperations
-from threadline.stores.sqlite.credentials import CredentialOperations
-from threadline.stores.sqlite.engine import InTransaction
+from threadline.stores.sqlite.access import AccessOperations, CredentialOperations
+from threadline.stores.sqlite.engine import TransactionEngine
 from threadline.stores.sqlite.messages import MessageOperations
-from threadline.stores.sqlite.people import PeopleOperations
 from threadline.stores.sqlite.places import PlaceOperations
 from threadline.stores.sqlite.purge import PurgeOperations
 from threadline.stores.sqlite.queues import QueueOperations
@@ -33,7 +31,6 @@ class SqliteTransaction(
     SearchOperations,
     TimelineOperations,
     PlaceOperations,
-    PeopleOperations,
     QueueOperations,
     CredentialOperations,
     TurnOperations,
@@ -43,24 +40,24 @@ class SqliteTransaction(
     PurgeOperations,
     TableCopyOperations,
 ):
-    """The verbs, in one scope."""
+    """All operations, in one scope."""
 
 
-def drive(work: TransactionBody[T], session: ScopedSession) -> T:
-    """Runs the work to its end, here and now, inside the transaction that is open.
+def run_transaction_body(work: TransactionBody[T], session: ScopedSession) -> T:
+    """Runs the work to its end inside the open transaction.
 
-    The verbs never really wait, so the coroutine needs no event loop: one step brings it to its end.
+    Its operations never suspend, so the coroutine needs no event loop: the first step runs it to its end.
     """
-    engine = InTransaction(session)
+    engine = TransactionEngine(session)
     steps = work(SqliteTransaction(engine)).__await__()
     try:
         next(steps)
     except StopIteration as done:
-        engine.require_sound()
+        engine.require_no_failure()
         result: T = done.value
         return result
     else:
         steps.close()
-        raise RuntimeError("a transaction awaits only its own verbs: do everything else before or after it")
+        raise RuntimeError("a transaction may await only its own operations: do everything else before or after it")
     finally:
         engine.end()

@@ -25,8 +25,7 @@ from threadline.core.turn_commits import (
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, NewTurn, Turn, TurnEnd
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import Head, find_head
-from threadline.stores.sqlite.lineage import holder
+from threadline.stores.sqlite.lineage import Head, find_head, holder
 from threadline.stores.sqlite.messages import Span, append, find_message, read_span
 from threadline.stores.sqlite.places import bind, find_binding, is_bound
 from threadline.stores.sqlite.queues import add_inbox, enqueue, find_inbox, is_claimed, settle_inbox

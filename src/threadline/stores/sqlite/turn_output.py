@@ -18,8 +18,7 @@ from threadline.core.turns import Chunk, Summary, ToolRun
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import Head, find_head
-from threadline.stores.sqlite.lineage import bound, holder, segments
+from threadline.stores.sqlite.lineage import Head, bound, find_head, holder, segments
 from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.turns import held
 
@@ -34,7 +33,7 @@ class TurnOutputOperations(Operations):
         return await self._engine.read(read_chunks, turn_id, after, limit)
 
     async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        return await self._engine.write_much(drop_chunks, finished_before)
+        return await self._engine.write_large(drop_chunks, finished_before)
 
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool

@@ -19,7 +19,7 @@ from threadline.core.turns import ACTIVE, NewTurn, Surface, Turn, TurnEnd, TurnS
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.heads import find_head
+from threadline.stores.sqlite.lineage import find_head
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/turns.sql")

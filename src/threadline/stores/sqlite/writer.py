@@ -1,8 +1,9 @@
-"""Who writes, and when: a caller alone at once, several through one thread, which commits whatever waits together.
+"""Group commit for SQLite: decides which thread writes, and when.
 
-Nobody is answered before what they asked for is durable. The thread also runs errands, in moments of peace where there
-are any. A caller writes at once, in its event loop's thread, only what is small, and only while nobody else writes, no
-other process holds the file, and the disk syncs quickly; so the loop stands still for about as long as one sync.
+A lone small write runs directly on the event-loop thread. Concurrent or large writes are queued to one writer thread,
+which commits everything queued in one transaction and indexes search terms when idle. No caller gets a result before
+its write is durable. The direct path is taken only if no other caller writes, no other process holds the file and the
+disk syncs quickly, so it blocks the event loop for about one sync.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from enum import Enum
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -20,23 +22,32 @@ import apsw
 
 from threadline.core.errors import StoreUnavailable
 from threadline.stores.sqlite.checkpoints import Checkpoints
-from threadline.stores.sqlite.group_commit import Committer
-from threadline.stores.sqlite.jobs import Job, JobResult, Note, Outcome, tell
+from threadline.stores.sqlite.group_commit import Committer, Job, JobResult, Outcome, resolve
 from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
 
 _LARGEST_BATCH = 512
 _LONGEST_BATCH_SECONDS = 0.005
-"""How long a batch keeps taking in what arrives while it runs, before it commits."""
-_PEACE_SECONDS = 0.005
-_ERRANDS_EVERY_SECONDS = 0.06
-"""Errands wait for a moment of peace, but not for ever where there is none."""
+"""How long a batch accepts jobs that arrive while it runs. Bounds the latency of its first job."""
+_IDLE_SECONDS = 0.005
+"""Without a write for so long the store counts as idle: long against an append (50 µs), short against a user."""
+_HOUSEKEEPING_SECONDS = 0.06
+"""Housekeeping waits for an idle moment, but at most this long: a busy store must index its messages as well."""
 _QUICK_SYNC_SECONDS = 0.002
-"""A disk that takes longer is waited for in the thread, where it keeps nobody from reading."""
+"""A disk that syncs more slowly is waited for in the writer thread, so that the event loop can serve readers."""
 _LONGEST_HOLD_SECONDS = 0.001
-"""How long one caller after another may write at once before the event loop sees to everyone else."""
+"""How long successive direct writes may occupy the event loop before other tasks run."""
 _EXIT_SECONDS = 5.0
+"""How long interpreter exit waits for a store that was never closed."""
+
+
+class Control(Enum):
+    """Messages to the writer thread that are not jobs."""
+
+    STOP = "stop"
+    WAKE = "wake"
+    LOG_MOVED = "log moved"
 
 
 class Writer:
@@ -45,64 +56,76 @@ class Writer:
         database: Database,
         *,
         on_touched: Callable[[set[tuple[str, str]]], None],
-        errands: Callable[[], bool],
+        housekeeping: Callable[[], bool],
     ) -> None:
-        """`errands` does a little of what can wait, outside any transaction, and says whether there is more."""
+        """`housekeeping` does a small piece of deferred work, outside any transaction, and returns whether more is
+        left."""
         self._database = database
         self._connection = database.connection
-        self._errands = errands
-        self._queue: SimpleQueue[Job | Note] = SimpleQueue()
-        self._turn = threading.Lock()
-        """Held by whoever uses the connection: the thread, or a caller that writes at once."""
-        self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Note.LOG_MOVED))
-        self._checkpoints.watch(self._connection)
-        self._committer = Committer(database, on_touched, self._checkpoints.moving)
+        self._housekeeping = housekeeping
+        self._queue: SimpleQueue[Job | Control] = SimpleQueue()
+        # The connection is not thread-safe: the writer thread or a direct write holds this lock while it uses it.
+        self._connection_lock = threading.Lock()
+        self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Control.LOG_MOVED))
+        self._checkpoints.attach(self._connection)
+        self._committer = Committer(database, on_touched, self._checkpoints.lock)
         self._stopping = False
         self._asleep = False
-        self._making_way = False
-        self._wrote_at = self._made_way_at = self._woken_by = self._crowded_until = self._errands_due = 0.0
-        self._thread = threading.Thread(target=self._live, name="threadline-writer", daemon=True)
+        """Whether the thread waits without a timeout, so that a direct write has to wake it for housekeeping."""
+        self._yielding = False
+        self._wrote_at = 0.0
+        self._yielded_at = 0.0
+        self._wake_scheduled_until = 0.0
+        self._contended_until = 0.0
+        self._housekeeping_due = 0.0
+        self._thread = threading.Thread(target=self._loop, name="threadline-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[], T]) -> T:
-        """A small job, done at once where nobody else writes: to wake a thread takes a third of an append's time."""
-        outcome = self._at_once(work)
+    async def write(self, work: Callable[[], T]) -> T:
+        """Runs a small job, directly if possible: waking the thread takes a third of an append's time."""
+        outcome = self._try_directly(work)
         if outcome is None:
             return await self.submit(work)
-        if self._wrote_at > self._made_way_at + _LONGEST_HOLD_SECONDS:
-            await self._make_way()
+        if self._wrote_at > self._yielded_at + _LONGEST_HOLD_SECONDS:
+            await self._yield_to_loop()
         if outcome.error is not None:
             raise outcome.error
+        # Outcome is untyped: it also carries the results of batches.
         value: T = outcome.value
         return value
 
-    async def _make_way(self) -> None:
-        """Whoever appends in a loop must not keep the event loop from everyone else; nor need it after each."""
-        self._making_way = True
+    async def _yield_to_loop(self) -> None:
+        """Lets other tasks run. A task that appends in a loop would otherwise never give up the event loop."""
+        self._yielding = True
         try:
             await asyncio.sleep(0)
         finally:
-            self._making_way = False
-        self._made_way_at = time.monotonic()
+            self._yielding = False
+        self._yielded_at = time.monotonic()
 
-    def _at_once(self, work: Callable[[], T]) -> Outcome | None:
-        """None where it would have to wait: for others, who may as well share a commit, or for a slow disk."""
-        crowded = self._making_way or not self._queue.empty() or time.monotonic() < self._crowded_until
-        if crowded or self._committer.sync_seconds > _QUICK_SYNC_SECONDS or not self._turn.acquire(blocking=False):
+    def _try_directly(self, work: Callable[[], T]) -> Outcome | None:
+        """Runs the job on this thread; None if it would have to wait for other writers or for a slow disk."""
+        contended = self._yielding or not self._queue.empty() or time.monotonic() < self._contended_until
+        if contended or self._committer.sync_seconds > _QUICK_SYNC_SECONDS:
+            return None
+        # Not blocking: if the writer thread has the connection, the job can share its next commit.
+        if not self._connection_lock.acquire(blocking=False):
             return None
         try:
-            outcome = None if self._stopping else self._committer.at_once(work)
+            outcome = None if self._stopping else self._committer.try_commit_now(work)
         finally:
-            self._turn.release()
+            self._connection_lock.release()
         self._wrote_at = time.monotonic()
-        if self._asleep and self._wrote_at > self._woken_by:
-            # Not at once: that would cost this caller what it saved. Should the loop end before, a later one does it.
-            self._woken_by = self._wrote_at + _ERRANDS_EVERY_SECONDS
-            asyncio.get_running_loop().call_later(_PEACE_SECONDS, self._queue.put, Note.WAKE)
+        if self._asleep and self._wrote_at > self._wake_scheduled_until:
+            # Later, because waking the thread now would cost this caller what the direct write saved. If the event loop
+            # ends before the timer fires, a later write schedules another.
+            self._wake_scheduled_until = self._wrote_at + _HOUSEKEEPING_SECONDS
+            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._queue.put, Control.WAKE)
         return outcome
 
     def submit(self, work: Callable[[], T], *, may_fail_late: bool = False) -> asyncio.Future[T]:
-        """The job's answer, once it is durable. Cancelling it before it began drops it; after that, it is done."""
+        """Queues a job. The future resolves when its result is durable. Cancelling it before the job has started
+        drops the job; afterwards the job completes."""
         if self._stopping:
             raise StoreUnavailable(f"{self._database.location.shown} is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -114,103 +137,108 @@ class Writer:
         return self._queue.qsize()
 
     def others_version(self) -> int:
-        """A number that changes whenever another process has committed. While the thread writes, it is the one it
-        found when it began."""
-        if not self._turn.acquire(blocking=False):
+        """A number that changes when another process commits. While the thread writes, the value at the start of its
+        transaction."""
+        # Not blocking: this runs on the event-loop thread, and a value that is one transaction old is good enough.
+        if not self._connection_lock.acquire(blocking=False):
             return self._committer.others_version
         try:
-            return self._committer.others_version if self._stopping else self._committer.look_at_others()
+            return self._committer.others_version if self._stopping else self._committer.read_others_version()
         finally:
-            self._turn.release()
+            self._connection_lock.release()
 
     def stop(self) -> None:
-        """Lets what was submitted finish, then ends the thread. Safe to call twice, from anywhere."""
+        """Finishes the submitted jobs, then ends the thread. Safe to call twice and from any thread."""
         if not self._stopping:
             self._stopping = True
-            self._queue.put(Note.STOP)
+            self._queue.put(Control.STOP)
 
     def finish(self) -> None:
-        """Stops, and waits until the thread has ended. Not to be called by a job."""
+        """Stops, and waits until the thread has ended. A job must not call it."""
         self.stop()
         self._thread.join()
 
     def finish_at_exit(self) -> None:
-        """The same for a store that nobody closed, from whichever thread let go of it last, and not for ever."""
+        """`finish` for a store that was never closed. The garbage collector may call it on any thread, also on the
+        writer's, which must not join itself."""
         self.stop()
         if threading.current_thread() is not self._thread:
+            # Bounded, so that a stuck disk cannot keep the interpreter from exiting.
             self._thread.join(_EXIT_SECONDS)
 
     def abandon(self) -> None:
-        """In a forked process, where the thread does not exist: takes nothing more, touches nothing."""
+        """For a forked child process, where the thread does not exist: accepts no job and touches no connection."""
         self._stopping = True
 
-    def _live(self) -> None:
-        rest: float | None = 0.0
+    def _loop(self) -> None:
+        timeout: float | None = 0.0
         while True:
             try:
-                job = self._queue.get(timeout=rest)
+                job = self._queue.get(timeout=timeout)
             except Empty:
-                rest = self._use_the_peace()
+                timeout = self._when_idle()
                 continue
             if self._asleep:
-                # What began just now may last: the errands it makes can wait for its end, for a while.
-                self._asleep, self._errands_due = False, time.monotonic() + _ERRANDS_EVERY_SECONDS
-            if job is Note.STOP:
+                # A burst of writes may follow: housekeeping waits for its end, up to its deadline.
+                self._asleep, self._housekeeping_due = False, time.monotonic() + _HOUSEKEEPING_SECONDS
+            if job is Control.STOP:
                 break
             if isinstance(job, Job):
-                with self._turn:
-                    answers = self._do(job)
-                tell(answers)
-            elif job is Note.LOG_MOVED:
-                with self._turn:
+                with self._connection_lock:
+                    results = self._commit_batch(job)
+                # After the lock is released: resolving wakes callers that may want to write directly.
+                resolve(results)
+            elif job is Control.LOG_MOVED:
+                with self._connection_lock:
                     self._checkpoints.finish(self._connection)
-            if time.monotonic() > self._errands_due:
-                self._run_errands()
-            rest = _PEACE_SECONDS
+            if time.monotonic() > self._housekeeping_due:
+                self._run_housekeeping()
+            timeout = _IDLE_SECONDS
         self._close()
 
-    def _use_the_peace(self) -> float | None:
-        """How long to wait for a job after this; None for ever."""
+    def _when_idle(self) -> float | None:
+        """Runs housekeeping if the store is idle. Returns the timeout of the next wait; None means no timeout."""
         now = time.monotonic()
-        if now < self._wrote_at + _PEACE_SECONDS and now < self._errands_due:
-            return _PEACE_SECONDS
-        # Said before the last look at what is left, so that whoever writes after that look wakes the thread.
-        self._woken_by, self._asleep = 0.0, True
-        if self._run_errands():
+        if now < self._wrote_at + _IDLE_SECONDS and now < self._housekeeping_due:
+            return _IDLE_SECONDS
+        # Set before the last look for work: a direct write after that look sees it and wakes the thread.
+        self._wake_scheduled_until, self._asleep = 0.0, True
+        if self._run_housekeeping():
             self._asleep = False
             return 0.0
         return None
 
-    def _run_errands(self) -> bool:
-        with self._turn:
-            more = self._errands()
-        self._errands_due = time.monotonic() + _ERRANDS_EVERY_SECONDS
+    def _run_housekeeping(self) -> bool:
+        with self._connection_lock:
+            more = self._housekeeping()
+        self._housekeeping_due = time.monotonic() + _HOUSEKEEPING_SECONDS
         return more
 
     def _close(self) -> None:
         self._checkpoints.close()
-        with self._turn, suppress(apsw.Error):
-            # Closing moves the log into the file; if that fails, the log keeps everything, and the next to open it
-            # does the rest.
+        # Closing moves the log into the file. If that fails, the log keeps everything and the next process that opens
+        # the file moves it.
+        with self._connection_lock, suppress(apsw.Error):
             self._connection.close()
 
-    def _do(self, first: Job) -> list[JobResult]:
+    def _commit_batch(self, first: Job) -> list[JobResult]:
         taken: list[Job] = []
-        answers = self._committer.together(self._arriving(first, taken), taken, lambda: not self._queue.empty())
+        results = self._committer.commit_together(self._take_jobs(first, taken), taken, lambda: not self._queue.empty())
         if len(taken) > 1:
-            self._crowded_until = time.monotonic() + _PEACE_SECONDS
-        return answers
+            # Several callers write: for a moment everyone queues, so that they share commits.
+            self._contended_until = time.monotonic() + _IDLE_SECONDS
+        return results
 
-    def _arriving(self, first: Job, taken: list[Job]) -> Iterator[Job]:
-        """The first job, whatever waits behind it, and what comes while those are done, within bounds."""
-        give_up = time.monotonic() + _LONGEST_BATCH_SECONDS
-        job: Job | Note = first
+    def _take_jobs(self, first: Job, taken: list[Job]) -> Iterator[Job]:
+        """The first job, the jobs queued behind it, and those that arrive while these run, within bounds."""
+        deadline = time.monotonic() + _LONGEST_BATCH_SECONDS
+        job: Job | Control = first
         while isinstance(job, Job):
             if not job.future.cancelled():
                 taken.append(job)
                 yield job
-            if len(taken) >= _LARGEST_BATCH or self._queue.empty() or time.monotonic() > give_up:
+            if len(taken) >= _LARGEST_BATCH or self._queue.empty() or time.monotonic() > deadline:
                 return
             job = self._queue.get()
-        # It came in between; it is for the thread to see.
+        # A control message arrived between the jobs: put it back for the loop.
         self._queue.put(job)

@@ -32,3 +32,60 @@ WHERE tenant_id = ? AND owner_id = ? AND agent_id = ?;
 
 -- name: clear_context
 DELETE FROM context_snapshots WHERE tenant_id = ? AND owner_id = ? AND agent_id = ?;
+
+-- name: put_agent
+INSERT INTO agents (tenant_id, id, name, provider, model, settings, system_prompt, enabled)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, id) DO UPDATE SET name = excluded.name, provider = excluded.provider, model = excluded.model,
+    settings = excluded.settings, system_prompt = excluded.system_prompt, enabled = excluded.enabled;
+
+-- name: find_agent
+SELECT id, name, provider, model, settings, system_prompt, enabled FROM agents WHERE tenant_id = ? AND id = ?;
+
+-- name: list_agents
+SELECT id, name, provider, model, settings, system_prompt, enabled FROM agents WHERE tenant_id = ? ORDER BY id;
+
+-- name: delete_agent
+DELETE FROM agents WHERE tenant_id = ? AND id = ?;
+
+-- name: unpin_agent
+DELETE FROM context_snapshots WHERE tenant_id = ? AND agent_id = ?;
+
+-- name: put_user
+UPDATE users SET display_name = ?, role = ? WHERE tenant_id = ? AND id = ?;
+
+-- name: find_user
+SELECT id, display_name, role FROM users WHERE tenant_id = ? AND id = ?;
+
+-- name: list_users
+SELECT id, display_name, role FROM users WHERE tenant_id = ? AND (id = ? OR ?) ORDER BY id;
+
+-- name: find_link
+SELECT platform, platform_user_id, owner_id, state, created_us, updated_us FROM links
+WHERE tenant_id = ? AND platform = ? AND platform_user_id = ? AND (owner_id = ? OR ?);
+
+-- name: find_sender
+SELECT l.owner_id, l.state, u.role FROM links l JOIN users u ON u.tenant_id = l.tenant_id AND u.id = l.owner_id
+WHERE l.tenant_id = ? AND l.platform = ? AND l.platform_user_id = ?;
+
+-- name: put_link
+INSERT INTO links (tenant_id, platform, platform_user_id, owner_id, state, created_us, updated_us)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, platform, platform_user_id) DO UPDATE
+SET owner_id = excluded.owner_id, state = excluded.state, updated_us = excluded.updated_us;
+
+-- name: list_links
+SELECT platform, platform_user_id, owner_id, state, created_us, updated_us FROM links
+WHERE tenant_id = ? AND (owner_id = ? OR ?) ORDER BY platform, platform_user_id;
+
+-- name: delete_link
+DELETE FROM links WHERE tenant_id = ? AND platform = ? AND platform_user_id = ? AND (owner_id = ? OR ?);
+
+-- name: find_code
+SELECT owner_id, platform, expires_us FROM link_codes WHERE tenant_id = ? AND code_hash = ?;
+
+-- name: add_code
+INSERT INTO link_codes (tenant_id, code_hash, owner_id, platform, expires_us) VALUES (?, ?, ?, ?, ?);
+
+-- name: use_code
+DELETE FROM link_codes WHERE tenant_id = ? AND code_hash = ?;

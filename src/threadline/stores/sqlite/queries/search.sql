@@ -39,3 +39,27 @@ ORDER BY closeness(message_words, ?) DESC, rowid DESC;
 
 -- name: read_hit
 SELECT id, seq, role, parts, created_us FROM messages WHERE no = ?;
+
+-- name: find_place
+-- Whoever branches off a thread does it for the thread's owner, so nobody else's messages are ever shown.
+SELECT m.timeline_no, m.seq, l.thread_no FROM messages m JOIN timelines l ON l.no = m.timeline_no
+WHERE m.no = ? AND l.tenant_id = ? AND l.owner_id = ?;
+
+-- name: find_present
+-- A thread of the owner's, and where it stands now.
+SELECT c.no, c.ancestors, t.id, t.state_key, t.title
+FROM threads t JOIN timelines c ON c.no = t.timeline_no
+WHERE t.no = ? AND t.tenant_id = ? AND t.owner_id = ? AND t.deleted_us IS NULL;
+
+-- name: list_branches_of_thread
+WITH RECURSIVE own (no, earlier_no) AS (
+    SELECT l.no, l.earlier_no FROM threads t JOIN timelines l ON l.no = t.newest_timeline_no WHERE t.no = ?1
+    UNION ALL
+    SELECT l.no, l.earlier_no FROM own JOIN timelines l ON l.no = own.earlier_no
+)
+SELECT b.no, b.ancestors, b.thread_no
+FROM own CROSS JOIN timelines b INDEXED BY timelines_by_base ON b.base_no = own.no
+WHERE b.keeps_base AND b.thread_no IS NOT ?1;
+
+-- name: list_branches_of_timeline
+SELECT no, ancestors, thread_no FROM timelines WHERE base_no = ? AND keeps_base;
