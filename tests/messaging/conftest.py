@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import open_database, postgres_database
 from tests.scripted_agent import ScriptedAgent, make_agent
-from tests.service.conftest import whoever_is_named
+from tests.service.conftest import authenticate_by_header
 from tests.service.running_service import serving
 from threadline.bootstrap import Threadline
 from threadline.core.channels import OutboxRow
@@ -120,7 +120,7 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
             **changes,
         )
         threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})
-        client = await stack.enter_async_context(serving(threadline, authenticate=whoever_is_named))
+        client = await stack.enter_async_context(serving(threadline, authenticate=authenticate_by_header))
         for fake in fakes:
             scope = Scope(tenant_id, "root", "admin")
             await threadline.messaging.credentials.put(scope, fake.platform, fake.secrets)

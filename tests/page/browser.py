@@ -1,4 +1,4 @@
-"""Debian's Chromium, installed where it can be, and a service in a thread of its own for it to look at."""
+"""Debian's Chromium, installed if possible, and a service in its own thread."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def find_chromium() -> str | None:
 
 
 def install(*packages: str) -> None:
-    """From Debian, where this user may; whoever needs them looks whether they came."""
+    """Installs Debian packages if this user may. Callers check whether it worked."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -58,7 +58,7 @@ def install(*packages: str) -> None:
 
 
 def chromium() -> str:
-    """The browser's path; skips where it is missing and cannot be installed."""
+    """The browser's path; skips the test if it is missing and cannot be installed."""
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / "chromium.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -81,15 +81,15 @@ def browsing() -> Iterator[Browser]:
 
 
 async def parrot(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
-    """Says what it was told, word by word, and names a source."""
+    """Repeats a given text word by word and names a source."""
     said = plain_text(prompt.messages[-1].parts)
     for word in said.split(" "):
         yield f"{word} "
     yield Source("one", "https://threadline.example/docs", "The documentation")
 
 
-async def whoever_says_so(request: Request) -> Scope:
-    """A token is its user's name; without one nobody is let in."""
+async def authenticate_by_token_text(request: Request) -> Scope:
+    """A token is its user's name; requests without one are refused."""
     scheme, _, user_id = request.headers.get("authorization", "").partition(" ")
     if scheme != "Bearer" or not user_id or user_id == "wrong":
         raise Problem(401, "not_signed_in", "Sign in first.")
@@ -97,7 +97,7 @@ async def whoever_says_so(request: Request) -> Scope:
 
 
 class Service:
-    """A running service; `do` runs a coroutine where it runs."""
+    """A running service; `do` runs a coroutine in its event loop."""
 
     def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
         self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
@@ -125,7 +125,7 @@ class Service:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Meanwhile the agent `patient` begins its answers and does not end them."""
+        """While entered, the agent `patient` starts its answers and does not finish them."""
         self._loop.call_soon_threadsafe(self._may_go_on.clear)
         try:
             yield
@@ -133,7 +133,7 @@ class Service:
             self._loop.call_soon_threadsafe(self._may_go_on.set)
 
     async def hand_over(self, *, cuts: bool) -> None:
-        """What a deploy does to a worker's turns, and to those who read them there."""
+        """Hands the worker's turns over as a deploy does; with `cuts` it also breaks the readers' connections."""
         await self.threadline.runner.close(hands_over=True)
         if cuts:
             for request in list(self._server.server_state.tasks):
@@ -157,7 +157,9 @@ class Service:
         settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
         async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
             listening = listen("127.0.0.1", 0)
-            self._server = server = Server(build_app(self.threadline, authenticate=whoever_says_so), grace_seconds=1)
+            self._server = server = Server(
+                build_app(self.threadline, authenticate=authenticate_by_token_text), grace_seconds=1
+            )
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             self.url = address_of(listening)

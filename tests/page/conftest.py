@@ -1,6 +1,6 @@
-"""One browser and one service for all tests of the page; for each test a person with nothing said yet.
+"""One browser and one service for all tests of the page; each test gets a new user.
 
-A page that breaks its own policy, throws, or logs an error fails its test, whatever else it shows.
+A page that violates its content security policy, throws or logs an error fails its test.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def service(built: None) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For one module: as long as it is driven, no other loop can run in this process, and other tests need theirs."""
+    """One per module: while Playwright runs, no other event loop can run here, and other tests need theirs."""
     expect.set_options(timeout=_PATIENCE_MS)
     with browsing() as found:
         yield found
 
 
 class Person(NamedTuple):
-    """Someone at a screen. `open` gives them a tab; `view` is what they own, behind the page."""
+    """A user at a screen. `open` opens a tab; `view` accesses their data directly."""
 
     name: str
     view: UserView
@@ -59,7 +59,7 @@ class Person(NamedTuple):
 
 @pytest.fixture(params=["desktop"])
 def screen(request: pytest.FixtureRequest) -> str:
-    """`phone` or `desktop`, and `-dark` if it is night there."""
+    """`phone` or `desktop`, with `-dark` for dark mode."""
     found: str = request.param
     return found
 
@@ -73,7 +73,7 @@ def person(service: Service, browser: Browser, screen: str) -> Iterator[Person]:
 
 @contextmanager
 def tabs(browser: Browser, url: str, token: str | None, screen: str) -> Iterator[Callable[..., Page]]:
-    """Opens tabs of one person, and sees to it that none of them had an error that was not told of."""
+    """Opens tabs of one user, and fails if one of them had an unexpected error."""
     width, height = PHONE if screen.startswith("phone") else DESKTOP
     context = browser.new_context(
         base_url=url,
@@ -115,12 +115,12 @@ def say(page: Page, text: str) -> None:
 
 
 def settled(page: Page) -> None:
-    """Until the answer is whole and what is shown is what is stored."""
+    """Waits until the answer is complete and the page shows what is stored."""
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
 def shown(page: Page, text: str) -> Locator:
-    """A text among the messages."""
+    """A text in the list of messages."""
     return page.locator(".messages").get_by_text(text)
 
 

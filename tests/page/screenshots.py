@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of the README, taken of the page as it is, with a conversation worth looking at."""
+"""`make screenshots`: the pictures of the README, of the real page with a sample conversation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from threadline.core.turns import Surface
 from tools import page as page_builder
 
 FONTS = {"Inter": "fonts-inter", "JetBrains Mono": "fonts-jetbrains-mono"}
-"""Those that the page asks for first, and the packages of Debian that bring them."""
+"""The fonts that the page prefers, and the Debian packages that contain them."""
 IMAGES = page_builder.ROOT / "docs" / "images"
 
 WHERE = "We have three days in Lisbon in May. Where should we stay?"
@@ -55,7 +55,7 @@ def plan(days: int, places: list[str]) -> dict[int, list[str]]:
 
 
 async def guide(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
-    """Knows its answers by heart."""
+    """An agent with prepared answers."""
     asked = plain_text(prompt.messages[-1].parts)
     yield Usage(input_tokens=180 + 3 * len(prompt.messages), output_tokens=96)
     if asked == WHERE:

@@ -1,4 +1,4 @@
-"""Versions, branches and saved points on the page: nothing that was said is ever lost by changing one's mind."""
+"""Versions, branches and saved points on the page: nothing is lost by an edit, an undo or a load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def details(page: Page) -> Locator:
 
 
 @EVERY_SCREEN
-def test_an_edited_question_is_a_second_version_and_one_goes_back_to_the_first(person: Person) -> None:
+def test_an_edited_message_is_a_second_version_and_the_first_can_be_restored(person: Person) -> None:
     page = person.open()
     talk(page, "Lisbon?", "Hotels?")
     press(page, 0, "Edit")
@@ -50,7 +50,7 @@ def test_an_edited_question_is_a_second_version_and_one_goes_back_to_the_first(p
     expect(versions).to_contain_text("1/2")
 
 
-def test_an_earlier_answer_is_asked_for_again_and_each_of_its_versions_is_kept(person: Person) -> None:
+def test_an_earlier_answer_is_regenerated_and_all_versions_are_kept(person: Person) -> None:
     page = person.open()
     talk(page, "calculate 6*7", "Hello")
     versions = page.get_by_role("group", name="Versions of this answer")
@@ -65,7 +65,7 @@ def test_an_earlier_answer_is_asked_for_again_and_each_of_its_versions_is_kept(p
     expect(page.locator(".message")).to_have_count(4)
 
 
-def test_a_branch_is_a_thread_of_its_own_from_that_message_on(person: Person) -> None:
+def test_a_branch_is_a_separate_thread_from_that_message_on(person: Person) -> None:
     page = person.open()
     talk(page, "Lisbon?", "Hotels?")
     first = page.url
@@ -78,7 +78,7 @@ def test_a_branch_is_a_thread_of_its_own_from_that_message_on(person: Person) ->
     expect(page.locator(".message")).to_have_count(4)
 
 
-def test_a_point_is_saved_by_name_and_gone_on_from(person: Person) -> None:
+def test_a_point_is_saved_loaded_and_deleted(person: Person) -> None:
     page = person.open()
     talk(page, "Lisbon?")
     press(page, 1, "Save this point")
@@ -94,7 +94,7 @@ def test_a_point_is_saved_by_name_and_gone_on_from(person: Person) -> None:
 
 
 @EVERY_SCREEN
-def test_the_last_question_is_taken_back_and_the_picture_leads_to_it_again(person: Person) -> None:
+def test_the_last_message_is_undone_and_restored_from_the_versions(person: Person) -> None:
     page = person.open()
     talk(page, "Lisbon?", "Hotels?")
     panel = details(page)
@@ -106,7 +106,7 @@ def test_the_last_question_is_taken_back_and_the_picture_leads_to_it_again(perso
     expect(page.locator(".message")).to_have_count(4)
 
 
-def test_a_context_is_pinned_in_its_place_and_one_sees_that_the_model_saw_it(person: Person) -> None:
+def test_a_pinned_context_is_shown_in_what_the_model_saw(person: Person) -> None:
     page = person.open()
     panel = details(page)
     panel.get_by_label("Pinned for rehearsal").fill("I live in Bern.")
@@ -125,7 +125,7 @@ def test_a_context_is_pinned_in_its_place_and_one_sees_that_the_model_saw_it(per
     expect(shown(page, "You have pinned no context for me.")).to_be_visible()
 
 
-def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, service: Service) -> None:
+def test_counts_and_bound_places_are_shown(person: Person, service: Service) -> None:
     async def bind() -> None:
         thread = await person.view.create_thread(title="Bound", state_key="bound")
         await thread.append("Hello", threadline.assistant("Hi"))
@@ -142,7 +142,7 @@ def test_messages_and_tokens_are_counted_and_bound_places_named(person: Person, 
 
 
 @EVERY_SCREEN
-def test_a_link_code_is_made_and_a_linked_account_named_and_unlinked(person: Person, service: Service) -> None:
+def test_a_link_code_is_created_and_a_linked_account_removed(person: Person, service: Service) -> None:
     page = person.open()
     panel = details(page)
     expect(panel).to_contain_text("in Slack, Telegram, WhatsApp or Matrix.")

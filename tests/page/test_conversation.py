@@ -1,4 +1,4 @@
-"""A conversation on the page, as a person has it: the real `useChat`, in a real browser, against the real service."""
+"""A conversation on the page: the real `useChat` in a real browser against the real service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
 
 @EVERY_SCREEN
 @pytest.mark.req("S1-32")
-def test_a_first_message_is_answered_and_its_address_leads_back_to_it(person: Person) -> None:
+def test_a_first_message_is_answered_and_its_url_opens_the_thread(person: Person) -> None:
     page = person.open()
     expect(page.get_by_text("Start a conversation")).to_be_visible()
     say(page, "Hello there")
@@ -28,7 +28,7 @@ def test_a_first_message_is_answered_and_its_address_leads_back_to_it(person: Pe
 
 
 @pytest.mark.req("S1-32")
-def test_tools_and_thoughts_are_folded_and_open_to_what_is_in_them(person: Person) -> None:
+def test_tools_and_reasoning_are_folded_and_can_be_opened(person: Person) -> None:
     page = person.open()
     say(page, "calculate 2+3*4 and 1/0")
     good, bad = page.locator(".tool").first, page.locator(".tool").nth(1)
@@ -47,7 +47,7 @@ def test_tools_and_thoughts_are_folded_and_open_to_what_is_in_them(person: Perso
 
 
 @pytest.mark.req("S1-32", "S1-14")
-def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person, service: Service) -> None:
+def test_a_reload_during_an_answer_continues_it_without_duplicates(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="patient", state_key="reloaded"))
     page = person.open("/t/reloaded")
     with service.holding():
@@ -63,8 +63,10 @@ def test_a_reload_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person
 
 @pytest.mark.req("S1-32")
 @pytest.mark.parametrize("cuts", [True, False])
-def test_a_deploy_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person, service: Service, cuts: bool) -> None:
-    """Its connection is cut, and what it reads then begins anew; or it reads on and learns that it does."""
+def test_a_deploy_during_an_answer_continues_it_without_duplicates(
+    person: Person, service: Service, cuts: bool
+) -> None:
+    """With `cuts` the connection breaks and the resumed stream starts again; otherwise the open stream says so."""
     service.do(person.view.create_thread(agent_id="patient", state_key="deployed"))
     page = person.open("/t/deployed")
     with service.holding():
@@ -82,7 +84,7 @@ def test_a_deploy_in_mid_answer_goes_on_with_it_and_shows_it_once(person: Person
 
 
 @pytest.mark.req("S1-32")
-def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person, service: Service) -> None:
+def test_a_stopped_answer_keeps_its_output(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="patient", state_key="stopped"))
     page = person.open("/t/stopped")
     with service.holding():
@@ -95,7 +97,7 @@ def test_an_answer_is_stopped_and_what_was_shown_is_kept(person: Person, service
     expect(page.locator(".message-assistant")).to_contain_text("I am taking")
 
 
-def test_an_answer_that_fails_says_why_and_can_be_tried_again(person: Person) -> None:
+def test_a_failed_answer_shows_the_error_and_can_be_retried(person: Person) -> None:
     page = person.open()
     say(page, "fail")
     trouble = page.get_by_role("alert")
@@ -106,7 +108,7 @@ def test_an_answer_that_fails_says_why_and_can_be_tried_again(person: Person) ->
     expect(page.get_by_role("group", name="Versions of this answer")).to_contain_text("2/2")
 
 
-def test_a_message_that_is_refused_goes_back_to_its_writer(person: Person, service: Service) -> None:
+def test_a_refused_message_returns_to_the_composer(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="patient", state_key="busy"))
     page = person.open("/t/busy")
     with service.holding():
@@ -122,7 +124,7 @@ def test_a_message_that_is_refused_goes_back_to_its_writer(person: Person, servi
 
 
 @pytest.mark.req("S1-32")
-def test_two_tabs_stay_in_step_while_one_of_them_talks(person: Person, service: Service) -> None:
+def test_two_tabs_show_the_same_conversation(person: Person, service: Service) -> None:
     thread = service.do(person.view.create_thread(agent_id="patient", state_key="shared"))
     service.do(thread.append("Hello from one", threadline.assistant("Hello, one.")))
     one, other = person.open("/t/shared"), person.open("/t/shared")
@@ -136,7 +138,7 @@ def test_two_tabs_stay_in_step_while_one_of_them_talks(person: Person, service: 
     assert other.locator(".message").count() == 4
 
 
-def test_what_was_said_elsewhere_appears_without_a_reload(person: Person, service: Service) -> None:
+def test_messages_from_elsewhere_appear_without_a_reload(person: Person, service: Service) -> None:
     page = person.open()
     say(page, "Hello")
     settled(page)
@@ -152,7 +154,7 @@ def test_what_was_said_elsewhere_appears_without_a_reload(person: Person, servic
     expect(page.locator(".message")).to_have_count(4)
 
 
-def test_sources_are_named_with_where_they_lead(person: Person, service: Service) -> None:
+def test_sources_show_their_host(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="parrot", state_key="cited"))
     page = person.open("/t/cited")
     say(page, "Tell me")
@@ -162,13 +164,13 @@ def test_sources_are_named_with_where_they_lead(person: Person, service: Service
     expect(source).to_contain_text("(threadline.example)")
 
 
-def test_a_streamed_answer_is_read_out_in_sentences(person: Person) -> None:
+def test_a_streamed_answer_is_announced_in_sentences(person: Person) -> None:
     page = person.open()
     say(page, "long 60")
     expect(page.locator("[data-announcer]")).to_contain_text("long answer")
 
 
-def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -> None:
+def test_an_unreachable_service_is_reported_and_nothing_is_lost(person: Person) -> None:
     page = person.open()
     say(page, "Hello")
     expect(shown(page, "You said: “Hello”.")).to_be_visible()
@@ -182,7 +184,7 @@ def test_an_unreachable_service_is_told_of_and_nothing_is_lost(person: Person) -
 
 
 @EVERY_SCREEN
-def test_what_was_said_while_the_service_was_gone_goes_back_to_its_writer(person: Person) -> None:
+def test_messages_sent_while_offline_return_to_the_composer(person: Person) -> None:
     page = person.open()
     say(page, "Hello")
     settled(page)
@@ -196,7 +198,7 @@ def test_what_was_said_while_the_service_was_gone_goes_back_to_its_writer(person
     expect(page.locator(".message")).to_have_count(2)
 
 
-def test_trying_again_sends_what_the_service_never_got(person: Person) -> None:
+def test_retrying_sends_a_message_that_never_arrived(person: Person) -> None:
     page = person.open()
     say(page, "Hello")
     settled(page)
@@ -208,7 +210,7 @@ def test_trying_again_sends_what_the_service_never_got(person: Person) -> None:
     say(page, "Are you there?")
     retry = page.locator(".trouble").get_by_role("button", name="Try again")
     expect(retry).to_be_visible()
-    # Nothing is read meanwhile, or the page would notice by itself that the message was not stored.
+    # GET stays blocked, or the page would notice that the message was not stored.
     passing.append("POST")
     retry.click()
     expect(shown(page, "You said: “Are you there?”.")).to_be_visible()
@@ -218,7 +220,7 @@ def test_trying_again_sends_what_the_service_never_got(person: Person) -> None:
 
 
 @EVERY_SCREEN
-def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, service: Service) -> None:
+def test_a_new_message_scrolls_to_the_end(person: Person, service: Service) -> None:
     async def talk() -> None:
         thread = await person.view.create_thread(title="Long", state_key="up")
         await thread.append(*(f"Question {number}" for number in range(40)))
@@ -235,7 +237,7 @@ def test_who_scrolled_up_sees_what_they_say_and_its_answer(person: Person, servi
 @EVERY_SCREEN
 @pytest.mark.parametrize(("answer", "outcome"), [("Allow", "Here it is, stamped"), ("Deny", "You did not allow me")])
 @pytest.mark.req("S1-32")
-def test_a_tool_waits_for_an_approval_also_through_a_reload(person: Person, answer: str, outcome: str) -> None:
+def test_a_pending_approval_survives_a_reload(person: Person, answer: str, outcome: str) -> None:
     page = person.open()
     say(page, "stamp hello")
     question = page.get_by_text("Allow stamp to run with this input?")

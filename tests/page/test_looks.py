@@ -1,4 +1,4 @@
-"""Accessible on every screen, by day and by night: axe finds nothing serious, and nothing sticks out at the side."""
+"""Accessibility on phone and desktop, in light and dark mode: axe finds nothing serious, and nothing overflows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(page: Page, what: str) -> None:
 
 
 @ALL
-def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen: str) -> None:
+def test_pages_pass_the_accessibility_checks(person: Person, service: Service, screen: str) -> None:
     async def make() -> None:
         thread = await person.view.create_thread(title="Lisbon", state_key="rich")
         await thread.append("Where should we stay?", threadline.assistant(RICH))
@@ -75,11 +75,11 @@ def test_nothing_stands_in_anyones_way(person: Person, service: Service, screen:
     check(page, "a dialog")
 
 
-def test_an_address_under_which_nothing_was_said_is_a_new_thread(person: Person) -> None:
+def test_a_url_without_a_thread_is_a_new_thread(person: Person) -> None:
     page = person.open("/t/never-there")
     expect(page.get_by_text("Start a conversation")).to_be_visible()
 
 
-def test_an_address_that_cannot_be_one_says_so(person: Person) -> None:
+def test_an_invalid_url_shows_an_error(person: Person) -> None:
     page = person.open("/t/a%20b")
     expect(page.get_by_role("alert")).to_contain_text("This thread cannot be shown")

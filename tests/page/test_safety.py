@@ -1,4 +1,4 @@
-"""What a model or a stranger wrote is data: it shows as text, loads nothing, leads nowhere unnamed."""
+"""Hostile text from models and users is shown as text: it loads nothing, and links show their host."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_hostile_message_shows_as_text(person: Person, service: Service) -> No
     assert [url for url in asked if not url.startswith(service.url)] == []
 
 
-def test_links_say_where_they_go_and_only_the_web_and_mail_are_links(person: Person, service: Service) -> None:
+def test_links_show_their_host_and_only_web_and_mail_links_work(person: Person, service: Service) -> None:
     page, _ = open_hostile(person, service)
     links: list[Any] = page.locator(".message-assistant a").evaluate_all(
         "all => all.map(a => [a.getAttribute('href'), a.textContent, a.rel, a.target])"
@@ -69,14 +69,14 @@ def test_links_say_where_they_go_and_only_the_web_and_mail_are_links(person: Per
     expect(page.locator(".message-assistant .picture-note")).to_contain_text("not loaded: https://spy.example")
 
 
-def test_code_is_copied_as_it_was_written(person: Person, service: Service) -> None:
+def test_code_is_copied_unchanged(person: Person, service: Service) -> None:
     page, _ = open_hostile(person, service)
     page.get_by_role("button", name="Copy code").first.click()
     assert page.evaluate("navigator.clipboard.readText()") == "<script>window.__owned = 1</script>"
 
 
 @EVERY_SCREEN
-def test_a_service_that_wants_to_know_who_asks_gets_a_token_and_no_address_holds_it(
+def test_the_sign_in_token_is_sent_in_a_header_and_never_in_a_url(
     service: Service, browser: Browser, screen: str
 ) -> None:
     with tabs(browser, service.url, None, screen) as open_tab:
@@ -84,16 +84,16 @@ def test_a_service_that_wants_to_know_who_asks_gets_a_token_and_no_address_holds
         page.get_by_label("Token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
-        page.get_by_label("Token").fill("somebody")
+        page.get_by_label("Token").fill("ada")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_text("Start a conversation")).to_be_visible()
-        assert "somebody" not in page.url
-        assert page.evaluate("document.cookie + JSON.stringify(localStorage)").count("somebody") == 0
+        assert "ada" not in page.url
+        assert page.evaluate("document.cookie + JSON.stringify(localStorage)").count("ada") == 0
         page.reload()
         expect(page.get_by_text("Start a conversation")).to_be_visible()
 
 
-def test_the_page_carries_a_policy_that_lets_nothing_in(service: Service, person: Person) -> None:
+def test_the_page_has_a_strict_content_security_policy(service: Service, person: Person) -> None:
     page = person.open()
     answer = page.request.get(page.url)
     policy = answer.headers["content-security-policy"]

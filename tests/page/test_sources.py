@@ -1,4 +1,4 @@
-"""The page's sources: their types hold, they say what they own, and a wheel brings what is built from them."""
+"""The sources of the chat page: lint, types, size, and that a wheel contains the built page."""
 
 from __future__ import annotations
 
@@ -21,28 +21,20 @@ def built() -> Path:
     return page_builder.build()
 
 
-def test_the_types_hold() -> None:
-    compiler = page_builder.MODULES / "typescript" / "bin" / "tsc"
-    done = subprocess.run(
-        [page_builder.NODE, compiler, "--noEmit"],
-        cwd=page_builder.WEB,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "")
+def test_format_lint_and_types_are_clean() -> None:
+    """Otherwise: `make format`, and fix what is left."""
+    page_builder.lint()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_a_source_says_what_it_owns_and_sets_no_markup(path: Path) -> None:
+def test_sources_start_with_a_comment_and_set_no_html(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/**")
     assert text.count("\n") <= LINES
     assert not re.search(r"dangerouslySetInnerHTML|innerHTML|insertAdjacentHTML|\beval\(|document\.write", text)
 
 
-def test_what_is_built_once_is_not_built_again(built: Path) -> None:
+def test_an_unchanged_page_is_not_built_again(built: Path) -> None:
     before = built.stat().st_mtime_ns
     assert page_builder.build().stat().st_mtime_ns == before
 
@@ -57,7 +49,7 @@ def test_the_first_view_is_small(built: Path) -> None:
     assert sum(sizes.values()) < 120_000
 
 
-def test_a_wheel_holds_the_page(built: Path, tmp_path: Path) -> None:
+def test_a_wheel_contains_the_page(built: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(words, cwd=page_builder.ROOT, check=True, capture_output=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")

@@ -1,4 +1,4 @@
-"""The list of threads, as a person uses it: with the mouse, with the keyboard alone, on a phone."""
+"""The list of threads: with the mouse, with the keyboard only, on a phone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choose(page: Page, title: str, action: str) -> None:
 
 
 @EVERY_SCREEN
-def test_threads_are_listed_opened_and_come_first_when_they_go_on(person: Person, service: Service) -> None:
+def test_threads_are_listed_by_latest_activity(person: Person, service: Service) -> None:
     make_threads(service, person, "Lisbon", "Porto")
     page = person.open()
     open_list(page)
@@ -53,7 +53,7 @@ def test_threads_are_listed_opened_and_come_first_when_they_go_on(person: Person
 
 
 @EVERY_SCREEN
-def test_a_search_shows_the_passage_while_one_types_and_leads_to_it(person: Person, service: Service) -> None:
+def test_search_as_you_type_shows_passages_and_opens_them(person: Person, service: Service) -> None:
     make_threads(service, person, "Lisbon", "Porto")
     page = person.open()
     open_list(page)
@@ -66,7 +66,7 @@ def test_a_search_shows_the_passage_while_one_types_and_leads_to_it(person: Pers
     expect(page.locator(".message-found")).to_contain_text("An answer about Porto")
 
 
-def test_a_thread_is_renamed_archived_and_brought_back(person: Person, service: Service) -> None:
+def test_a_thread_is_renamed_archived_and_unarchived(person: Person, service: Service) -> None:
     make_threads(service, person, "Lisbon", "Porto")
     page = person.open()
     choose(page, "Lisbon", "Rename")
@@ -82,7 +82,7 @@ def test_a_thread_is_renamed_archived_and_brought_back(person: Person, service: 
 
 
 @on_screens("desktop", "phone")
-def test_a_deleted_thread_is_gone_until_it_is_undone(person: Person, service: Service) -> None:
+def test_a_deleted_thread_can_be_restored(person: Person, service: Service) -> None:
     make_threads(service, person, "Lisbon")
     page = person.open("/t/thread-0")
     expect(shown(page, "An answer about Lisbon")).to_be_visible()
@@ -94,7 +94,7 @@ def test_a_deleted_thread_is_gone_until_it_is_undone(person: Person, service: Se
     expect(shown(page, "An answer about Lisbon")).to_be_visible()
 
 
-def test_the_list_goes_on_as_one_scrolls(person: Person, service: Service) -> None:
+def test_scrolling_loads_more_threads(person: Person, service: Service) -> None:
     make_threads(service, person, *(f"Number {number}" for number in range(90)))
     page = person.open()
     rows = page.get_by_role("navigation").get_by_role("listitem")
@@ -105,7 +105,7 @@ def test_the_list_goes_on_as_one_scrolls(person: Person, service: Service) -> No
     expect(rows.last).to_contain_text("Number 0")
 
 
-def test_everything_is_reached_with_the_keyboard(person: Person, service: Service) -> None:
+def test_everything_can_be_reached_with_the_keyboard(person: Person, service: Service) -> None:
     make_threads(service, person, "Lisbon", "Porto")
     page = person.open()
     expect(page.get_by_role("link", name="Lisbon")).to_be_visible()
@@ -133,7 +133,7 @@ def test_everything_is_reached_with_the_keyboard(person: Person, service: Servic
     expect(home).to_be_hidden()
 
 
-def test_a_thread_of_thousands_opens_at_its_end_and_goes_back_as_one_scrolls(person: Person, service: Service) -> None:
+def test_a_thread_of_thousands_opens_at_its_end_and_loads_older_messages(person: Person, service: Service) -> None:
     async def make() -> None:
         thread = await person.view.create_thread(title="Long", state_key="long")
         for first in range(0, 5000, 1000):

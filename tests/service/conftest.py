@@ -1,4 +1,4 @@
-"""A whole service on a real port, with an agent that does as it is told, and clients of two users."""
+"""A service on a real port with a scripted agent, and clients of several users."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ async def client(threadline: Threadline) -> AsyncIterator[Client]:
         yield client
 
 
-async def whoever_is_named(request: Request) -> Scope:
-    """Stands in for authentication: takes people at their word."""
+async def authenticate_by_header(request: Request) -> Scope:
+    """Authenticates as the user that a header names."""
     role: Any = request.headers.get("test-role", "member")
     return Scope(request.headers.get("test-tenant", "local"), request.headers["test-user"], role)
 
 
 @pytest.fixture
 async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
-    """Clients of several people on one service."""
+    """Clients of several users on one service."""
     headers = {
         "alice": {"test-user": "alice"},
         "bob": {"test-user": "bob"},
@@ -60,7 +60,7 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
         "admin": {"test-user": "root", "test-role": "admin"},
         "other_tenant": {"test-user": "alice", "test-tenant": "other"},
     }
-    async with serving(threadline, authenticate=whoever_is_named) as anyone:
+    async with serving(threadline, authenticate=authenticate_by_header) as anyone:
         clients = {name: client_of(anyone.url, each) for name, each in headers.items()}
         yield clients
         for each in clients.values():
@@ -69,13 +69,13 @@ async def people(threadline: Threadline) -> AsyncIterator[dict[str, Client]]:
 
 @pytest.fixture
 async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database for processes of their own."""
+    """A database for tests that start processes."""
     return str(tmp_path / "t.db") if request.param == "file" else await shared_server().create_database()
 
 
 @asynccontextmanager
 async def held(scripted_agent: ScriptedAgent) -> AsyncIterator[asyncio.Event]:
-    """The agent stops after its first line until the event is set, at the latest at the end."""
+    """The agent waits after its first line until the event is set, or until the block ends."""
     scripted_agent.gate = asyncio.Event()
     scripted_agent.waiting.clear()
     try:

@@ -1,4 +1,4 @@
-"""What a process that died leaves behind, made without dying."""
+"""What a crashed process leaves in the database, created without a crash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threadline.turns.acceptance import TurnRequest
 
 
 async def leave_a_dead_turn(threadline: Threadline, scope: Scope, state_key: str) -> Turn:
-    """A turn that another worker leased and had begun to answer when it went away."""
+    """A turn that another worker leased and started to answer before it crashed."""
     request = TurnRequest(message=user("Hi"), surface="web", state_key=state_key)
     accepted = await threadline.turns.accept(scope, request)
     tx = threadline.store.scoped(scope)

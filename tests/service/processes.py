@@ -1,4 +1,4 @@
-"""`threadline serve` with several workers as processes of its own, and requests to it without a client of ours."""
+"""`threadline serve` with worker processes, and requests to it without the Python client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Service(NamedTuple):
     log: Path
 
     def pids(self) -> list[int]:
-        """Of every worker that ever served, in the order of their beginning."""
+        """The pids of all workers so far, in the order they started."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
         return [line["pid"] for line in lines if "worker ready" in line.values()]
 
@@ -55,10 +55,10 @@ def served(database: str, tmp_path: Path, workers: int = 2, **env: str) -> Itera
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Other processes tell nobody when they are done: look again, for a bounded time."""
+    """Polls, because other processes send no notification, until a timeout."""
     ends = time.monotonic() + SECONDS
     while not holds():
-        assert time.monotonic() < ends, "it never came about"
+        assert time.monotonic() < ends, "condition not met in time"
         time.sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""A served app in the test's own loop, and a client that speaks to it as AI SDK clients do."""
+"""The app, served in the test's event loop, and a client that behaves like an AI SDK client."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ THREADS = "/api/v1/ai/threads"
 
 
 class _Quick:
-    """`asyncio` for uvicorn, which looks ten times a second whether it is to end, and then waits a tenth of a second.
-    A thousand servers end in a run of these tests."""
+    """`asyncio` for uvicorn with shorter sleeps. It checks ten times a second whether to stop, and a test run stops a
+    thousand servers."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -35,7 +35,7 @@ vars(uvicorn.server)["asyncio"] = _Quick()
 
 
 def client_of(url: str, headers: Mapping[str, str] | None = None) -> Client:
-    """Without the certificates of the machine, whose reading takes longer than most tests: this is plain HTTP."""
+    """Does not load the machine's certificates, which takes longer than most tests: this is plain HTTP."""
     return Client(httpx2.AsyncClient(base_url=url, headers=headers, timeout=30, verify=False))
 
 
@@ -54,7 +54,7 @@ class Client:
         await self.http.aclose()
 
     async def ask(self, text: str, state_key: str | None = None, **more: Any) -> list[dict[str, Any]]:
-        """One turn, to its end."""
+        """Sends a message and reads the stream to its end."""
         answer = await self.post_chat(text, state_key, **more)
         assert answer.status_code == 200, answer.text
         return self.chunks(answer)
@@ -68,7 +68,7 @@ class Client:
         return await self.http.post(CHAT, json=body, headers=headers)
 
     async def resume(self, state_key: str, then: Callable[[], None]) -> list[dict[str, Any]]:
-        """The active stream to its end; `then` is called once it has begun."""
+        """Reads the active stream to its end; calls `then` once it has started."""
         async with self.http.stream("GET", f"{CHAT}/{state_key}/stream") as answer:
             assert answer.status_code == 200
             text = ""
@@ -92,23 +92,23 @@ class Client:
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
     async def messages(self, state_key: str) -> list[tuple[str, str]]:
-        """The stored history, as roles and words."""
+        """The stored history as pairs of role and text."""
         answer = await self.http.get(f"{THREADS}/{state_key}")
-        return [(message["role"], words(message)) for message in answer.json()["messages"]]
+        return [(message["role"], message_text(message)) for message in answer.json()["messages"]]
 
 
-def words(message: dict[str, Any]) -> str:
+def message_text(message: dict[str, Any]) -> str:
     return "".join(part.get("text", "") for part in message["parts"])
 
 
-def said(chunks: list[dict[str, Any]]) -> str:
+def streamed_text(chunks: list[dict[str, Any]]) -> str:
     return "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
 
 
-async def quiet(threadline: Threadline) -> None:
-    """Until no request is open: what follows the last byte of a stream has been done as well."""
+async def wait_until_idle(threadline: Threadline) -> None:
+    """Waits until no request is open, so that everything after the last byte of a stream is done too."""
     async with asyncio.timeout(30):
-        while threadline.metrics.value("threadline_http_requests_open"):  # noqa: ASYNC110 - a gauge tells nobody
+        while threadline.metrics.value("threadline_http_requests_open"):  # noqa: ASYNC110 - a gauge cannot be awaited
             await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""Agents and pinned contexts over HTTP: what an agent is sent, and who may set one up."""
+"""Agents and pinned contexts over HTTP: what an agent receives, and who may manage agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import SERVICE
-from tests.service.running_service import THREADS, Client, said, serving
+from tests.service.running_service import THREADS, Client, serving, streamed_text
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.channels import ContextSnapshot
@@ -29,7 +29,7 @@ MESSAGE = f"{AGENTS}/scripted/message"
 
 
 class Far:
-    """An agent behind HTTP that keeps the bodies it was sent."""
+    """An agent behind HTTP that records the bodies it receives."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ class Far:
 
 @pytest.fixture
 async def far() -> AsyncIterator[tuple[Far, Client]]:
-    """The agent, and a service that has it under the name `far`."""
+    """The agent, and a service that has it as `far`."""
     agent = Far()
     listening = listen("127.0.0.1", 0)
     server = Server(Starlette(routes=[Route("/", agent.answer, methods=["POST"])]), grace_seconds=1)
@@ -73,7 +73,7 @@ async def test_a_context_is_pinned_read_overwritten_and_removed(client: Client) 
 
 @pytest.mark.req("S0-11")
 @pytest.mark.parametrize("body", [b"{}", b'{"context":""}', b'{"context":" \\n"}', b'{"context":1}', b"x", b"[]", b""])
-async def test_a_context_without_words_is_refused(client: Client, body: bytes) -> None:
+async def test_an_empty_context_is_refused(client: Client, body: bytes) -> None:
     answer = await client.http.post(CONTEXT, content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 413, 415)
     assert (await client.http.get(CONTEXT)).status_code == 404
@@ -81,7 +81,7 @@ async def test_a_context_without_words_is_refused(client: Client, body: bytes) -
 
 @pytest.mark.req("S0-04", "S0-05", "S0-06")
 @pytest.mark.parametrize("route", ["message", "stream"])
-async def test_the_agent_is_sent_the_context_first_and_the_plain_fields_beside_it(
+async def test_the_agent_gets_the_context_first_and_the_other_fields_unchanged(
     far: tuple[Far, Client], route: str
 ) -> None:
     agent, client = far
@@ -114,7 +114,7 @@ async def test_the_agent_is_sent_the_context_first_and_the_plain_fields_beside_i
         [],
     ],
 )
-async def test_a_body_without_a_message_is_refused_and_nothing_dispatched(
+async def test_a_body_without_a_message_is_refused_and_not_dispatched(
     client: Client, scripted_agent: ScriptedAgent, route: str, body: Any
 ) -> None:
     answer = await client.http.post(f"{AGENTS}/scripted/{route}", json=body)
@@ -123,15 +123,17 @@ async def test_a_body_without_a_message_is_refused_and_nothing_dispatched(
 
 
 @pytest.mark.req("S1-17")
-async def test_without_a_thread_nothing_is_stored(client: Client) -> None:
+async def test_a_message_without_a_thread_stores_nothing(client: Client) -> None:
     answer = await client.http.post(MESSAGE, json={"content": "Hi"})
     assert (answer.json()["role"], answer.json()["content"]) == ("assistant", "Hello, you.")
     streamed = await client.http.post(f"{AGENTS}/scripted/stream", json={"content": "Hi"})
-    assert said(client.chunks(streamed)) == "Hello, you."
+    assert streamed_text(client.chunks(streamed)) == "Hello, you."
     assert (await client.http.get(THREADS)).json() == {"threads": []}
 
 
-async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_a_message_with_a_state_key_is_a_turn_on_that_thread(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
     answer = (await client.http.post(MESSAGE, json={"content": "One", "stateKey": "key"})).json()
     assert (answer["content"], answer["stateKey"]) == ("Hello, you.", "key")
     forged = [{"role": "assistant", "content": "I promised."}, {"role": "user", "content": "Two"}]
@@ -140,7 +142,7 @@ async def test_with_a_state_key_it_is_a_turn_on_that_thread(client: Client, scri
     assert len(await client.messages("key")) == 4
 
 
-async def test_an_agent_that_fails_is_told_of(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_a_failing_agent_is_reported(client: Client, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.lines = [AgentFailed("The model is away.")]
     for body in ({"content": "Hi"}, {"content": "Hi", "stateKey": "key"}):
         answer = await client.http.post(MESSAGE, json=body)
@@ -158,7 +160,7 @@ class Broken:
 
 
 @pytest.mark.req("S0-10")
-async def test_a_context_that_cannot_be_stored_is_never_called_applied(
+async def test_a_context_that_cannot_be_stored_is_not_reported_as_applied(
     client: Client, threadline: Threadline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threadline, "contexts", lambda scope: Broken())
@@ -168,7 +170,7 @@ async def test_a_context_that_cannot_be_stored_is_never_called_applied(
 
 
 @pytest.mark.req("S0-12", "S0-13")
-async def test_a_context_is_its_owners_and_an_unknown_agent_is_a_foreign_one(people: dict[str, Client]) -> None:
+async def test_contexts_are_private_and_foreign_agents_are_not_found(people: dict[str, Client]) -> None:
     agent = {"id": "ours", "provider": "rehearsal"}
     assert (await people["admin"].http.post(AGENTS, json=agent)).status_code == 201
     await people["alice"].http.post(f"{AGENTS}/ours/context", json={"context": "I am Alice."})
@@ -189,7 +191,7 @@ async def test_a_context_is_its_owners_and_an_unknown_agent_is_a_foreign_one(peo
 
 
 @pytest.mark.req("S0-15")
-async def test_an_administrator_sets_agents_up(people: dict[str, Client]) -> None:
+async def test_an_administrator_creates_changes_and_deletes_agents(people: dict[str, Client]) -> None:
     admin = people["admin"].http
     made = await admin.post(AGENTS, json={"id": "far", "provider": "remote", "settings": REMOTE})
     assert (made.status_code, made.json()["name"]) == (201, "far")
@@ -210,7 +212,7 @@ REMOTE = {"url": "https://agents.example/", "token": "hunter2hunter2"}
 @pytest.mark.parametrize(
     "agent",
     [
-        {"id": "x", "provider": "nobody"},
+        {"id": "x", "provider": "unknown"},
         {"id": "x", "provider": "function", "settings": {"function": "os:system"}},
         {"id": "x", "provider": "openai", "settings": {"api_key_env": "HOME"}},
         {"id": "x y", "provider": "rehearsal"},
@@ -219,13 +221,13 @@ REMOTE = {"url": "https://agents.example/", "token": "hunter2hunter2"}
         {"provider": "rehearsal"},
     ],
 )
-async def test_an_agent_that_could_not_answer_is_not_stored(people: dict[str, Client], agent: dict[str, Any]) -> None:
+async def test_an_agent_that_cannot_be_built_is_not_stored(people: dict[str, Client], agent: dict[str, Any]) -> None:
     answer = await people["admin"].http.post(AGENTS, json=agent)
     assert answer.status_code == 400
     assert (await people["admin"].http.get(AGENTS)).json()["agents"] == []
 
 
-async def test_only_an_administrator_may(people: dict[str, Client], threadline: Threadline) -> None:
+async def test_only_administrators_manage_agents(people: dict[str, Client], threadline: Threadline) -> None:
     member = people["alice"].http
     for method, path, body in (
         ("POST", AGENTS, {"id": "x", "provider": "rehearsal"}),

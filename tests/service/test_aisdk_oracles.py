@@ -1,4 +1,4 @@
-"""A second opinion on the AI SDK's shapes: pydantic-ai's types read what we write, and we read what they write."""
+"""pydantic-ai's types as oracles for the AI SDK's formats: they read what we write, and we read what they write."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PARTS: tuple[Part, ...] = (
     ToolPart("c8", "pay", "output-error", b"{}", error="no money", approval=Approval("a8", True)),
     tool_part("look", "c9", {"at": 1}, output=[1], dynamic=True),
 )
-"""A part of every kind, and a call in every state, that a reply can hold."""
+"""A part of every type and a tool call in every state that a reply can contain."""
 
 
 def parsed(chunk: dict[str, Any]) -> response_types.BaseChunk:
@@ -94,7 +94,7 @@ def parsed(chunk: dict[str, Any]) -> response_types.BaseChunk:
 
 @pytest.mark.req("S1-19")
 @pytest.mark.parametrize("status", ENDS)
-def test_every_chunk_is_one_they_know_and_holds_nothing_else(status: TurnStatus) -> None:
+def test_every_chunk_is_valid_for_the_oracles(status: TurnStatus) -> None:
     writer = ChunkWriter("m1")
     stream = writer.start("t:0") + b"".join(writer.event(event, "t:1") for event in SAID) + writer.end(status, "why")
     lines = [line[6:] for line in stream.decode().splitlines() if line.startswith("data: ")]
@@ -109,7 +109,7 @@ def _nulls(chunk: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.req("S1-11", "S1-32")
-async def test_every_stored_part_is_one_they_know() -> None:
+async def test_every_stored_part_is_valid_for_the_oracles() -> None:
     async with open_threadline(settings=Settings(database=":memory:", service=SERVICE)) as tl, serving(tl) as client:
         thread = await tl.as_user().create_thread(state_key="key")
         asked = user((TextPart("Look."), FilePart("image/png", "data:image/png;base64,AAAA")))
@@ -126,7 +126,7 @@ async def test_every_stored_part_is_one_they_know() -> None:
 
 
 @pytest.mark.req("S1-03")
-def test_what_they_send_is_read() -> None:
+def test_requests_of_the_oracles_are_parsed() -> None:
     words = request_types.TextUIPart(text="Hello")
     asked = request_types.UIMessage(id="u1", role="user", parts=[words])
     body = request_types.SubmitMessage(id="key", messages=[asked]).model_dump_json(by_alias=True, exclude_none=True)
@@ -136,7 +136,7 @@ def test_what_they_send_is_read() -> None:
     assert (request.message.id, request.message.text) == ("u1", "Hello")
 
 
-def test_an_approval_that_they_answer_is_read() -> None:
+def test_approval_decisions_of_the_oracles_are_parsed() -> None:
     answered = request_types.ToolApprovalRespondedPart(
         type="tool-pay",
         tool_call_id="c1",

@@ -1,4 +1,4 @@
-"""Approvals over HTTP: asked on the stream, answered in the reply that comes back; nothing else gets in that way."""
+"""Approvals over HTTP: requested on the stream, decided in the reply that the client sends back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from tests.scripted_agent import ScriptedAgent, make_agent
-from tests.service.conftest import SERVICE, held, whoever_is_named
-from tests.service.running_service import CHAT, THREADS, Client, client_of, said, serving
+from tests.service.conftest import SERVICE, authenticate_by_header, held
+from tests.service.running_service import CHAT, THREADS, Client, client_of, serving, streamed_text
 from tests.service.test_chat import kinds
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
@@ -40,7 +40,7 @@ async def stored(client: Client, key: str = "key") -> list[dict[str, Any]]:
 
 
 async def waiting(client: Client, text: str = "stamp hello") -> dict[str, Any]:
-    """The reply that waits for its approvals, as the client has it."""
+    """The reply with pending approvals, as the client has it."""
     await client.ask(text, "key")
     return (await stored(client))[-1]
 
@@ -74,12 +74,12 @@ async def test_a_turn_ends_with_the_request_and_stores_it(client: Client) -> Non
 
 
 @pytest.mark.req("S1-09", "S1-11", "S1-29")
-async def test_the_reply_goes_on_under_its_id_and_the_stream_holds_only_what_is_new(client: Client) -> None:
+async def test_the_reply_continues_under_its_id_and_the_stream_has_only_new_chunks(client: Client) -> None:
     reply = await waiting(client)
     chunks = client.chunks(await respond(client, responded(reply, **APPROVED)))
     assert chunks[0] == {"type": "start", "messageId": reply["id"]}
     assert kinds(chunks)[1:3] == ["tool-output-available", "start-step"]
-    assert said(chunks) == "Here it is, stamped: hello [2cf24dba]."
+    assert streamed_text(chunks) == "Here it is, stamped: hello [2cf24dba]."
     whole = (await stored(client))[-1]
     assert whole["id"] == reply["id"]
     assert [part["type"] for part in whole["parts"]] == ["step-start", "text", "tool-stamp", "step-start", "text"]
@@ -88,7 +88,7 @@ async def test_the_reply_goes_on_under_its_id_and_the_stream_holds_only_what_is_
     assert call["approval"] == tools(reply)[0]["approval"] | APPROVED
 
 
-async def test_a_denial_is_told_and_stored_with_its_reason(client: Client) -> None:
+async def test_a_denial_is_streamed_and_stored_with_its_reason(client: Client) -> None:
     reply = await waiting(client)
     chunks = client.chunks(await respond(client, responded(reply, approved=False, reason="not today")))
     assert kinds(chunks)[1] == "tool-output-denied"
@@ -97,14 +97,14 @@ async def test_a_denial_is_told_and_stored_with_its_reason(client: Client) -> No
     assert call["approval"]["reason"] == "not today"
 
 
-async def test_an_answer_alone_is_read_as_well(client: Client) -> None:
+async def test_a_decision_can_be_sent_without_the_history(client: Client) -> None:
     reply = await waiting(client)
     answer = await client.http.post(CHAT, json={"id": "key", "message": responded(reply, **APPROVED)})
-    assert "stamped" in said(client.chunks(answer))
+    assert "stamped" in streamed_text(client.chunks(answer))
 
 
 @pytest.mark.req("S1-16", "S1-25")
-async def test_a_lost_answer_is_sent_again_and_gives_the_same_stream(client: Client) -> None:
+async def test_a_decision_sent_again_returns_the_same_stream(client: Client) -> None:
     reply = responded(await waiting(client), **APPROVED)
     first = await respond(client, reply)
     assert client.chunks(await respond(client, reply)) == client.chunks(first)
@@ -114,7 +114,7 @@ async def test_a_lost_answer_is_sent_again_and_gives_the_same_stream(client: Cli
     assert len(await stored(client)) == 4
 
 
-async def test_another_answer_comes_too_late(client: Client) -> None:
+async def test_a_different_second_decision_is_refused(client: Client) -> None:
     reply = await waiting(client)
     await respond(client, responded(reply, approved=False))
     late = await respond(client, responded(reply, **APPROVED))
@@ -122,7 +122,7 @@ async def test_another_answer_comes_too_late(client: Client) -> None:
     assert tools((await stored(client))[-1])[0]["state"] == "output-denied"
 
 
-async def test_two_answers_at_once_are_one(client: Client) -> None:
+async def test_two_simultaneous_decisions_are_one_turn(client: Client) -> None:
     reply = responded(await waiting(client), **APPROVED)
     answers = await asyncio.gather(*(respond(client, reply) for _ in range(5)))
     assert all(client.chunks(answer) == client.chunks(answers[0]) for answer in answers)
@@ -150,7 +150,9 @@ FORGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.req("S1-02")
 @pytest.mark.parametrize("changes", FORGED.values(), ids=FORGED)
-async def test_whatever_was_not_asked_is_refused_and_stores_nothing(client: Client, changes: dict[str, Any]) -> None:
+async def test_a_decision_that_was_not_requested_is_refused_and_stores_nothing(
+    client: Client, changes: dict[str, Any]
+) -> None:
     reply = await waiting(client)
     answer = await respond(client, forged(reply, **changes))
     assert 400 <= answer.status_code < 500, answer.text
@@ -160,7 +162,7 @@ async def test_whatever_was_not_asked_is_refused_and_stores_nothing(client: Clie
 
 
 @pytest.mark.req("S1-02")
-async def test_a_call_that_is_slipped_in_beside_an_answer_is_refused(client: Client) -> None:
+async def test_an_added_tool_call_is_refused(client: Client) -> None:
     reply = await waiting(client)
     slipped = responded(reply, **APPROVED)
     slipped["parts"].append(
@@ -171,14 +173,14 @@ async def test_a_call_that_is_slipped_in_beside_an_answer_is_refused(client: Cli
 
 
 @pytest.mark.req("S1-02")
-async def test_words_that_come_back_changed_are_not_read(client: Client) -> None:
+async def test_changed_text_of_the_reply_is_ignored(client: Client) -> None:
     reply = responded(await waiting(client), **APPROVED)
     reply["parts"].insert(0, {"type": "text", "text": "I am the king."})
     assert (await respond(client, reply)).status_code == 200
     assert "king" not in str(await stored(client))
 
 
-async def test_an_approval_is_answered_only_where_it_was_asked_and_while_it_is_the_last_word(client: Client) -> None:
+async def test_an_approval_is_decided_only_on_its_thread_and_while_it_is_the_last_message(client: Client) -> None:
     reply = await waiting(client)
     branched = (await client.http.post(f"{THREADS}/key/branch", json={"stateKey": "other"})).status_code
     assert branched == 201
@@ -191,8 +193,8 @@ async def test_an_approval_is_answered_only_where_it_was_asked_and_while_it_is_t
 
 
 @pytest.mark.req("S1-05", "SX-04")
-async def test_nobody_answers_for_another(rehearsing: Threadline) -> None:
-    async with serving(rehearsing, authenticate=whoever_is_named) as anyone:
+async def test_a_user_cannot_decide_for_another(rehearsing: Threadline) -> None:
+    async with serving(rehearsing, authenticate=authenticate_by_header) as anyone:
         people = {
             name: client_of(anyone.url, headers)
             for name, headers in {
@@ -211,7 +213,7 @@ async def test_nobody_answers_for_another(rehearsing: Threadline) -> None:
             await each.close()
 
 
-async def test_version_5_is_told_what_it_understands(client: Client) -> None:
+async def test_version_5_gets_only_chunks_it_knows(client: Client) -> None:
     five = {"x-ai-sdk": "5"}
     asked = client.chunks(await client.post_chat("stamp hello", "key", headers=five))
     assert "tool-approval-request" not in kinds(asked)
@@ -228,7 +230,7 @@ async def test_version_5_is_told_what_it_understands(client: Client) -> None:
 
 
 @pytest.mark.req("S1-26", "S1-27")
-async def test_while_a_reply_goes_on_the_history_leaves_it_out_and_its_stream_brings_all_of_it() -> None:
+async def test_a_continuing_reply_is_left_out_of_the_history_and_streamed_completely() -> None:
     scripted_agent = ScriptedAgent()
     agents = {"scripted": make_agent(scripted_agent)}
     settings = Settings(database=":memory:", service=SERVICE, agent="scripted")
@@ -242,8 +244,8 @@ async def test_while_a_reply_goes_on_the_history_leaves_it_out_and_its_stream_br
             read = (await client.http.get(f"{THREADS}/key")).json()
             assert ([message["role"] for message in read["messages"]], read["active"]) == (["user"], True)
             resumed = await client.resume("key", gate.set)
-        assert said(client.chunks(await answering)) == "Paid."
-        assert said(resumed) == "May I?Paid."
+        assert streamed_text(client.chunks(await answering)) == "Paid."
+        assert streamed_text(resumed) == "May I?Paid."
         assert kinds(resumed) == [
             "start", "text-start", "text-delta", "text-end", "tool-input-available",
             "tool-output-available", "text-start", "text-delta", "text-end", "finish",
@@ -253,7 +255,7 @@ async def test_while_a_reply_goes_on_the_history_leaves_it_out_and_its_stream_br
 
 
 @pytest.mark.req("S1-26")
-async def test_an_answered_reply_is_resumed_after_what_was_seen(client: Client) -> None:
+async def test_a_continued_reply_is_resumed_after_the_last_event(client: Client) -> None:
     reply = await waiting(client)
     whole = client.chunks(await respond(client, responded(reply, **APPROVED)))
     turn = client.ids[0].partition(":")[0]
@@ -262,16 +264,20 @@ async def test_an_answered_reply_is_resumed_after_what_was_seen(client: Client) 
 
 
 @pytest.mark.req("S1-25")
-async def test_old_streams_are_made_from_what_is_stored(client: Client, rehearsing: Threadline) -> None:
-    """The asked turn and the one that answered: the same words under the same id, and none twice."""
+async def test_old_streams_are_rebuilt_from_stored_messages(client: Client, rehearsing: Threadline) -> None:
+    """The turn that requested approval and the one that continued it: the same id, and no text twice."""
     asked = await client.post_chat("stamp hello", "key", headers={"idempotency-key": "k"})
     answer = responded((await stored(client))[-1], **APPROVED)
     first = client.chunks(await respond(client, answer))
     tx = rehearsing.store.scoped(rehearsing.as_user().scope)
     assert await tx.drop_chunks(finished_before=rehearsing.clock.now()) > 0
     again = client.chunks(await respond(client, answer))
-    assert (again[0], said(again), again[-1]) == (first[0], said(first), first[-1])
+    assert (again[0], streamed_text(again), again[-1]) == (first[0], streamed_text(first), first[-1])
     assert kinds(again)[1:3] == ["tool-output-available", "start-step"]
     question = await client.post_chat("stamp hello", "key", headers={"idempotency-key": "k"})
-    assert said(client.chunks(question)) == said(client.chunks(asked)) == "I need your approval for this."
+    assert (
+        streamed_text(client.chunks(question))
+        == streamed_text(client.chunks(asked))
+        == "I need your approval for this."
+    )
     assert kinds(client.chunks(question))[-3:] == ["tool-approval-request", "finish-step", "finish"]

@@ -1,4 +1,4 @@
-"""Signing in over HTTP: tokens that are presented oddly, tokens that end, and JWTs with keys from the network."""
+"""Authentication over HTTP: malformed headers, revoked tokens, and JWTs with keys from the network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import OpenStore
 from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE
 from tests.service.running_service import THREADS, Client, serving
-from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.test_jwt_reader import RSA, a_set, jwk, signed
 from tests.service.token_clients import bearer, client_with, token_for
 from tests.stores.sqlite.disk import a_disk
 from threadline.bootstrap import Threadline
@@ -43,14 +43,14 @@ async def ada(threadline: Threadline, client: Client) -> AsyncIterator[Client]:
         yield ada
 
 
-async def test_a_token_acts_for_its_user(ada: Client, threadline: Threadline) -> None:
+async def test_a_token_authenticates_its_user(ada: Client, threadline: Threadline) -> None:
     await ada.ask("Hi", "key")
     threads = await threadline.threads(Scope("local", "ada")).page()
     assert [thread.state_key for thread in threads.items] == ["key"]
 
 
-async def told(client: Client, head: bytes) -> bytes:
-    """The answer to a request with these header lines."""
+async def raw_response(client: Client, head: bytes) -> bytes:
+    """The raw response to a request with these header lines."""
     host, port = client.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET /api/v1/ai/threads HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + head + b"\r\n\r\n")
@@ -78,26 +78,26 @@ async def told(client: Client, head: bytes) -> bytes:
     ],
 )
 async def test_a_hostile_header_is_a_problem_and_not_a_crash(client: Client, head: bytes, status: int) -> None:
-    answer = await told(client, head)
+    answer = await raw_response(client, head)
     assert answer.startswith(b"HTTP/1.1 %d" % status), answer[:200]
     assert b"application/problem+json" in answer
 
 
-async def test_a_token_in_an_address_is_no_token(ada: Client, client: Client) -> None:
+async def test_a_token_in_the_url_is_not_accepted(ada: Client, client: Client) -> None:
     text = ada.http.headers["authorization"].removeprefix("Bearer ")
     for url in (f"{THREADS}?token={text}", f"{THREADS}?access_token={text}"):
         assert (await client.http.get(url)).status_code == 401
     assert (await client.http.get(THREADS, headers={"authorization": f"bEaReR {text}"})).status_code == 200
 
 
-async def test_a_revoked_token_ends_with_the_next_request(ada: Client, threadline: Threadline) -> None:
+async def test_a_revoked_token_is_refused_from_the_next_request_on(ada: Client, threadline: Threadline) -> None:
     assert (await ada.http.get(THREADS)).status_code == 200
     administration = threadline.administration(Scope("local", "root", "admin"))
     await administration.revoke_token((await administration.tokens())[0].id)
     assert (await ada.http.get(THREADS)).json()["code"] == "invalid_token"
 
 
-async def test_one_tenants_secret_opens_no_other_tenant(ada: Client, client: Client, threadline: Threadline) -> None:
+async def test_a_token_is_not_valid_in_another_tenant(ada: Client, client: Client, threadline: Threadline) -> None:
     text = ada.http.headers["authorization"].removeprefix("Bearer ")
     await token_for(threadline, "ada", tenant="other")
     answer = await client.http.get(THREADS, headers=bearer(text.replace("tl_local_", "tl_other_")))
@@ -105,7 +105,7 @@ async def test_one_tenants_secret_opens_no_other_tenant(ada: Client, client: Cli
 
 
 @pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
-async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
+async def test_the_last_use_is_stored_once_a_minute_without_delaying_requests(
     open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
     store = await open_store()
@@ -123,9 +123,7 @@ async def test_the_last_use_is_noted_once_a_minute_and_waited_for_by_nobody(
     assert (clock.now() - first).total_seconds() == 70
 
 
-async def test_without_its_database_it_says_so_and_not_that_a_token_is_wrong(
-    ada: Client, threadline: Threadline
-) -> None:
+async def test_without_a_database_the_error_is_not_about_the_token(ada: Client, threadline: Threadline) -> None:
     await threadline.store.close()
     answer = await ada.http.get(THREADS)
     assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
@@ -136,13 +134,13 @@ def test_with_authentication_any_address_may_be_served() -> None:
     assert check_address("0.0.0.0", asks_who=True) == "0.0.0.0"
 
 
-async def test_with_authentication_any_host_name_is_answered(ada: Client) -> None:
+async def test_with_authentication_any_host_name_is_accepted(ada: Client) -> None:
     assert (await ada.http.get(THREADS, headers={"host": "threads.example"})).status_code == 200
 
 
 @contextmanager
 def an_issuer(answers: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator[str]:
-    """A web server with these answers by path; its address."""
+    """The URL of a web server with these responses by path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -166,7 +164,7 @@ def an_issuer(answers: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator
             serving.join()
 
 
-async def test_keys_are_fetched_from_an_address_and_from_nowhere_it_points_to() -> None:
+async def test_keys_are_fetched_from_a_url_without_following_redirects() -> None:
     published = a_set(jwk(RSAAlgorithm, RSA, kid="one"))
     answers = {"/keys": (200, {}, published), "/moved": (302, {"Location": "/keys"}, b""), "/": (200, {}, b"<html>")}
     token = signed(RSA, "RS256", headers={"kid": "one"})
@@ -178,7 +176,7 @@ async def test_keys_are_fetched_from_an_address_and_from_nowhere_it_points_to() 
                 await jwt_reader(JwtSettings(jwks=f"{url}{place}")).read(token)
 
 
-async def test_a_jwt_signs_in_beside_tokens(threadline: Threadline, tmp_path: Any) -> None:
+async def test_jwts_and_tokens_are_both_accepted(threadline: Threadline, tmp_path: Any) -> None:
     keys = tmp_path / "keys.json"
     keys.write_bytes(a_set(jwk(RSAAlgorithm, RSA, kid="one")))
     service = msgspec.structs.replace(SERVICE, jwt=JwtSettings(jwks=str(keys), audience="threadline"))
@@ -194,7 +192,7 @@ async def test_a_jwt_signs_in_beside_tokens(threadline: Threadline, tmp_path: An
         assert (refused.status_code, refused.json()["code"]) == (403, "role_refused")
 
 
-async def test_administrators_make_and_end_tokens_over_http(threadline: Threadline, client: Client) -> None:
+async def test_administrators_create_and_revoke_tokens_over_http(threadline: Threadline, client: Client) -> None:
     async with client_with(client.url, await token_for(threadline, "root", "admin")) as root:
         made = await root.http.post("/api/v1/tokens", json={"user": "ada", "name": "laptop", "role": "viewer"})
         assert made.status_code == 201
@@ -216,7 +214,7 @@ async def test_administrators_make_and_end_tokens_over_http(threadline: Threadli
 
 
 @pytest.mark.req("S0-10")
-async def test_a_context_that_cannot_be_stored_is_never_said_to_be_applied(
+async def test_a_context_that_cannot_be_stored_is_not_reported_as_applied_with_authentication(
     tmp_path: Any, scripted_agent: ScriptedAgent
 ) -> None:
     settings = Settings(database=str(tmp_path / "t.db"), agent="scripted", service=SERVICE)

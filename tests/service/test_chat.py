@@ -1,4 +1,4 @@
-"""Asking, over HTTP: what is stored, what is streamed, and that nothing depends on who is still listening."""
+"""Chat over HTTP: what is stored, what is streamed, and that a turn does not depend on its readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
 from tests.service.crashed_turns import leave_a_dead_turn
-from tests.service.running_service import CHAT, THREADS, Client, said
+from tests.service.running_service import CHAT, THREADS, Client, streamed_text
 from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed
@@ -25,10 +25,10 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.req("S1-01")
-async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_first(
+async def test_two_turns_store_four_messages_and_the_second_prompt_contains_the_first(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
-    assert said(await client.ask("One", "key")) == "Hello, you."
+    assert streamed_text(await client.ask("One", "key")) == "Hello, you."
     await client.ask("Two", "key")
     roles = [role for role, _ in await client.messages("key")]
     assert roles == ["user", "assistant", "user", "assistant"]
@@ -36,7 +36,7 @@ async def test_two_turns_leave_four_messages_and_the_second_prompt_holds_the_fir
 
 
 @pytest.mark.req("S1-04")
-async def test_a_key_is_made_where_none_is_given_and_echoed_where_one_is(client: Client) -> None:
+async def test_a_state_key_is_generated_or_echoed(client: Client) -> None:
     made = (await client.post_chat("Hi")).headers["x-state-key"]
     assert re.fullmatch(r"[a-zA-Z0-9_-]{21}", made)
     assert (await client.post_chat("Hi", "mine")).headers["x-state-key"] == "mine"
@@ -47,12 +47,12 @@ async def test_a_key_is_made_where_none_is_given_and_echoed_where_one_is(client:
 
 @pytest.mark.req("S1-04")
 @pytest.mark.parametrize("key", ["a b", "é", "a/b", "x" * 129, "../etc", ""])
-async def test_a_key_outside_its_alphabet_is_refused(client: Client, key: str) -> None:
+async def test_an_invalid_state_key_is_refused(client: Client, key: str) -> None:
     assert (await client.post_chat("Hi", key)).status_code == 400
 
 
 @pytest.mark.req("S1-18", "S1-19")
-async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(
+async def test_the_stream_closes_text_before_a_tool_and_ends_with_the_finish_reason(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     scripted_agent.lines = [
@@ -77,7 +77,7 @@ async def test_the_wire_closes_a_text_before_a_tool_and_ends_with_its_reason(
 
 
 @pytest.mark.req("S1-15", "S1-19")
-async def test_a_turn_that_fails_says_so_and_keeps_what_was_shown(
+async def test_a_failed_turn_streams_its_error_and_keeps_its_output(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     scripted_agent.lines = ["I begin", AgentFailed("The model is away.")]
@@ -100,7 +100,7 @@ async def test_a_dropped_connection_does_not_stop_the_turn(client: Client, scrip
 
 
 @pytest.mark.req("S1-25")
-async def test_a_retry_under_its_key_is_the_same_turn_with_the_same_answer(client: Client) -> None:
+async def test_a_retry_with_the_same_key_returns_the_same_turn(client: Client) -> None:
     first = await client.post_chat("Hi", "key", headers={"idempotency-key": "k1"})
     again = await client.post_chat("Hi", "key", headers={"idempotency-key": "k1"})
     assert client.chunks(again) == client.chunks(first)
@@ -118,12 +118,12 @@ async def test_a_retry_while_the_turn_runs_joins_its_stream(client: Client, scri
         second = asyncio.create_task(client.post_chat("Hi", "key", headers=keyed))
         await heartbeat(client)
         gate.set()
-        assert said(client.chunks(await first)) == said(client.chunks(await second)) == "Hello, you."
+        assert streamed_text(client.chunks(await first)) == streamed_text(client.chunks(await second)) == "Hello, you."
     assert len(scripted_agent.prompts) == 1
 
 
 @pytest.mark.req("S1-31")
-async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unless_asked_otherwise(
+async def test_a_message_during_a_turn_is_refused_with_the_count_unless_a_policy_is_given(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent) as gate:
@@ -140,7 +140,7 @@ async def test_a_second_message_while_a_turn_runs_is_refused_with_the_head_unles
 
 
 @pytest.mark.req("S1-26")
-async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(
+async def test_a_stream_is_resumed_from_its_first_chunk_and_continues_live(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent) as gate:
@@ -152,7 +152,7 @@ async def test_a_stream_is_resumed_from_its_first_chunk_and_goes_on_live(
 
 
 @pytest.mark.req("S1-26")
-async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_last_event_id_returns_only_later_events(client: Client, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.lines = ["one ", "two ", "three"]
     whole = await client.ask("Hi", "key")
     ids = list(client.ids)
@@ -166,7 +166,7 @@ async def test_whoever_has_seen_an_event_gets_only_later_ones(client: Client, sc
 
 
 @pytest.mark.req("S1-26")
-async def test_an_event_id_of_elsewhere_finds_nothing(client: Client) -> None:
+async def test_an_event_id_of_another_thread_is_not_found(client: Client) -> None:
     await client.ask("Hi", "key")
     theirs = client.ids[-1]
     await client.ask("Hi", "other")
@@ -175,14 +175,14 @@ async def test_an_event_id_of_elsewhere_finds_nothing(client: Client) -> None:
         return (await client.http.get(f"{CHAT}/other/stream", headers={"last-event-id": seen})).status_code
 
     assert await status(theirs) == 404
-    assert await status("nobody:3") == 404
+    assert await status("unknown:3") == 404
     assert await status("garbage!") == 400
     assert await status("9" * 10_000) == 431
     assert await status("999999") == 200
 
 
 @pytest.mark.req("S1-27")
-async def test_while_a_turn_runs_the_history_leaves_its_reply_out(
+async def test_the_history_leaves_out_the_reply_of_a_running_turn(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent):
@@ -194,7 +194,7 @@ async def test_while_a_turn_runs_the_history_leaves_its_reply_out(
 
 
 @pytest.mark.req("S1-28")
-async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_stop_ends_a_turn_and_keeps_its_output(client: Client, scripted_agent: ScriptedAgent) -> None:
     async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await scripted_agent.waiting.wait()
@@ -205,9 +205,7 @@ async def test_stop_ends_a_turn_and_keeps_what_was_shown(client: Client, scripte
     assert (await client.http.post(f"{CHAT}/unknown/stop")).status_code == 404
 
 
-async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(
-    client: Client, scripted_agent: ScriptedAgent
-) -> None:
+async def test_one_turn_is_stopped_by_its_id_and_others_continue(client: Client, scripted_agent: ScriptedAgent) -> None:
     async with held(scripted_agent) as gate:
         asking = [asyncio.create_task(client.post_chat("Hi", "key"))]
         await scripted_agent.waiting.wait()
@@ -225,7 +223,7 @@ async def test_one_turn_is_stopped_by_its_id_and_those_beside_it_go_on(
 
 
 @pytest.mark.req("S1-29")
-async def test_regenerating_answers_the_same_question_on_a_new_timeline(
+async def test_regenerating_repeats_the_question_on_a_new_timeline(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     first = await client.ask("Hi", "key")
@@ -234,7 +232,7 @@ async def test_regenerating_answers_the_same_question_on_a_new_timeline(
     again = await client.http.post(
         CHAT, json={"id": "key", "trigger": "regenerate-message", "messageId": first[0]["messageId"], "messages": []}
     )
-    assert said(client.chunks(again)) == "Another answer."
+    assert streamed_text(client.chunks(again)) == "Another answer."
     after = (await client.http.get(f"{THREADS}/key")).json()
     assert await client.messages("key") == [("user", "Hi"), ("assistant", "Another answer.")]
     assert after["messages"][0] == before["messages"][0]
@@ -245,7 +243,7 @@ async def test_regenerating_answers_the_same_question_on_a_new_timeline(
 
 @pytest.mark.req("S1-29")
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_reply_that_was_never_stored_can_be_asked_for_again(
+async def test_a_reply_that_was_never_stored_can_be_regenerated(
     client: Client, scripted_agent: ScriptedAgent, named: bool
 ) -> None:
     scripted_agent.lines = [AgentFailed("away")]
@@ -258,9 +256,7 @@ async def test_a_reply_that_was_never_stored_can_be_asked_for_again(
 
 
 @pytest.mark.req("S1-29")
-async def test_editing_a_question_replaces_all_that_came_after_it(
-    client: Client, scripted_agent: ScriptedAgent
-) -> None:
+async def test_editing_a_message_replaces_everything_after_it(client: Client, scripted_agent: ScriptedAgent) -> None:
     await client.ask("One", "key")
     await client.ask("Two", "key")
     history = (await client.http.get(f"{THREADS}/key")).json()["messages"]
@@ -272,7 +268,7 @@ async def test_editing_a_question_replaces_all_that_came_after_it(
     assert len((await client.http.get(f"{THREADS}/key/timelines")).json()["timelines"]) == 2
 
 
-async def test_a_reply_cannot_be_edited_and_an_unknown_message_neither(client: Client) -> None:
+async def test_replies_and_unknown_messages_cannot_be_edited(client: Client) -> None:
     chunks = await client.ask("One", "key")
     before = await client.messages("key")
     for message_id, status in ((chunks[0]["messageId"], 400), ("unknown", 404)):
@@ -282,9 +278,7 @@ async def test_a_reply_cannot_be_edited_and_an_unknown_message_neither(client: C
     assert len((await client.http.get(f"{THREADS}/key/timelines")).json()["timelines"]) == 1
 
 
-async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(
-    client: Client, scripted_agent: ScriptedAgent
-) -> None:
+async def test_an_idle_stream_sends_keep_alives(client: Client, scripted_agent: ScriptedAgent) -> None:
     async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await scripted_agent.waiting.wait()
@@ -293,12 +287,12 @@ async def test_a_stream_that_has_nothing_to_say_says_that_it_lives(
 
 
 async def test_an_unknown_agent_is_refused_before_anything_is_stored(client: Client) -> None:
-    assert (await client.post_chat("Hi", "key", agentId="nobody")).status_code == 404
+    assert (await client.post_chat("Hi", "key", agentId="unknown")).status_code == 404
     assert await client.messages("key") == []
 
 
-async def test_a_turn_whose_process_died_is_ended_by_the_sweep(client: Client, threadline: Threadline) -> None:
-    """The lease of a worker that is gone has run out; the service, which sweeps, ends the turn."""
+async def test_a_turn_of_a_crashed_process_is_ended_by_recovery(client: Client, threadline: Threadline) -> None:
+    """The lease of a crashed worker has expired; recovery ends the turn."""
     await leave_a_dead_turn(threadline, ME, "key")
     answer = await client.http.get(f"{CHAT}/key/stream")
     assert answer.status_code in (200, 204)
@@ -307,12 +301,12 @@ async def test_a_turn_whose_process_died_is_ended_by_the_sweep(client: Client, t
 
 
 async def ended(client: Client) -> None:
-    """Until nothing runs on the thread: reads its stream to the end."""
+    """Waits until no turn is running: reads the stream to its end."""
     await client.http.get(f"{CHAT}/key/stream")
 
 
 async def heartbeat(client: Client) -> None:
-    """Until a stream that was opened now has been heard, which is after those opened before it."""
+    """Waits until a stream opened now has received data, which is after those opened before it."""
     async with client.http.stream("GET", f"{CHAT}/key/stream") as stream:
         async for line in stream.aiter_lines():
             if line == ": keep-alive":

@@ -1,4 +1,4 @@
-"""How the page is served: its files from memory, its place in whatever it is mounted in, and a welcome without it."""
+"""How the chat page is served: from memory, below any mount point, and the welcome page without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(folder: Path, root: str = "") -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")
 
 
-async def test_files_are_found_by_name_alone_and_kept_for_ever(folder: Path) -> None:
+async def test_assets_are_found_by_name_and_cached_for_ever(folder: Path) -> None:
     async with client(folder) as http:
         found = await http.get("/assets/index-1a2b.js", headers={"accept-encoding": "identity"})
         assert (found.content, found.headers["cache-control"]) == (SCRIPT, "public, max-age=31536000, immutable")
@@ -49,7 +49,7 @@ async def test_files_are_found_by_name_alone_and_kept_for_ever(folder: Path) -> 
         assert (await http.post("/assets/index-1a2b.js")).status_code == 405
 
 
-async def test_a_script_is_sent_packed_to_those_who_take_it(folder: Path) -> None:
+async def test_a_script_is_compressed_if_the_client_accepts_gzip(folder: Path) -> None:
     async with client(folder) as http, http.stream("GET", "/assets/index-1a2b.js") as answer:
         packed = b"".join([piece async for piece in answer.aiter_raw()])
     assert answer.headers["content-encoding"] == "gzip"
@@ -66,7 +66,7 @@ async def test_the_page_knows_where_it_is_mounted(folder: Path, root: str, base:
             assert page.headers["cache-control"] == "no-cache"
 
 
-async def test_without_a_built_page_a_plain_one_says_why(
+async def test_without_a_built_page_the_welcome_page_says_how_to_build_it(
     threadline: Threadline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (app_, welcome):

@@ -1,4 +1,4 @@
-"""A deploy in the middle of an answer: the worker that gave it ends, another goes on, and its reader loses nothing."""
+"""A deploy during an answer: one worker stops, another continues, and readers lose nothing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.conftest import OpenStore
 from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE, held
 from tests.service.processes import SECONDS, Service, ask, eventually, messages, served
-from tests.service.running_service import CHAT, Client, client_of, said, serving
+from tests.service.running_service import CHAT, Client, client_of, serving, streamed_text
 from threadline.client import RetryPolicy, connect
 from threadline.core.events import Event, Finish, Restart, TextDelta
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
-PATIENT = RetryPolicy(connect_seconds=SECONDS, read_seconds=SECONDS, retry_seconds=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0))
+RETRIES = RetryPolicy(connect_seconds=SECONDS, read_seconds=SECONDS, retry_seconds=(0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0))
 WHOLE = 2 * SECONDS
-"""For a test of several waits."""
+"""For tests with several waits."""
 WORDS = ("Once ", "upon ", "a time.")
 
 
 async def cut_off(client: Client, gone: asyncio.Event) -> list[str]:
-    """The frames that a reader gets before its stream breaks."""
+    """The frames that a reader gets before its connection breaks."""
     body = {"id": "key", "message": {"role": "user", "content": "Hi"}}
     text = ""
     try:
@@ -51,7 +51,7 @@ async def cut_off(client: Client, gone: asyncio.Event) -> list[str]:
 
 @pytest.mark.req("S1-26", "S1-27")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
-async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
+async def test_a_reader_disconnected_by_a_deploy_resumes_on_another_worker(
     open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
     settings = Settings(tenant=tenant_id, agent="scripted", service=SERVICE)
@@ -64,32 +64,32 @@ async def test_a_reader_cut_off_by_a_deploy_reads_on_elsewhere(
             scripted_agent.waiting.clear()
         before = reader.frames(await reading)
         await reader.close()
-        # Somebody has taken the turn up, and is kept waiting as well.
+        # Another worker has taken the turn over, and its agent waits too.
         await scripted_agent.waiting.wait()
         assert await second.messages("key") == [("user", "Hi")]
         late = client_of(second.url)
-        anew = asyncio.create_task(late.resume("key", gate.set))
+        second_reader = asyncio.create_task(late.resume("key", gate.set))
         answer = await second.http.get(f"{CHAT}/key/stream", headers={"last-event-id": reader.ids[-1]})
         after = second.chunks(answer)
         numbers = [int(each.partition(":")[2]) for each in (*reader.ids, *second.ids)]
         assert numbers == list(range(len(numbers)))
-        assert said(before) == "Hello, "
-        assert [chunk["type"] for chunk in after].index("data-again") < [said([each]) for each in after].index(
+        assert streamed_text(before) == "Hello, "
+        assert [chunk["type"] for chunk in after].index("data-again") < [streamed_text([each]) for each in after].index(
             "Hello, "
         )
-        assert said(after) == "Hello, you."
+        assert streamed_text(after) == "Hello, you."
         assert after[-1]["type"] == "finish"
         assert await second.messages("key") == [("user", "Hi"), ("assistant", "Hello, you.")]
-        # Who has seen nothing is spared the answer that was given up.
-        whole = await anew
+        # A reader without a position does not get the discarded part.
+        whole = await second_reader
         await late.close()
-        assert said(whole) == "Hello, you."
+        assert streamed_text(whole) == "Hello, you."
         assert "data-again" not in [chunk["type"] for chunk in whole]
 
 
 @pytest.mark.req("S1-28")
 @pytest.mark.parametrize("database", ["file", "postgres"], indirect=True)
-async def test_a_turn_that_nobody_runs_at_the_moment_can_be_stopped(
+async def test_a_turn_between_two_workers_can_be_stopped(
     open_store: OpenStore, clock: ManualClock, scripted_agent: ScriptedAgent, tenant_id: str
 ) -> None:
     never = msgspec.structs.replace(SERVICE, recovery_seconds=3600.0)
@@ -107,8 +107,8 @@ async def test_a_turn_that_nobody_runs_at_the_moment_can_be_stopped(
 
 
 class Teller:
-    """An agent behind HTTP, for processes of their own. Whoever asks first is kept waiting after the first word, for
-    as long as it cares to; all others are told the whole story at once."""
+    """An agent behind HTTP, for tests that start processes. The first request gets one word and then waits until it is
+    released; all others get the whole text immediately."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -138,7 +138,7 @@ class Teller:
 
     @contextmanager
     def telling(self, tmp_path: Path) -> Iterator[dict[str, str]]:
-        """What a service's environment says, so that this is its agent."""
+        """Environment variables that make this the service's agent."""
         file = tmp_path / "teller.toml"
         url = f"http://127.0.0.1:{self._server.server_address[1]}/"
         file.write_text(f'agent = "teller"\n[agents.teller]\nprovider = "remote"\nsettings = {{ url = "{url}" }}\n')
@@ -154,7 +154,7 @@ class Teller:
 
 
 class Reading:
-    """What a reader has of a stream: the ids of its events, and its words since the answer last began."""
+    """What a reader has received: event ids, and the text since the last restart."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -173,7 +173,7 @@ class Reading:
         self.is_done = self.is_done or line.startswith(b"data: [DONE]")
 
     def read(self, stream: Any, *, until_a_word: bool = False) -> None:
-        """To its end, or until it has said something and the id of that has come. A stream that is cut ends as well."""
+        """Reads to the end, or until text and its event id have arrived. A broken stream ends too."""
         for line in iter(stream.readline, b""):
             self.line(line)
             if until_a_word and self.words and line == b"\n":
@@ -187,7 +187,7 @@ def resumed(service: Service, reading: Reading) -> Any:
 
 @pytest.mark.req("S1-16", "S1-26")
 @pytest.mark.parametrize("address", ["file", "postgres"], indirect=True)
-def test_the_answer_of_a_worker_that_is_told_to_end_is_finished_by_another(address: str, tmp_path: Path) -> None:
+def test_a_stopped_workers_turn_is_finished_by_another(address: str, tmp_path: Path) -> None:
     teller, reading = Teller(), Reading()
     with teller.telling(tmp_path) as env, served(address, tmp_path, workers=2, **env) as service:
         victim, other = service.pids()
@@ -209,7 +209,7 @@ def test_the_answer_of_a_worker_that_is_told_to_end_is_finished_by_another(addre
 
 
 @pytest.mark.req("S1-16", "S1-26")
-def test_a_service_that_starts_again_finishes_what_it_had_begun(tmp_path: Path) -> None:
+def test_a_restarted_service_finishes_its_turns(tmp_path: Path) -> None:
     teller, reading, database = Teller(), Reading(), str(tmp_path / "t.db")
     with teller.telling(tmp_path) as env:
         with served(database, tmp_path, workers=1, **env) as service, ask(service, "Tell me a story") as stream:
@@ -219,7 +219,7 @@ def test_a_service_that_starts_again_finishes_what_it_had_begun(tmp_path: Path) 
             assert service.parent.wait(SECONDS) == 0
         assert not reading.is_done
         with served(database, tmp_path, workers=1, **env) as service:
-            # Nobody has to ask for it.
+            # Without any request.
             eventually(lambda: len(messages(service)) == 2)
             assert messages(service) == [("user", None), ("assistant", None)]
             with urllib.request.urlopen(resumed(service, reading), timeout=SECONDS) as stream:
@@ -228,12 +228,12 @@ def test_a_service_that_starts_again_finishes_what_it_had_begun(tmp_path: Path) 
 
 
 @pytest.mark.req("S1-16", "S1-26")
-async def test_a_client_of_ours_reads_on_by_itself(tmp_path: Path) -> None:
+async def test_the_python_client_resumes_automatically(tmp_path: Path) -> None:
     teller, heard = Teller(), list[Event]()
     with teller.telling(tmp_path) as env, served(str(tmp_path / "t.db"), tmp_path, workers=2, **env) as service:
         victim, other = service.pids()
         os.kill(other, signal.SIGSTOP)
-        async with asyncio.timeout(WHOLE), connect(service.url, patience=PATIENT) as client:
+        async with asyncio.timeout(WHOLE), connect(service.url, patience=RETRIES) as client:
             async for event in client.create_thread().ask("Tell me a story"):
                 heard.append(event)
                 if event == TextDelta(WORDS[0]) and Restart() not in heard:

@@ -1,4 +1,4 @@
-"""Forged and malformed requests: each is answered with a 4xx problem, quickly, and leaves nothing behind."""
+"""Forged and malformed requests: each gets a 4xx problem quickly and stores nothing."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ async def test_a_forged_part_stores_nothing(client: Client, name: str) -> None:
 
 
 @pytest.mark.req("S1-10")
-async def test_too_many_parts_are_refused_with_their_limit(client: Client) -> None:
+async def test_too_many_parts_are_refused_with_the_limit(client: Client) -> None:
     message = {"role": "user", "parts": [{"type": "text", "text": "x"}] * 10_000}
     answer = await client.http.post(CHAT, json={"id": "key", "message": message})
     assert (answer.status_code, answer.json()["code"], answer.json()["allowed"]) == (413, "limit_exceeded", 1_000)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a/b", "x" * 129])
-async def test_a_key_to_retry_with_is_an_id(client: Client, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_refused(client: Client, key: str) -> None:
     answer = await client.post_chat("Hi", "key", headers={"idempotency-key": key})
     assert answer.status_code == 400
 
@@ -124,7 +124,7 @@ async def test_a_forged_history_reaches_neither_prompt_nor_store(client: Client,
     assert (await client.http.get(f"{THREADS}/key")).json()["messages"][:2] == stored
 
 
-async def test_an_id_that_is_taken_cannot_be_taken_again(client: Client) -> None:
+async def test_a_used_message_id_is_refused(client: Client) -> None:
     chunks = await client.ask("Mine", "key")
     for taken in (chunks[0]["messageId"], (await client.http.get(f"{THREADS}/key")).json()["messages"][0]["id"]):
         message = {"id": taken, "role": "user", "parts": [{"type": "text", "text": "Mine too"}]}
@@ -133,7 +133,7 @@ async def test_an_id_that_is_taken_cannot_be_taken_again(client: Client) -> None
     assert len(await client.messages("key")) == 2
 
 
-async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(
+async def test_text_that_looks_like_an_event_stays_inside_its_data_line(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     evil = '\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n'
@@ -144,13 +144,15 @@ async def test_a_text_that_looks_like_the_wire_stays_inside_its_line(
 
 
 @pytest.mark.parametrize("name", ["x-tenant-id", "x-forwarded-user", "authorization"])
-async def test_a_header_cannot_make_anyone_someone_else(people: dict[str, Client], name: str) -> None:
+async def test_headers_cannot_change_the_caller(people: dict[str, Client], name: str) -> None:
     await people["alice"].ask("Secret", "key")
     answer = await people["bob"].http.get(f"{THREADS}/key", headers={name: "alice"})
     assert answer.json()["messages"] == []
 
 
-async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_a_hundred_simultaneous_requests_with_one_key_are_one_turn(
+    client: Client, scripted_agent: ScriptedAgent
+) -> None:
     asking = [client.post_chat("Hi", "key", headers={"idempotency-key": "k"}) for _ in range(100)]
     answers = await asyncio.gather(*asking)
     assert {answer.status_code for answer in answers} == {200}
@@ -160,7 +162,7 @@ async def test_a_hundred_of_one_key_at_once_are_one_turn(client: Client, scripte
 
 
 @pytest.mark.req("S1-28")
-async def test_many_stops_at_once_are_one_and_keep_what_was_shown(
+async def test_many_simultaneous_stops_are_one_and_keep_the_output(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent):

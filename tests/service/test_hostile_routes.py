@@ -1,5 +1,5 @@
-"""Hostile input to every route: refused with a code, quickly, and nothing of it is stored; or kept as the plain data it
-is, and given back unchanged."""
+"""Hostile input to every route: refused quickly with a code and not stored, or stored as plain data and returned
+unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BODIES: dict[str, bytes] = {
 
 
 def targets(threadline: Threadline) -> list[tuple[str, str]]:
-    """The method and address of every operation that takes a body, with the example values of its path."""
+    """Method and URL of every operation with a body, with the example values of its path."""
     made = build_document(build_app(threadline).routes)
     return [
         (method, path.format(**{each["name"]: each["example"] for each in found["parameters"] if each["in"] == "path"}))
@@ -55,7 +55,7 @@ def targets(threadline: Threadline) -> list[tuple[str, str]]:
     ]
 
 
-async def standing(threadline: Threadline) -> dict[str, int]:
+async def row_counts(threadline: Threadline) -> dict[str, int]:
     found = await threadline.store.statistics()
     return {name: rows for name, rows in found.items() if "bytes" not in name}
 
@@ -72,10 +72,10 @@ async def refused(client: Client, method: str, url: str, content: bytes, headers
 @pytest.mark.parametrize("name", BODIES)
 async def test_a_malformed_body_is_refused_by_every_route(threadline: Threadline, client: Client, name: str) -> None:
     await client.ask("What is there to see?", "lisbon")
-    before = await standing(threadline)
+    before = await row_counts(threadline)
     for method, url in targets(threadline):
         await refused(client, method, url, BODIES[name], JSON)
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
 @pytest.mark.parametrize(
@@ -93,20 +93,20 @@ async def test_a_malformed_body_is_refused_by_every_route(threadline: Threadline
 async def test_a_body_of_another_type_is_refused_by_every_route(
     threadline: Threadline, client: Client, headers: dict[str, str]
 ) -> None:
-    before = await standing(threadline)
+    before = await row_counts(threadline)
     for method, url in targets(threadline):
         await refused(client, method, url, b"{}", headers)
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
-async def test_a_body_past_the_limit_is_refused_by_every_route(threadline: Threadline, client: Client) -> None:
-    before = await standing(threadline)
+async def test_a_body_over_the_limit_is_refused_by_every_route(threadline: Threadline, client: Client) -> None:
+    before = await row_counts(threadline)
     body = b'{"title":"' + b"x" * threadline.settings.service.body_bytes + b'"}'
     for method, url in targets(threadline):
         answer = await client.http.request(method, url, content=body, headers=JSON)
         assert 400 <= answer.status_code < 500
         assert answer.json()["code"] in ("body_too_large", "invalid_import"), url
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
 KEYS = (
@@ -118,19 +118,21 @@ QUERIES = ("x') OR 1=1 --=1", "limit=%00", "q=%00", "q=%ff%fe", "limit=\u0661", 
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_a_key_has_one_spelling(threadline: Threadline, client: Client, key: str) -> None:
+async def test_an_invalid_state_key_is_refused_by_branch_and_save(
+    threadline: Threadline, client: Client, key: str
+) -> None:
     await client.ask("Hi", "lisbon")
-    before = await standing(threadline)
+    before = await row_counts(threadline)
     assert (await client.post_chat("Hi", key)).status_code == 400
     for body in ({"stateKey": key}, {"stateKey": key, "title": "x"}):
         answer = await client.http.post(f"{THREADS}/lisbon/branch", json=body)
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_name")
     assert (await client.http.put(f"{SAVES}/here", json={"stateKey": key})).status_code in (400, 404)
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
 @pytest.mark.parametrize("name", LABELS)
-async def test_a_saved_points_name_is_a_label_and_no_path(client: Client, name: str) -> None:
+async def test_a_saved_points_name_is_not_a_path(client: Client, name: str) -> None:
     await client.ask("Hi", "lisbon")
     url = SAVES + "/" + "".join(f"%{byte:02X}" for byte in name.encode())
     answer = await client.http.put(url, json={"stateKey": "lisbon"})
@@ -138,7 +140,7 @@ async def test_a_saved_points_name_is_a_label_and_no_path(client: Client, name: 
     assert [each["name"] for each in (await client.http.get(SAVES)).json()["saves"]] == [name]
 
 
-async def test_names_that_a_file_system_would_confuse_are_two(client: Client) -> None:
+async def test_similar_names_are_different_saved_points(client: Client) -> None:
     await client.ask("Hi", "lisbon")
     for name in ("chat:support/agent", "chat_support_agent", "Chat_support_agent"):
         assert (await client.http.put(f"{SAVES}/{name}", json={"stateKey": "lisbon"})).status_code == 200
@@ -159,7 +161,7 @@ async def test_names_that_a_file_system_would_confuse_are_two(client: Client) ->
         '{"__proto__":{"admin":true}}',
     ],
 )
-async def test_a_text_is_kept_as_it_was_sent(client: Client, text: str) -> None:
+async def test_text_is_stored_unchanged(client: Client, text: str) -> None:
     await client.ask(text, "lisbon")
     assert (await client.messages("lisbon"))[0] == ("user", text)
 
@@ -180,19 +182,19 @@ async def test_data_is_never_interpreted(client: Client, data: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("at", [2**53 + 1, 2**63, -2, 1.5, True, "01" * 65, "", {"seq": 1}, 99])
-async def test_a_point_that_cannot_be_is_refused(threadline: Threadline, client: Client, at: Any) -> None:
+async def test_an_impossible_position_is_refused(threadline: Threadline, client: Client, at: Any) -> None:
     await client.ask("Hi", "lisbon")
-    before = await standing(threadline)
+    before = await row_counts(threadline)
     for method, url, body in (
         ("POST", f"{THREADS}/lisbon/branch", {"at": at}),
         ("PUT", f"{SAVES}/here", {"stateKey": "lisbon", "at": at}),
     ):
         answer = await client.http.request(method, url, json=body)
         assert answer.status_code in (400, 404), answer.text
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
-async def test_depth_64_is_taken_and_65_is_not(client: Client) -> None:
+async def test_json_nested_64_deep_is_accepted_and_65_refused(client: Client) -> None:
     await client.ask("Hi", "lisbon")
     for depth, status in ((62, 200), (63, 413)):
         nested = "[" * depth + "]" * depth
@@ -214,29 +216,29 @@ async def test_a_query_is_read_strictly(client: Client, query: str) -> None:
     assert answer.status_code == 400 or query.startswith("q=")
 
 
-async def test_ten_thousand_words_are_searched_or_refused(client: Client) -> None:
+async def test_a_search_for_ten_thousand_words_is_answered_or_refused(client: Client) -> None:
     answer = await client.http.get(THREADS, params={"q": "a " * 10_000})
     assert answer.status_code in (200, 400, 413)
 
 
-async def test_a_cursor_of_someone_else_shows_nothing_of_theirs(people: dict[str, Client]) -> None:
+async def test_another_users_cursor_reveals_nothing(people: dict[str, Client]) -> None:
     for key in ("a", "b", "c"):
         await people["alice"].ask("Secret", key)
     cursor = (await people["alice"].http.get(THREADS, params={"limit": 1})).json()["nextCursor"]
-    for stranger in ("bob", "other_tenant"):
-        answer = await people[stranger].http.get(THREADS, params={"limit": 1, "cursor": cursor})
+    for other_user in ("bob", "other_tenant"):
+        answer = await people[other_user].http.get(THREADS, params={"limit": 1, "cursor": cursor})
         assert answer.status_code == 400 or answer.json() == {"threads": []}
 
 
-async def test_a_file_past_the_limit_stores_nothing(threadline: Threadline, client: Client) -> None:
-    before = await standing(threadline)
+async def test_a_file_over_the_limit_stores_nothing(threadline: Threadline, client: Client) -> None:
+    before = await row_counts(threadline)
     part = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64," + "A" * 2_000_000}
     answer = await client.http.post(CHAT, json={"id": "key", "message": {"role": "user", "parts": [part]}})
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
-    assert await standing(threadline) == before
+    assert await row_counts(threadline) == before
 
 
-async def test_the_same_key_of_another_user_tenant_or_route_is_another(people: dict[str, Client]) -> None:
+async def test_idempotency_keys_are_separate_per_user_tenant_and_route(people: dict[str, Client]) -> None:
     headers = {"idempotency-key": "k"}
     for name in ("alice", "bob", "other_tenant"):
         assert (await people[name].post_chat(f"From {name}", "key", headers=headers)).status_code == 200

@@ -1,4 +1,4 @@
-"""Acting for users: what a token that was made for it may do for whom, and that nobody else can."""
+"""Impersonation: what a token that acts for users may do, and that no other token can."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from jwt.algorithms import RSAAlgorithm
 
 from tests.service.conftest import SERVICE
-from tests.service.running_service import CHAT, THREADS, Client, quiet, serving
-from tests.service.test_jwts import RSA, a_set, jwk, signed
+from tests.service.running_service import CHAT, THREADS, Client, serving, wait_until_idle
+from tests.service.test_jwt_reader import RSA, a_set, jwk, signed
 from tests.service.test_openapi import operations
 from tests.service.test_who_may import questions
 from tests.service.token_clients import bearer, client_with, token_for
@@ -47,7 +47,7 @@ def acting_for(user: str, surface: str | None = None) -> dict[str, str]:
 
 
 def changed(threadline: Threadline, service: ServiceSettings) -> Threadline:
-    """Another one on the same database, with these settings."""
+    """Another service on the same database, with these settings."""
     return Threadline(threadline.store, msgspec.structs.replace(threadline.settings, service=service), threadline.clock)
 
 
@@ -60,7 +60,7 @@ async def counts(threadline: Threadline, tenant: str = "local") -> dict[str, int
 
 
 @pytest.mark.req("S2-03")
-async def test_one_token_serves_many_and_each_has_their_own(bot: Client, threadline: Threadline) -> None:
+async def test_one_token_serves_many_users_with_separate_threads(bot: Client, threadline: Threadline) -> None:
     for user in ("ada", "@bob:example.org", "Žofie, the 1st / 50%"):
         await bot.ask("Hi", "key", headers=acting_for(user))
         assert await keys_of(threadline, user) == ["key"]
@@ -71,7 +71,7 @@ async def test_one_token_serves_many_and_each_has_their_own(bot: Client, threadl
 
 
 @pytest.mark.req("S2-03")
-async def test_a_turn_says_from_where_it_came(bot: Client) -> None:
+async def test_a_turn_records_its_surface(bot: Client) -> None:
     for surface in (None, "matrix"):
         await bot.ask("Hi", "key", headers=acting_for("ada", surface))
     listed = (await bot.http.get(THREADS, headers=acting_for("ada"))).json()["threads"]
@@ -81,7 +81,7 @@ async def test_a_turn_says_from_where_it_came(bot: Client) -> None:
 
 
 @pytest.mark.req("SX-04")
-async def test_it_acts_as_a_member_at_most_and_as_a_viewer_for_viewers(
+async def test_impersonation_grants_at_most_member_and_viewer_for_viewers(
     bot: Client, client: Client, threadline: Threadline
 ) -> None:
     system = threadline.store.scoped(system_scope("local"))
@@ -101,10 +101,10 @@ async def test_it_acts_as_a_member_at_most_and_as_a_viewer_for_viewers(
 
 
 @pytest.mark.req("SX-04")
-async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_others(
+async def test_administration_and_lasting_grants_are_refused_on_behalf_of_users(
     bot: Client, threadline: Threadline
 ) -> None:
-    """Every route of the app, on behalf of an administrator: what is not known to be a user's own is refused."""
+    """Calls every route on behalf of an administrator: everything but a user's own data is refused."""
     await threadline.store.scoped(system_scope("local")).put_user(User(id="root", display_name=None, role="admin"))
     await bot.ask("Hi", "lisbon", headers=acting_for("root"))
     for question in questions(threadline):
@@ -146,7 +146,7 @@ async def test_what_outlives_the_token_or_is_an_administrators_is_not_done_for_o
         ({"x-on-behalf-of": "ada", "x-surface": "Matrix"}, 400, "invalid_input"),
     ],
 )
-async def test_headers_that_name_nobody_are_refused_and_nothing_is_done(
+async def test_invalid_impersonation_headers_are_refused(
     bot: Client, threadline: Threadline, headers: dict[str, str], status: int, code: str
 ) -> None:
     before = await counts(threadline)
@@ -155,14 +155,14 @@ async def test_headers_that_name_nobody_are_refused_and_nothing_is_done(
     assert await counts(threadline) == before
 
 
-async def test_the_log_says_which_token_acted_and_not_for_whom(
+async def test_the_log_names_the_impersonating_token_but_not_the_user(
     bot: Client, threadline: Threadline, caplog: pytest.LogCaptureFixture
 ) -> None:
     [token] = await threadline.administration(Scope("local", "root", "admin")).tokens()
     caplog.set_level(logging.INFO, "threadline.access")
     for headers in (acting_for("ada"), acting_for("system"), {}):
         await bot.http.get(THREADS, headers=headers)
-    await quiet(threadline)
+    await wait_until_idle(threadline)
     lines = [vars(record) for record in caplog.records if record.name == "threadline.access"]
     assert [line["token_id"] for line in lines] == [token.id, token.id, None]
     assert "ada" not in str(lines)
@@ -177,8 +177,8 @@ async def test_a_header_given_twice_is_refused(bot: Client, threadline: Threadli
 
 
 @pytest.mark.req("SX-04")
-async def test_nobody_else_acts_for_anyone(threadline: Threadline, client: Client, tmp_path: Any) -> None:
-    """A plain token, an administrator's, a JWT, a token that was revoked, none at all."""
+async def test_other_tokens_cannot_impersonate(threadline: Threadline, client: Client, tmp_path: Any) -> None:
+    """A plain token, an administrator's, a JWT, a revoked one, and none."""
     keys = tmp_path / "keys.json"
     keys.write_bytes(a_set(jwk(RSAAlgorithm, RSA, kid="one")))
     with_jwt = changed(threadline, msgspec.structs.replace(ASKING, jwt=JwtSettings(jwks=str(keys))))
@@ -206,10 +206,10 @@ async def test_nobody_else_acts_for_anyone(threadline: Threadline, client: Clien
 
 
 @pytest.mark.req("SX-04", "S3-15")
-async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
+async def test_codes_are_redeemed_only_by_bots_on_their_own_account(
     bot: Client, client: Client, threadline: Threadline
 ) -> None:
-    """A code that is made or used for somebody by whoever stole the token would leave them a way in for good."""
+    """With a code created on behalf of a user, a stolen token would give lasting access."""
     code = (await threadline.messaging.links.new_code(Scope("local", "ada"))).code
     other_tenant = (await threadline.messaging.links.new_code(Scope("other", "ada"))).code
     room = {"platform": "matrix", "platformUserId": "@eve:example.org"}
@@ -234,7 +234,7 @@ async def test_codes_are_redeemed_by_bots_alone_and_never_on_behalf_of_anyone(
 
 
 @pytest.mark.req("S0-12")
-async def test_whose_an_account_is_only_bots_and_administrators_are_told(
+async def test_only_bots_and_administrators_see_the_user_of_an_account(
     bot: Client, client: Client, threadline: Threadline
 ) -> None:
     root = Scope("local", "root", "admin")
@@ -259,7 +259,9 @@ async def test_whose_an_account_is_only_bots_and_administrators_are_told(
 
 
 @pytest.mark.req("SX-04")
-async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: Client, threadline: Threadline) -> None:
+async def test_impersonation_is_limited_to_the_tokens_tenant(
+    bot: Client, client: Client, threadline: Threadline
+) -> None:
     async with client_with(client.url, await token_for(threadline, "ada", tenant="other")) as ada:
         await ada.ask("Secret", "key")
         before = await counts(threadline, "other")
@@ -274,7 +276,7 @@ async def test_a_tenants_token_acts_for_nobody_of_another(bot: Client, client: C
         assert len(await ada.messages("key")) == 2
 
 
-def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadline: Threadline) -> None:
+def test_the_headers_are_documented_exactly_where_they_are_accepted(threadline: Threadline) -> None:
     app = build_app(threadline)
     for signed_in in (True, False):
         for path, method, each in operations(build_document(app.routes, is_authenticated=signed_in)):
@@ -285,8 +287,8 @@ def test_the_headers_are_described_where_they_are_taken_and_nowhere_else(threadl
             assert ({"X-On-Behalf-Of", "X-Surface"} <= named) is taken, (method, path)
 
 
-async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadline: Threadline) -> None:
-    """Otherwise what was meant for someone would be done as the one user there is."""
+async def test_without_authentication_impersonation_is_refused(threadline: Threadline) -> None:
+    """Otherwise the request would be handled as the local user's."""
     before = await counts(threadline)
     async with serving(changed(threadline, SERVICE)) as anyone:
         for headers in (acting_for("ada"), {"x-surface": "matrix"}):
@@ -298,7 +300,7 @@ async def test_a_service_that_asks_nobody_who_they_are_acts_for_nobody(threadlin
     assert await counts(threadline) == before
 
 
-async def test_one_user_cannot_use_up_what_is_for_all_and_all_together_have_a_limit(threadline: Threadline) -> None:
+async def test_impersonated_users_have_separate_limits_and_a_common_one(threadline: Threadline) -> None:
     service = msgspec.structs.replace(ASKING, rates=RateLimits(per_token=4, per_acting_token=12, per_address=0))
     text = await token_for(threadline, "bot", acts_for_users=True)
 

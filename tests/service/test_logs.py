@@ -1,4 +1,4 @@
-"""The service's log: one line for each request, and nothing in it that a user wrote."""
+"""The service's log: one line per request, without user content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.scripted_agent import ScriptedAgent
-from tests.service.running_service import CHAT, THREADS, Client, quiet
+from tests.service.running_service import CHAT, THREADS, Client, wait_until_idle
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreUnavailable
 from threadline.service.process.logs import LogFormat, LogFormatter, configure, describe_exception
@@ -22,7 +22,7 @@ TOKEN = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.fixture(params=["json", "human"])
 def log(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
-    """Everything that is logged while the test runs, as the service writes it."""
+    """The log output of the test."""
     written = io.StringIO()
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -40,7 +40,7 @@ def records(log: io.StringIO) -> list[dict[str, Any]]:
 async def test_each_request_is_one_line(threadline: Threadline, client: Client, log: io.StringIO) -> None:
     await client.ask("Hi", "key", headers={"x-request-id": "abc-1"})
     await client.http.get("/nowhere")
-    await quiet(threadline)
+    await wait_until_idle(threadline)
     first, second = [each for each in records(log) if each["logger"] == "threadline.access"]
     assert {key: first[key] for key in ("event", "level", "method", "route", "status", "request_id", "tenant")} == {
         "event": "request",
@@ -55,7 +55,7 @@ async def test_each_request_is_one_line(threadline: Threadline, client: Client, 
     assert (second["status"], second["route"], "tenant" in second) == (404, "unknown", False)
 
 
-async def test_a_request_id_is_echoed_if_it_is_sane_and_made_if_not(client: Client) -> None:
+async def test_a_valid_request_id_is_echoed_and_others_are_replaced(client: Client) -> None:
     assert (await client.http.get("/healthz", headers={"x-request-id": "abc-1"})).headers["x-request-id"] == "abc-1"
     for odd in ("", "a b", "x" * 129, 'quoted"', "a\tb"):
         made = (await client.http.get("/healthz", headers={"x-request-id": odd})).headers["x-request-id"]
@@ -65,7 +65,7 @@ async def test_a_request_id_is_echoed_if_it_is_sane_and_made_if_not(client: Clie
     assert (refused.status_code, refused.headers["x-request-id"]) == (421, "abc-1")
 
 
-async def test_nothing_that_was_said_gets_into_the_log(
+async def test_message_text_is_never_logged(
     threadline: Threadline, client: Client, scripted_agent: ScriptedAgent, log: io.StringIO
 ) -> None:
     secret = f"{WORD} {TOKEN}"
@@ -84,14 +84,14 @@ async def test_nothing_that_was_said_gets_into_the_log(
     await client.http.post("/api/v1/agents/scripted/message", json={"content": secret})
     for body in (b"{" + secret.encode(), json.dumps({"id": "x", "message": secret}).encode()):
         await client.http.post(CHAT, content=body, headers={"content-type": "application/json", **bearer})
-    await quiet(threadline)
+    await wait_until_idle(threadline)
     written = log.getvalue()
     assert written.count("threadline.access") == 11
     assert WORD not in written
     assert TOKEN not in written
 
 
-def test_of_an_error_types_and_places_are_told_and_the_store_may_say_more() -> None:
+def test_exceptions_are_logged_without_messages_except_of_the_store() -> None:
     try:
         try:
             raise ValueError(WORD)
@@ -106,7 +106,7 @@ def test_of_an_error_types_and_places_are_told_and_the_store_may_say_more() -> N
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-def test_a_library_that_logs_a_token_or_a_line_break_does_no_harm(form: LogFormat) -> None:
+def test_tokens_and_line_breaks_in_library_records_are_neutralised(form: LogFormat) -> None:
     record = logging.makeLogRecord({"name": "other", "levelname": "INFO", "msg": f"calls {TOKEN}\nfaked line"})
     line = LogFormatter(form).format(record)
     assert TOKEN not in line
@@ -114,6 +114,6 @@ def test_a_library_that_logs_a_token_or_a_line_break_does_no_harm(form: LogForma
 
 
 @pytest.mark.parametrize("log", ["human"], indirect=True)
-def test_people_read_one_line_with_the_values_after_it(log: io.StringIO) -> None:
+def test_the_text_format_has_one_line_with_values(log: io.StringIO) -> None:
     logging.getLogger("threadline.test").warning("lease lost", extra={"turn_id": "t1"})
     assert log.getvalue().endswith("Z WARNING threadline.test: lease lost turn_id=t1\n")

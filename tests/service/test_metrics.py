@@ -1,4 +1,4 @@
-"""What the service tells its operator: every request and turn is counted, and nobody is named."""
+"""Metrics: every request and turn is counted, without user data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.house.rules import ROOT
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.running_service import CHAT, THREADS, Client, quiet
+from tests.service.running_service import CHAT, THREADS, Client, wait_until_idle
 from threadline.bootstrap import Threadline
 from threadline.observability.metrics import MOST_SERIES, Family, Metrics, Sample
 from threadline.service.routes.monitoring import exposition
@@ -19,7 +19,7 @@ LINE = re.compile(r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z_]+="[^"]*",?)+)\})?
 
 
 async def scraped(threadline: Threadline, client: Client) -> dict[str, float]:
-    await quiet(threadline)
+    await wait_until_idle(threadline)
     return await scraped_now(client)
 
 
@@ -57,15 +57,15 @@ async def test_requests_turns_and_tokens_are_counted(threadline: Threadline, cli
     assert found["threadline_snapshot_read_failures_total"] == 0
 
 
-async def test_the_page_of_operations_lists_every_metric(threadline: Threadline, client: Client) -> None:
+async def test_the_operations_page_lists_every_metric(threadline: Threadline, client: Client) -> None:
     await client.ask("Hi", "key")
-    await quiet(threadline)
+    await wait_until_idle(threadline)
     told = re.findall(r"^\| `(threadline_\w+)`", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     served = re.findall(r"^# TYPE (\w+)", (await client.http.get("/metrics")).text, re.MULTILINE)
     assert sorted(told) == sorted(served)
 
 
-async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(
+async def test_running_turns_and_readers_are_counted_while_they_last(
     threadline: Threadline, client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent):
@@ -80,7 +80,7 @@ async def test_what_runs_and_who_reads_it_is_seen_while_it_lasts(
     assert [after[name] for name in names] == [0, 0, 1]
 
 
-async def test_no_label_holds_what_a_user_chose(client: Client) -> None:
+async def test_no_label_contains_user_input(client: Client) -> None:
     await client.ask("Hi", "mykey")
     await client.http.put("/api/v1/ai/saves/myname", json={"stateKey": "mykey"})
     await client.http.request("MYMETHOD", f"{THREADS}/mykey")
@@ -88,7 +88,7 @@ async def test_no_label_holds_what_a_user_chose(client: Client) -> None:
     assert "my" not in text.lower()
 
 
-async def test_metrics_are_for_this_machine_and_for_administrators(people: dict[str, Client]) -> None:
+async def test_metrics_need_an_admin_token_except_on_this_machine(people: dict[str, Client]) -> None:
     assert (await people["viewer"].http.get("/metrics")).status_code == 200
     for through_a_proxy in ({"x-forwarded-for": "1.2.3.4"}, {"host": "threads.example"}):
         refused = await people["alice"].http.get("/metrics", headers=through_a_proxy)
@@ -97,7 +97,7 @@ async def test_metrics_are_for_this_machine_and_for_administrators(people: dict[
 
 
 @pytest.mark.req("S0-09")
-async def test_a_snapshot_that_could_not_be_read_is_on_the_page(threadline: Threadline, client: Client) -> None:
+async def test_context_read_failures_are_exported(threadline: Threadline, client: Client) -> None:
     threadline.metrics.counter("threadline_snapshot_read_failures_total", "").add()
     assert (await scraped(threadline, client))["threadline_snapshot_read_failures_total"] == 1
 
@@ -111,7 +111,7 @@ async def test_a_metric_keeps_a_bounded_number_of_series() -> None:
     assert counter.value("other") == 50
 
 
-async def test_a_worker_puts_its_number_on_every_line(threadline: Threadline, client: Client) -> None:
+async def test_a_worker_labels_every_line_with_its_number(threadline: Threadline, client: Client) -> None:
     threadline.metrics.add_common_label("worker", "1")
     found = await scraped(threadline, client)
     assert found

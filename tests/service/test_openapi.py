@@ -1,4 +1,4 @@
-"""The OpenAPI document is right: it names every route, its examples work, and what it says of an answer is so."""
+"""The OpenAPI document: it lists every route, its examples work, and responses match their schemas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
     return [(path, method, each) for path, methods in document["paths"].items() for method, each in methods.items()]
 
 
-def test_every_route_is_described_and_nothing_else(threadline: Threadline, made: dict[str, Any]) -> None:
+def test_the_document_lists_exactly_the_routes(threadline: Threadline, made: dict[str, Any]) -> None:
     """A route without a description: put `@operation(…)` of `service/openapi/operation.py` above its handler."""
     served = {
         (public_path(route.path), method)
@@ -45,7 +45,7 @@ def test_every_route_is_described_and_nothing_else(threadline: Threadline, made:
     }
 
 
-def test_the_table_of_the_documentation_is_the_one_that_is_served(made: dict[str, Any]) -> None:
+def test_the_route_table_in_the_docs_is_current(made: dict[str, Any]) -> None:
     """Otherwise: `.venv/bin/python tools/routes.py`."""
     text = routes.PAGE.read_text(encoding="utf-8")
     assert routes.with_table(text, made) == text
@@ -61,12 +61,12 @@ async def test_the_document_and_the_page_are_served(client: Client) -> None:
         assert f'id="{each["operationId"]}"' in page.text
 
 
-async def test_the_page_loads_nothing_and_runs_nothing(client: Client) -> None:
+async def test_the_reference_page_loads_no_resources_and_no_scripts(client: Client) -> None:
     page = (await client.http.get("/docs")).text
     assert not re.search(r"<script|<link|<img|<iframe|https?://|\bon\w+=|javascript:", page)
 
 
-def test_the_links_of_the_page_lead_somewhere(made: dict[str, Any]) -> None:
+def test_the_links_of_the_reference_page_have_targets(made: dict[str, Any]) -> None:
     page = render(made)
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'id="([^"]+)"', page))
 
@@ -97,11 +97,11 @@ def test_an_operation_has_one_id_and_links_lead_to_operations(made: dict[str, An
 OF_PLATFORMS = frozenset(
     ("deliver", "greetPlatform", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode")
 )
-"""They speak of what a platform has sent or is to be told; tests/messaging has platforms, and asks them there."""
+"""They need a platform; tests/messaging has fake platforms and calls them there."""
 
 
 async def set_the_scene(client: Client) -> dict[str, Any]:
-    """What the examples speak of: a thread with two turns, a saved point, an agent, a pinned text, a token."""
+    """Creates what the examples refer to: a thread with two turns, a saved point, an agent, a context, a token."""
     await client.ask("What is there to see?", "lisbon")
     await client.ask("And on Sunday?", "lisbon")
     for path, body in (
@@ -125,7 +125,7 @@ async def set_the_scene(client: Client) -> dict[str, Any]:
     }
 
 
-async def test_every_example_is_taken_and_answered_as_described(threadline: Threadline, client: Client) -> None:
+async def test_every_example_succeeds_and_matches_its_schema(threadline: Threadline, client: Client) -> None:
     standing = await set_the_scene(client)
     made = (await client.http.get("/openapi.json")).json()
     lines = (await client.http.get(f"{THREADS}/lisbon/export")).content
@@ -154,7 +154,7 @@ def bodies(operation: dict[str, Any], standing: dict[str, Any]) -> list[Any]:
 
 
 def check(document: dict[str, Any], operation: dict[str, Any], status: int, media: str | None, body: bytes) -> None:
-    """An answer is one of those that its operation names, in type and in shape."""
+    """A response has a declared status, media type and schema."""
     named = operation["responses"][str(status)]
     if not body:
         assert "content" not in named
@@ -166,19 +166,19 @@ def check(document: dict[str, Any], operation: dict[str, Any], status: int, medi
 
 
 def values(media: str, body: bytes) -> list[Any]:
-    """What a schema speaks of: the whole of JSON, each event of a stream."""
+    """The values that a schema describes: the whole JSON body, or each event of a stream."""
     if media != "text/event-stream":
         return [json.loads(body)]
     frames = [frame for frame in body.decode().split("\n\n") if frame and not frame.startswith(":")]
     return [dict(line.split(": ", 1) for line in frame.splitlines()) for frame in frames]
 
 
-async def test_errors_are_answered_as_described(client: Client) -> None:
+async def test_problems_match_their_schema(client: Client) -> None:
     made = (await client.http.get("/openapi.json")).json()
     for method, url, path in (
         ("get", f"{THREADS}?limit=0", THREADS),
         ("post", f"{THREADS}/nothing/undo", THREADS + "/{stateKey}/undo"),
-        ("get", "/api/v1/agents/nobody/context", "/api/v1/agents/{agentId}/context"),
+        ("get", "/api/v1/agents/unknown/context", "/api/v1/agents/{agentId}/context"),
     ):
         answer = await client.http.request(method, url)
         assert answer.headers["content-type"] == "application/problem+json"

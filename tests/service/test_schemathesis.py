@@ -58,7 +58,7 @@ def failures(url: str, config: SchemathesisConfig) -> Iterator[str]:
 
 
 async def attack(seed: int, examples: int, steps: int) -> list[str]:
-    """What was found wrong with a service on a database of its own, that has something to find."""
+    """The failures that schemathesis finds on a fresh service with some data."""
     settings = Settings(database=":memory:", service=SERVICE)
     async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
         await client.ask("What is there to see?", "lisbon")
@@ -70,11 +70,11 @@ async def attack(seed: int, examples: int, steps: int) -> list[str]:
         return found
 
 
-async def test_no_request_proves_the_document_wrong() -> None:
+async def test_generated_requests_match_the_document() -> None:
     assert await attack(seed=20261115, examples=4, steps=5) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-async def test_many_requests_do_not_either(seed: int) -> None:
+async def test_many_generated_requests_match_the_document(seed: int) -> None:
     assert await attack(seed, examples=100, steps=10) == []

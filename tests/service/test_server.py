@@ -1,4 +1,4 @@
-"""`threadline serve` as a person starts it: a process with an address, which ends when told to, and loses nothing."""
+"""`threadline serve` as a process: it prints its address, and a signal stops it without losing anything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ask(url: str, text: str) -> urllib.request.Request:
     return urllib.request.Request(f"{url}/api/v1/ai/chat", body, {"content-type": "application/json"})
 
 
-def test_every_command_on_the_first_page_works(tmp_path: Path) -> None:
+def test_every_command_on_the_welcome_page_works(tmp_path: Path) -> None:
     with served(tmp_path / "t.db") as (url, _):
         commands = [html.unescape(each) for each in re.findall(r"<pre>(.*?)</pre>", get(f"{url}/welcome"), re.DOTALL)]
         said = []
@@ -61,7 +61,7 @@ def test_every_command_on_the_first_page_works(tmp_path: Path) -> None:
     assert json.loads(said[4])["messageCount"] == 2
 
 
-def test_a_service_told_to_end_lets_its_turns_end(tmp_path: Path) -> None:
+def test_a_stopping_service_lets_its_turns_end(tmp_path: Path) -> None:
     with served(tmp_path / "t.db") as (url, process):
         with urllib.request.urlopen(ask(url, "slow 1"), timeout=30) as answer:
             answer.readline()
@@ -76,7 +76,7 @@ def test_a_service_told_to_end_lets_its_turns_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org"])
-def test_an_address_that_others_reach_is_refused_at_start(
+def test_a_public_address_without_authentication_is_refused_at_start(
     tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--host", host, "--database", str(tmp_path / "t.db")]) == 2

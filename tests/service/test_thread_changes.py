@@ -1,4 +1,4 @@
-"""Waiting for a thread to go on: woken by what happens, in whichever process, and not by looking again and again."""
+"""Long polling: requests are woken by changes in any process, not by frequent reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import postgres_database
 from tests.scripted_agent import ScriptedAgent, make_agent
-from tests.service.running_service import THREADS, Client, quiet, serving
+from tests.service.running_service import THREADS, Client, serving, wait_until_idle
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.messages import user
@@ -29,7 +29,7 @@ NEVER = 3_600.0
 
 
 class Looks:
-    """How often those who wait have looked at the store."""
+    """Counts how often waiting requests have read the thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ class Looks:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    """Nobody looks without being woken here, so only a notice can answer; and whoever is woken looks at once."""
+    """No polling and no spacing of reads, so only a wake-up can end a wait, and it does so immediately."""
     looks, look = Looks(), ThreadChangeRoutes.read_snapshot
 
     async def counted(self: ThreadChangeRoutes, scope: Scope, state_key: str) -> object:
@@ -65,7 +65,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 async def waiting(
     client: Client, looks: Looks, state_key: str, wait: int = LONGEST
 ) -> AsyncIterator[asyncio.Task[httpx2.Response]]:
-    """Somebody who has seen where the thread stands and waits for it to go on."""
+    """A request that has the current version and waits for the next."""
     seen = (await client.http.get(f"{THREADS}/{state_key}/head")).json()["version"]
     before = looks.count
     params = {"seen": seen, "wait": wait}
@@ -97,7 +97,7 @@ async def conversation(threadline: Threadline) -> ThreadHandle:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_change_in_the_same_process_is_told_by_a_notice(
+async def test_a_change_in_the_same_process_wakes_the_request(
     client: Client, threadline: Threadline, looks: Looks, change: str
 ) -> None:
     thread = await conversation(threadline)
@@ -106,9 +106,7 @@ async def test_a_change_in_the_same_process_is_told_by_a_notice(
         assert (await answer).status_code == 200
 
 
-async def test_a_thread_that_comes_to_be_is_told_by_a_notice(
-    client: Client, threadline: Threadline, looks: Looks
-) -> None:
+async def test_creating_the_thread_wakes_the_request(client: Client, threadline: Threadline, looks: Looks) -> None:
     async with waiting(client, looks, "new-one") as answer:
         await threadline.as_user().create_thread(state_key="new-one")
         assert (await answer).json()["messageCount"] == 0
@@ -118,7 +116,7 @@ async def test_a_thread_that_comes_to_be_is_told_by_a_notice(
 async def processes(
     request: pytest.FixtureRequest, tmp_path: Path, scripted_agent: ScriptedAgent
 ) -> AsyncIterator[tuple[Threadline, Threadline]]:
-    """Two that share nothing but the database."""
+    """Two services that share only the database."""
     database = str(tmp_path / "threadline.db") if request.param == "file" else await postgres_database()
     settings, agents = Settings(database=database, agent="scripted"), {"scripted": make_agent(scripted_agent)}
     async with (
@@ -129,7 +127,7 @@ async def processes(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_change_in_another_process_is_told_by_a_notice(
+async def test_a_change_in_another_process_wakes_the_request(
     processes: tuple[Threadline, Threadline], looks: Looks, change: str
 ) -> None:
     ours, theirs = processes
@@ -139,7 +137,7 @@ async def test_a_change_in_another_process_is_told_by_a_notice(
         assert (await answer).status_code == 200
 
 
-async def test_a_thread_that_comes_to_be_in_another_process_is_told_by_a_notice(
+async def test_creating_the_thread_in_another_process_wakes_the_request(
     processes: tuple[Threadline, Threadline], looks: Looks
 ) -> None:
     ours, theirs = processes
@@ -149,8 +147,10 @@ async def test_a_thread_that_comes_to_be_in_another_process_is_told_by_a_notice(
         assert (await answer).json()["messageCount"] == 0
 
 
-async def test_who_waits_in_quiet_does_not_look_again(client: Client, threadline: Threadline, looks: Looks) -> None:
-    """Whatever happens to other threads meanwhile."""
+async def test_without_changes_the_thread_is_not_read_again(
+    client: Client, threadline: Threadline, looks: Looks
+) -> None:
+    """Also while other threads change."""
     thread, other = await conversation(threadline), await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key, wait=1) as answer:
         before = looks.count
@@ -160,7 +160,7 @@ async def test_who_waits_in_quiet_does_not_look_again(client: Client, threadline
     assert looks.count == before
 
 
-async def test_without_a_notice_there_is_a_look_now_and_then(
+async def test_the_thread_is_polled_in_case_the_watch_misses_a_change(
     client: Client, threadline: Threadline, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_changes, "POLL_SECONDS", 0.01)
@@ -169,10 +169,10 @@ async def test_without_a_notice_there_is_a_look_now_and_then(
         await looks.reach(looks.count + 3)
 
 
-async def test_who_is_woken_often_does_not_look_as_often(
+async def test_frequent_wakes_do_not_cause_frequent_reads(
     client: Client, threadline: Threadline, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change that shows nowhere wakes them, as another process's commits do."""
+    """A change that is not visible wakes the request, as commits of other processes do."""
     monkeypatch.setattr(thread_changes, "MIN_READ_INTERVAL_SECONDS", NEVER)
     thread = await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key, wait=1) as answer:
@@ -183,7 +183,7 @@ async def test_who_is_woken_often_does_not_look_as_often(
     assert looks.count == before
 
 
-async def test_a_server_that_ends_waits_for_nobody_who_waits(threadline: Threadline, looks: Looks) -> None:
+async def test_a_stopping_server_ends_waiting_requests(threadline: Threadline, looks: Looks) -> None:
     thread = await conversation(threadline)
     app = build_app(threadline)
     http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost")
@@ -193,9 +193,9 @@ async def test_a_server_that_ends_waits_for_nobody_who_waits(threadline: Threadl
             assert (await answer).status_code == 204
 
 
-async def test_who_leaves_is_let_go(client: Client, threadline: Threadline, looks: Looks) -> None:
+async def test_a_disconnected_client_ends_the_wait(client: Client, threadline: Threadline, looks: Looks) -> None:
     thread = await conversation(threadline)
     async with waiting(client, looks, thread.info.state_key):
         pass
     async with asyncio.timeout(LONGEST - 5):
-        await quiet(threadline)
+        await wait_until_idle(threadline)

@@ -1,4 +1,4 @@
-"""Threads over HTTP: the list, the history, and every way to move in it; each for their owner alone."""
+"""Threads over HTTP: list, history, branch, undo, save, load, export and import, each for their owner only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAVES = "/api/v1/ai/saves"
 
 
 @pytest.mark.req("S1-22")
-async def test_the_list_has_the_latest_first_and_goes_on_by_cursor_or_offset(client: Client) -> None:
+async def test_threads_are_listed_latest_first_and_paged_by_cursor_or_offset(client: Client) -> None:
     for key in ("a", "b", "c"):
         await client.ask(f"Hi from {key}", key)
     first = (await client.http.get(THREADS, params={"limit": 2})).json()
@@ -49,14 +49,14 @@ async def test_the_list_has_the_latest_first_and_goes_on_by_cursor_or_offset(cli
         "q=a&cursor=b",
     ],
 )
-async def test_a_bad_query_is_refused(client: Client, query: str) -> None:
+async def test_an_invalid_query_is_refused(client: Client, query: str) -> None:
     answer = await client.http.get(f"{THREADS}?{query}")
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize("query", ['"', "NEAR(", "a OR", "col:", "*", "x') OR 1=1 --", "blue whale"])
-async def test_a_search_takes_every_word_literally(client: Client, query: str) -> None:
+async def test_search_words_are_taken_literally(client: Client, query: str) -> None:
     await client.ask("The blue whale", "key")
     answer = await client.http.get(THREADS, params={"q": query})
     assert answer.status_code == 200
@@ -64,7 +64,7 @@ async def test_a_search_takes_every_word_literally(client: Client, query: str) -
 
 
 @pytest.mark.req("S1-23")
-async def test_a_key_under_which_nothing_was_said_has_an_empty_history(client: Client) -> None:
+async def test_a_key_without_a_thread_has_an_empty_history(client: Client) -> None:
     answer = await client.http.get(f"{THREADS}/unknown")
     assert (answer.status_code, answer.json()) == (200, {"stateKey": "unknown", "messages": []})
     assert answer.headers["cache-control"] == "no-store"
@@ -72,7 +72,7 @@ async def test_a_key_under_which_nothing_was_said_has_an_empty_history(client: C
 
 
 @pytest.mark.req("S1-23", "S1-24")
-async def test_a_deleted_thread_is_gone_twice_over_and_its_key_begins_anew(client: Client) -> None:
+async def test_deleting_twice_succeeds_and_the_key_can_be_used_again(client: Client) -> None:
     await client.ask("One", "key")
     for _ in range(2):
         deleted = await client.http.delete(f"{THREADS}/key")
@@ -83,9 +83,7 @@ async def test_a_deleted_thread_is_gone_twice_over_and_its_key_begins_anew(clien
     assert [text for _, text in await client.messages("key")] == ["Two", "Hello, you."]
 
 
-async def test_a_thread_deleted_under_a_turn_ends_its_stream_and_stays_deleted(
-    client: Client, scripted_agent: ScriptedAgent
-) -> None:
+async def test_deleting_a_thread_ends_its_running_stream(client: Client, scripted_agent: ScriptedAgent) -> None:
     async with held(scripted_agent):
         asking = asyncio.create_task(client.post_chat("Hi", "key"))
         await scripted_agent.waiting.wait()
@@ -106,7 +104,7 @@ async def test_a_title_is_changed_and_a_thread_archived(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [{"titel": "x"}, {"title": 1}, {"title": ""}, {"title": "a\u202eb"}, [], "x"])
-async def test_a_change_that_is_not_understood_changes_nothing(client: Client, body: Any) -> None:
+async def test_an_invalid_change_changes_nothing(client: Client, body: Any) -> None:
     await client.ask("Hi", "key")
     before = (await client.http.get(f"{THREADS}/key")).json()
     answer = await client.http.patch(f"{THREADS}/key", json=body)
@@ -114,7 +112,7 @@ async def test_a_change_that_is_not_understood_changes_nothing(client: Client, b
     assert (await client.http.get(f"{THREADS}/key")).json() == before
 
 
-async def test_a_branch_goes_its_own_way(client: Client) -> None:
+async def test_a_branch_is_independent_of_its_source(client: Client) -> None:
     await client.ask("One", "key")
     await client.ask("Two", "key")
     made = await client.http.post(f"{THREADS}/key/branch", json={"at": 1, "title": "Fork", "stateKey": "fork"})
@@ -131,7 +129,7 @@ async def test_a_branch_goes_its_own_way(client: Client) -> None:
 
 
 @pytest.mark.req("S1-29")
-async def test_an_undo_can_be_taken_back(client: Client) -> None:
+async def test_an_undo_can_be_reverted_by_a_switch(client: Client) -> None:
     await client.ask("One", "key")
     undone = (await client.http.post(f"{THREADS}/key/undo")).json()
     assert undone["messageCount"] == 0
@@ -159,14 +157,14 @@ async def test_a_saved_point_is_loaded_into_any_thread(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["a%E2%80%8Bb", "a%E2%80%AEb", "%00", "x" * 101, "%20"])
-async def test_a_name_that_cannot_be_seen_whole_is_refused(client: Client, name: str) -> None:
+async def test_a_name_with_invisible_characters_is_refused(client: Client, name: str) -> None:
     await client.ask("One", "key")
     answer = await client.http.put(f"{SAVES}/{name}", json={"stateKey": "key"})
     assert answer.status_code in (400, 413)
     assert (await client.http.get(SAVES)).json() == {"saves": []}
 
 
-async def test_what_goes_out_comes_in_again(client: Client) -> None:
+async def test_exported_threads_can_be_imported_again(client: Client) -> None:
     await client.ask("One", "key")
     lines = (await client.http.get(f"{THREADS}/key/export")).content
     taken = await client.http.post(f"{THREADS}/import", content=lines, headers={"content-type": "application/x-ndjson"})
@@ -206,9 +204,9 @@ ROUTES: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.req("S1-05", "S1-26", "SX-04")
-@pytest.mark.parametrize("stranger", ["bob", "other_tenant"])
-async def test_anothers_thread_is_as_unknown_as_one_that_never_was(people: dict[str, Client], stranger: str) -> None:
-    alice, other = people["alice"], people[stranger]
+@pytest.mark.parametrize("other_user", ["bob", "other_tenant"])
+async def test_another_users_thread_is_not_found(people: dict[str, Client], other_user: str) -> None:
+    alice, other = people["alice"], people[other_user]
     await alice.ask("Secret", "key")
     await alice.http.put(f"{SAVES}/mine", json={"stateKey": "key"})
     for method, path, body in ROUTES:
@@ -226,7 +224,7 @@ async def test_anothers_thread_is_as_unknown_as_one_that_never_was(people: dict[
     assert [text for _, text in await other.messages("key")] == ["Mine", "Hello, you."]
 
 
-async def test_a_viewer_reads_and_changes_nothing(people: dict[str, Client]) -> None:
+async def test_a_viewer_can_read_but_not_change(people: dict[str, Client]) -> None:
     await people["alice"].ask("One", "key")
     viewer = people["viewer"]
     assert len(await viewer.messages("key")) == 2

@@ -1,4 +1,4 @@
-"""Traces: a request, its turn, the model's rounds and the tools, as spans under the caller's own trace."""
+"""Traces: request, turn, model rounds and tools as spans in the caller's trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.service.running_service import THREADS, Client, quiet, serving
+from tests.service.running_service import THREADS, Client, serving, wait_until_idle
 from threadline.bootstrap import Threadline
 from threadline.clock import SystemClock
 from threadline.observability.otel import OtelTracer
@@ -31,12 +31,12 @@ class Watched:
         self._exporter = exporter
 
     async def spans(self) -> dict[str, ReadableSpan]:
-        """By name, the last of each."""
-        await quiet(self.threadline)
+        """The last span of each name."""
+        await wait_until_idle(self.threadline)
         return {span.name: span for span in self._exporter.get_finished_spans()}
 
     async def written(self) -> str:
-        await quiet(self.threadline)
+        await wait_until_idle(self.threadline)
         return "".join(span.to_json() for span in self._exporter.get_finished_spans())
 
 
@@ -74,7 +74,7 @@ async def test_a_turn_is_traced_from_the_request_to_its_tools(watched: Watched) 
     ]
 
 
-async def test_spans_carry_the_attributes_of_the_conventions(watched: Watched) -> None:
+async def test_spans_have_the_attributes_of_the_conventions(watched: Watched) -> None:
     await watched.client.ask("calculate 2+3*4", "key")
     thread = (await watched.client.http.get(f"{THREADS}/key")).json()
     spans = await watched.spans()
@@ -104,7 +104,7 @@ async def test_spans_carry_the_attributes_of_the_conventions(watched: Watched) -
     }
 
 
-async def test_what_was_said_is_in_no_span(watched: Watched) -> None:
+async def test_spans_contain_no_message_text(watched: Watched) -> None:
     await watched.client.ask("count the words in xylophone music", "xylophone")
     await watched.client.ask("what did I say first?", "xylophone")
     await watched.client.http.get(THREADS, params={"q": "xylophone"})
@@ -114,7 +114,7 @@ async def test_what_was_said_is_in_no_span(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("watched", [True], indirect=True)
-async def test_what_was_said_is_there_if_the_settings_ask_for_it(watched: Watched) -> None:
+async def test_spans_contain_message_text_if_configured(watched: Watched) -> None:
     await watched.client.ask("calculate 2+3*4", "key")
     agent = dict((await watched.spans())["invoke_agent rehearsal"].attributes or {})
     assert "calculate 2+3*4" in str(agent["gen_ai.input.messages"])
@@ -124,7 +124,7 @@ async def test_what_was_said_is_there_if_the_settings_ask_for_it(watched: Watche
     assert "14" in str(tool["gen_ai.tool.call.result"])
 
 
-async def test_an_answer_that_breaks_off_is_an_error_without_its_words(watched: Watched) -> None:
+async def test_a_failed_answer_is_an_error_span_without_text(watched: Watched) -> None:
     await watched.client.post_chat("fail", "key")
     agent = (await watched.spans())["invoke_agent rehearsal"]
     assert agent.status.status_code is StatusCode.ERROR
@@ -143,13 +143,13 @@ async def test_a_headless_message_is_traced_too(watched: Watched) -> None:
     assert "gen_ai.conversation.id" not in (agent.attributes or {})
 
 
-async def test_a_turn_without_a_request_begins_a_trace_of_its_own(watched: Watched) -> None:
+async def test_a_turn_without_a_request_starts_its_own_trace(watched: Watched) -> None:
     thread = await watched.threadline.as_user().create_thread()
     await thread.ask("hello")
     assert (await watched.spans())["invoke_agent rehearsal"].parent is None
 
 
-def test_without_tracing_nothing_of_it_is_loaded() -> None:
+def test_without_tracing_opentelemetry_is_not_imported() -> None:
     script = (
         "import asyncio, sys, threadline\n"
         "async def main():\n"
@@ -161,7 +161,7 @@ def test_without_tracing_nothing_of_it_is_loaded() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
 
 
-def test_without_the_extra_tracing_says_which_one_is_missing() -> None:
+def test_without_the_extra_the_error_names_it() -> None:
     script = (
         "import asyncio, sys, threadline\n"
         "from threadline.settings import Settings, TracingSettings\n"

@@ -1,4 +1,4 @@
-"""Two workers on one database: a stream begun on one is resumed, and stopped, on the other."""
+"""Two workers on one database: a stream started on one is resumed and stopped on the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import OpenStore
 from tests.scripted_agent import ScriptedAgent, make_threadline
 from tests.service.conftest import SERVICE, held
-from tests.service.running_service import CHAT, Client, said, serving
+from tests.service.running_service import CHAT, Client, serving, streamed_text
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 
@@ -29,23 +29,23 @@ async def workers(
 
 
 @pytest.mark.req("S1-26")
-async def test_a_stream_begun_on_one_worker_is_resumed_on_the_other(
+async def test_a_stream_started_on_one_worker_is_resumed_on_the_other(
     workers: tuple[Client, Client], scripted_agent: ScriptedAgent
 ) -> None:
     one, other = workers
     async with held(scripted_agent) as gate:
         asking = asyncio.create_task(one.post_chat("Hi", "key"))
         await scripted_agent.waiting.wait()
-        refused = await other.post_chat("Meanwhile", "key")
+        refused = await other.post_chat("And now?", "key")
         assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
         resumed = await other.resume("key", gate.set)
         whole = one.chunks(await asking)
         assert resumed == whole
-    assert said(whole) == "Hello, you."
+    assert streamed_text(whole) == "Hello, you."
 
 
 @pytest.mark.req("S1-28")
-async def test_a_turn_that_runs_on_one_worker_is_stopped_on_the_other(
+async def test_a_turn_running_on_one_worker_is_stopped_on_the_other(
     workers: tuple[Client, Client], scripted_agent: ScriptedAgent
 ) -> None:
     one, other = workers

@@ -1,7 +1,7 @@
-"""Who may: every route of the app, asked by everyone who should not, and by those who should.
+"""Permissions: every route of the app, called by every kind of caller.
 
-The routes are the app's own, so a new one is in here by being there. A stranger asks for each thing twice, once by the
-owner's name for it and once by a name nobody uses, and must not be able to tell one from the other.
+The routes are read from the app, so a new one is included automatically. Another user calls each route twice, with
+alice's names and with unused names, and must get the same response.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from threadline.testing.conformance.sample_data import SECRET
 
 pytestmark = pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 
-NOBODYS = {"lisbon": "atlantis", "concierge": "doorman", "porter": "janitor", "before the trip": "after the flood"}
-"""Alice's names for things, and names that nobody uses."""
-NOBODY = ("nobody", "a revoked token", "an expired token", "a made-up token", "no token at all")
+UNUSED = {"lisbon": "atlantis", "concierge": "doorman", "porter": "janitor", "before the trip": "after the flood"}
+"""Names of alice's objects, and unused names to compare with."""
+UNAUTHENTICATED = ("no header", "a revoked token", "an expired token", "a made-up token", "an arbitrary text")
 OUR_SECRET = "plugh"
-"""In what alice's tenant shares."""
+"""In an agent that alice's tenant shares."""
 LINES = b'{"type":"thread","title":"in"}\n'
 
 
@@ -107,8 +107,8 @@ async def callers(threadline: Threadline, clock: ManualClock, tenant_id: str) ->
         "a revoked token": await revoked_token(threadline, "alice"),
         "an expired token": await token_for(threadline, "alice", "admin", tenant=tenant_id, lasts=1),
         "a made-up token": make_token(tenant_id),
-        "no token at all": "hunter2",
-        "nobody": None,
+        "an arbitrary text": "hunter2",
+        "no header": None,
     }
     clock.advance(2)
     async with serving(threadline) as anyone, AsyncExitStack() as stack:
@@ -142,11 +142,11 @@ async def counts(store: Store, tenant_id: str) -> dict[str, int]:
 
 
 @pytest.mark.req("S0-12", "SX-04")
-async def test_whoever_cannot_say_who_they_are_gets_nothing(
+async def test_unauthenticated_callers_get_401_from_every_route(
     threadline: Threadline, callers: dict[str, Client], alices: Client, store: Store, tenant_id: str
 ) -> None:
     before = await counts(store, tenant_id)
-    for who, question in itertools.product(NOBODY, questions(threadline)):
+    for who, question in itertools.product(UNAUTHENTICATED, questions(threadline)):
         answer = await question.ask(callers[who])
         if question.role is None:
             # A webhook asks for its platform's signature instead.
@@ -154,7 +154,7 @@ async def test_whoever_cannot_say_who_they_are_gets_nothing(
             assert answer.is_success or answer.status_code in refusals, (question.url, answer.text)
             continue
         assert answer.status_code == 401, (who, question.method, question.url, answer.text)
-        assert answer.json()["code"] == ("unauthenticated" if who == "nobody" else "invalid_token")
+        assert answer.json()["code"] == ("unauthenticated" if who == "no header" else "invalid_token")
         assert answer.headers["www-authenticate"].startswith("Bearer ")
         assert answer.headers["content-type"] == "application/problem+json"
     assert await counts(store, tenant_id) == before
@@ -162,7 +162,7 @@ async def test_whoever_cannot_say_who_they_are_gets_nothing(
 
 @pytest.mark.req("SX-04")
 @pytest.mark.parametrize(("who", "may"), [("a viewer", ("viewer",)), ("alice", ("viewer", "member"))])
-async def test_a_role_opens_what_is_declared_for_it_and_no_more(
+async def test_a_role_allows_exactly_what_the_table_says(
     threadline: Threadline, callers: dict[str, Client], alices: Client, who: str, may: tuple[str, ...]
 ) -> None:
     for question in questions(threadline):
@@ -176,14 +176,14 @@ async def test_a_role_opens_what_is_declared_for_it_and_no_more(
 
 
 @pytest.mark.parametrize("url", ["/api/v1/tokens", "/api/v1/agents"])
-async def test_a_role_is_asked_for_before_a_body_is_read(callers: dict[str, Client], url: str) -> None:
-    """Whoever may not learns nothing of what would have been wrong."""
-    for who, status in (("nobody", 401), ("a viewer", 403), ("alice", 403), ("an admin", 400)):
+async def test_the_role_is_checked_before_the_body_is_read(callers: dict[str, Client], url: str) -> None:
+    """A refused caller learns nothing about the validity of the body."""
+    for who, status in (("no header", 401), ("a viewer", 403), ("alice", 403), ("an admin", 400)):
         answer = await callers[who].http.post(url, content=b"{", headers={"content-type": "application/json"})
         assert answer.status_code == status, who
 
 
-async def test_an_administrator_may_do_everything(
+async def test_an_administrator_may_call_every_route(
     threadline: Threadline, callers: dict[str, Client], alices: Client
 ) -> None:
     for question in questions(threadline):
@@ -191,8 +191,8 @@ async def test_an_administrator_may_do_everything(
         assert answer.status_code not in (401, 403), (question.method, question.url, answer.text)
 
 
-def test_reading_is_for_viewers_and_nothing_else_is(threadline: Threadline) -> None:
-    """What changes something and says no role would be open to those who may only look."""
+def test_only_get_routes_are_open_to_viewers(threadline: Threadline) -> None:
+    """A writing route with the role viewer would be a mistake in the table."""
     for question in questions(threadline):
         if question.method != "GET":
             assert question.role in ("member", "admin", None), question.url
@@ -200,21 +200,21 @@ def test_reading_is_for_viewers_and_nothing_else_is(threadline: Threadline) -> N
 
 @pytest.mark.req("S0-12", "S1-05", "SX-04")
 @pytest.mark.parametrize("who", ["another user", "another tenant"])
-async def test_what_is_someone_elses_is_as_unknown_as_what_never_was(
+async def test_foreign_objects_and_missing_objects_get_the_same_response(
     threadline: Threadline, callers: dict[str, Client], alices: Client, who: str
 ) -> None:
     before = await view(alices)
     # An agent is the whole tenant's, so a neighbour shares it.
-    names = {theirs: nobodys for theirs, nobodys in NOBODYS.items() if (who, theirs) != ("another user", "concierge")}
+    names = {theirs: unused for theirs, unused in UNUSED.items() if (who, theirs) != ("another user", "concierge")}
     for question in questions(threadline):
         theirs = await question.ask(callers[who])
-        nobodys = await question.renamed(names).ask(callers[who])
+        unused = await question.renamed(names).ask(callers[who])
         for word in (SECRET,) if who == "another user" else (SECRET, OUR_SECRET):
             assert word not in theirs.text, (question.url, theirs.text)
-        assert theirs.status_code == nobodys.status_code, (question.method, question.url, theirs.text, nobodys.text)
+        assert theirs.status_code == unused.status_code, (question.method, question.url, theirs.text, unused.text)
         if theirs.headers.get("content-type") == "application/problem+json":
             told = theirs.text
             for old, new in names.items():
                 told = told.replace(old, new)
-            assert told == nobodys.text, question.url
+            assert told == unused.text, question.url
     assert await view(alices) == before

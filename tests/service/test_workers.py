@@ -1,4 +1,4 @@
-"""`threadline serve --workers`: real processes on one address, killed, hung up on and told to end."""
+"""`threadline serve --workers`: real processes on one address, killed and stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from threadline.cli.main import main
 
 
 def begun(service: Service) -> Any:
-    """A stream that has shown enough for some of it to be stored: a word comes every second, and what was shown goes
-    to the store ten times a second."""
+    """A stream with enough output for some to be stored: a word comes every second, and output is stored ten times a
+    second."""
     stream = ask(service, "slow 20")
     words = 0
     while words < 3:
@@ -28,7 +28,7 @@ def begun(service: Service) -> Any:
 
 @pytest.mark.req("S1-15", "S1-16")
 @pytest.mark.parametrize("address", ["file", "postgres"], indirect=True)
-def test_a_worker_killed_in_mid_turn_leaves_a_thread_that_works(address: str, tmp_path: Path) -> None:
+def test_a_thread_works_after_its_worker_was_killed_during_a_turn(address: str, tmp_path: Path) -> None:
     with served(address, tmp_path, THREADLINE_SERVICE__LEASE_SECONDS="1.5") as service:
         victim, other = service.pids()
         # While the other stands still, the victim is the one that answers.
@@ -37,7 +37,7 @@ def test_a_worker_killed_in_mid_turn_leaves_a_thread_that_works(address: str, tm
         os.kill(victim, signal.SIGKILL)
         os.kill(other, signal.SIGCONT)
         stream.close()
-        # Its stream goes on until somebody has ended the turn.
+        # Its stream continues until another worker has ended the turn.
         with urllib.request.urlopen(f"{service.url}/api/v1/ai/chat/key/stream", timeout=SECONDS) as resumed:
             assert resumed.read().endswith(b"data: [DONE]\n\n")
         assert messages(service) == [("user", None), ("assistant", "interrupted")]
@@ -50,7 +50,7 @@ def test_a_worker_killed_in_mid_turn_leaves_a_thread_that_works(address: str, tm
         assert service.parent.wait(SECONDS) == 0
 
 
-def test_workers_told_to_end_let_their_turns_end(tmp_path: Path) -> None:
+def test_stopping_workers_let_their_turns_end(tmp_path: Path) -> None:
     with served(str(tmp_path / "t.db"), tmp_path) as service:
         streams = [ask(service, "slow 1", key) for key in ("one", "two", "three")]
         for stream in streams:
@@ -61,7 +61,7 @@ def test_workers_told_to_end_let_their_turns_end(tmp_path: Path) -> None:
         assert service.parent.wait(SECONDS) == 0
 
 
-def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_wait_for_turns(tmp_path: Path) -> None:
     with served(str(tmp_path / "t.db"), tmp_path) as service:
         begun(service).close()
         service.parent.send_signal(signal.SIGTERM)
@@ -72,7 +72,7 @@ def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def is_refused(service: Service) -> bool:
-    """Whether nobody takes a request there any more."""
+    """Whether no process accepts connections there."""
     try:
         with urllib.request.urlopen(f"{service.url}/healthz", timeout=0.5):
             return False
@@ -80,7 +80,7 @@ def is_refused(service: Service) -> bool:
         return True
 
 
-def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
+def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
     with served(str(tmp_path / "t.db"), tmp_path) as service:
         host, port = service.url.removeprefix("http://").split(":")
         service.parent.kill()
@@ -98,7 +98,7 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
         eventually(is_free)
 
 
-def test_what_cannot_be_served_is_said_once_and_ends_the_whole(
+def test_a_wrong_setting_is_reported_once_and_ends_the_service(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     wrong = tmp_path / "wrong.db"

@@ -1,4 +1,4 @@
-"""People with tokens on a service that asks for them."""
+"""Clients with tokens on a service with authentication."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bearer(text: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def client_with(url: str, text: str | None) -> AsyncIterator[Client]:
-    """A client that presents this token with every request; None presents none."""
+    """A client that sends this token with every request, or none."""
     client = client_of(url, bearer(text) if text else {})
     try:
         yield client

@@ -1,4 +1,4 @@
-"""What is refused before anyone looks at it, what every answer carries, and how errors are told."""
+"""Middleware and problems: body limits, origins, host names, security headers, error responses."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from threadline.service.process.server import listen
 JSON = {"content-type": "application/json"}
 
 
-def test_every_error_of_the_house_has_an_answer() -> None:
+def test_every_error_class_has_a_status() -> None:
     classes = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, ThreadlineError)]
     assert set(problems.STATUSES) == set(classes)
     assert set(problems.STATUSES.values()) <= set(problems.TITLES)
 
 
-async def test_what_fails_in_the_house_is_not_told_outside() -> None:
+async def test_internal_errors_do_not_reveal_details() -> None:
     request = Request({"type": "http", "path": "/", "method": "GET", "headers": [], "query_string": b""})
     answer = await problems.handle_error(request, errors.StoreCorrupt("/var/lib/secret.db is damaged"))
     assert answer.status_code == 500
@@ -35,7 +35,7 @@ async def test_what_fails_in_the_house_is_not_told_outside() -> None:
     assert b'"code":"store_corrupt"' in bytes(answer.body)
 
 
-async def test_every_answer_is_kept_by_nobody_and_framed_by_nobody(client: Client) -> None:
+async def test_responses_are_never_cached_or_framed(client: Client) -> None:
     for answer in (await client.http.get("/healthz"), await client.http.get("/nowhere"), await client.post_chat("Hi")):
         assert "no-store" in answer.headers["cache-control"]
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -60,7 +60,7 @@ async def test_an_unknown_route_and_an_unknown_method_are_problems(client: Clien
         ({**JSON, "content-encoding": "gzip"}, "unsupported_encoding"),
     ],
 )
-async def test_only_plain_json_is_taken(client: Client, headers: dict[str, str], code: str) -> None:
+async def test_only_uncompressed_json_is_accepted(client: Client, headers: dict[str, str], code: str) -> None:
     answer = await client.http.post(CHAT, content=b"{}", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (415, code)
 
@@ -68,8 +68,8 @@ async def test_only_plain_json_is_taken(client: Client, headers: dict[str, str],
 HEAD = b"POST /api/v1/ai/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
-async def told(client: Client, request: bytes) -> bytes:
-    """The whole answer to these bytes; the connection is closed by the service, with the rest of the body unsent."""
+async def raw_response(client: Client, request: bytes) -> bytes:
+    """The raw response to these bytes; the service closes the connection before the rest of the body is sent."""
     host, port = client.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(request)
@@ -81,25 +81,27 @@ async def told(client: Client, request: bytes) -> bytes:
 
 @pytest.mark.req("S1-10")
 @pytest.mark.parametrize("declared", [1_048_577, 2**63 - 1, 10**30])
-async def test_a_declared_length_past_the_limit_is_refused_before_a_byte_is_read(client: Client, declared: int) -> None:
-    answer = await told(client, HEAD + b"content-length: %d\r\n\r\n" % declared)
+async def test_a_declared_length_over_the_limit_is_refused_before_the_body_is_read(
+    client: Client, declared: int
+) -> None:
+    answer = await raw_response(client, HEAD + b"content-length: %d\r\n\r\n" % declared)
     assert answer.startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
     assert declared > 2**63 or b'"code":"body_too_large"' in answer
 
 
-async def test_a_body_without_a_declared_length_is_counted(client: Client) -> None:
+async def test_a_body_without_a_declared_length_is_limited_too(client: Client) -> None:
     body = b" " * 1_048_577
-    answer = await told(client, HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s" % (len(body), body))
+    answer = await raw_response(client, HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s" % (len(body), body))
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"body must have at most 1048576 bytes" in answer
 
 
-async def test_a_page_of_another_origin_may_not_write(client: Client) -> None:
+async def test_a_page_of_another_origin_cannot_write(client: Client) -> None:
     answer = await client.http.post(f"{CHAT}/key/stop", headers={"origin": "http://evil.example"})
     assert (answer.status_code, answer.json()["code"]) == (403, "origin_refused")
 
 
-async def test_a_page_that_the_settings_name_may(client: Client) -> None:
+async def test_a_page_of_a_configured_origin_can_write(client: Client) -> None:
     asked = {"origin": "http://page", "access-control-request-method": "POST"}
     preflight = await client.http.options(CHAT, headers=asked)
     assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, "http://page")
@@ -108,19 +110,19 @@ async def test_a_page_that_the_settings_name_may(client: Client) -> None:
     assert answer.headers["access-control-expose-headers"] == "X-State-Key"
 
 
-async def test_without_authentication_only_names_of_this_machine_are_answered(client: Client) -> None:
+async def test_without_authentication_only_local_host_names_are_accepted(client: Client) -> None:
     answer = await client.http.get(THREADS, headers={"host": "rebound.example"})
     assert (answer.status_code, answer.json()["code"]) == (421, "host_refused")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
-def test_without_authentication_no_address_that_others_reach_is_served(host: str) -> None:
+def test_without_authentication_only_loopback_addresses_are_served(host: str) -> None:
     with pytest.raises(SettingsInvalid, match="can be reached from other machines"):
         check_address(host)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
-def test_an_address_of_this_machine_is_served(host: str) -> None:
+def test_loopback_addresses_are_served(host: str) -> None:
     assert check_address(host) == host
 
 
@@ -131,7 +133,7 @@ def test_a_host_header_is_read_without_its_port(header: str, name: str) -> None:
     assert host_name(header) == name
 
 
-def test_an_address_in_use_is_told_in_a_sentence() -> None:
+def test_an_address_in_use_is_a_readable_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -139,7 +141,7 @@ def test_an_address_in_use_is_told_in_a_sentence() -> None:
             listen("127.0.0.1", taken.getsockname()[1])
 
 
-async def test_without_its_database_it_is_alive_and_not_ready(client: Client, threadline: Threadline) -> None:
+async def test_without_a_database_the_service_is_healthy_but_not_ready(client: Client, threadline: Threadline) -> None:
     await threadline.store.close()
     assert (await client.http.get("/healthz")).status_code == 200
     answer = await client.http.get("/readyz")

@@ -1,4 +1,4 @@
-"""JWTs: what is taken, and everything that only looks like it."""
+"""JWTs: what is accepted, and what only looks valid."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def public_pem(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_signed_token_says_who_asks() -> None:
+async def test_a_signed_token_is_read_as_a_scope() -> None:
     reader = jwt_reader(JwtSettings(secret=SECRET))
     assert await reader.read(signed()) == ADA
     assert await reader.read(signed(role="admin", tenant="globex")) == Scope("globex", "ada", "admin")
@@ -64,7 +64,7 @@ async def test_a_signed_token_says_who_asks() -> None:
     ("key", "algorithm"),
     [(RSA, "RS256"), (RSA, "PS512"), (P256, "ES256"), (ED, "EdDSA")],
 )
-async def test_each_kind_of_public_key_checks_its_own_algorithms(tmp_path: Path, key: Any, algorithm: str) -> None:
+async def test_each_type_of_public_key_verifies_its_own_algorithms(tmp_path: Path, key: Any, algorithm: str) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(key))
     reader = jwt_reader(JwtSettings(public_key_file=str(file)))
@@ -75,20 +75,20 @@ async def test_each_kind_of_public_key_checks_its_own_algorithms(tmp_path: Path,
 
 
 def forged(header: dict[str, Any], payload: dict[str, Any], secret: bytes | None) -> str:
-    """A token put together by hand, as PyJWT would refuse to."""
+    """A token built by hand, because PyJWT would refuse to."""
     body = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, payload))
     mark = b"" if secret is None else hmac.new(secret, body, hashlib.sha256).digest()
     return (body + b"." + base64.urlsafe_b64encode(mark).rstrip(b"=")).decode()
 
 
-async def test_a_public_key_is_never_taken_for_a_shared_secret(public_pem: Path) -> None:
+async def test_a_public_key_is_never_used_as_a_shared_secret(public_pem: Path) -> None:
     reader = jwt_reader(JwtSettings(public_key_file=str(public_pem)))
     payload = {**claims(), "exp": 4_000_000_000}
     assert await reader.read(forged({"alg": "HS256", "typ": "JWT"}, payload, pem(RSA))) is None
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "nOnE", "", "HS999", None, 1, ["HS256"]])
-async def test_nobody_chooses_how_their_token_is_checked(algorithm: Any) -> None:
+async def test_a_token_cannot_choose_its_algorithm(algorithm: Any) -> None:
     reader = jwt_reader(JwtSettings(secret=SECRET))
     payload = {**claims(), "exp": 4_000_000_000}
     for mark in (None, b"", SECRET.encode()):
@@ -96,7 +96,7 @@ async def test_nobody_chooses_how_their_token_is_checked(algorithm: Any) -> None
     assert await reader.read(forged({"alg": "HS256"}, payload, SECRET.encode())) == ADA
 
 
-async def test_time_counts_with_some_leeway() -> None:
+async def test_times_are_checked_with_a_leeway() -> None:
     reader = jwt_reader(JwtSettings(secret=SECRET, leeway_seconds=30))
     assert await reader.read(signed(exp=ago(10))) == ADA
     assert await reader.read(signed(exp=ago(60))) is None
@@ -108,7 +108,7 @@ async def test_time_counts_with_some_leeway() -> None:
     assert await reader.read(jwt.encode(endless, SECRET, "HS256")) is None
 
 
-async def test_issuer_and_audience_count_where_they_are_set() -> None:
+async def test_issuer_and_audience_are_checked_if_configured() -> None:
     reader = jwt_reader(JwtSettings(secret=SECRET, issuer="https://id.example", audience="threadline"))
     assert await reader.read(signed(iss="https://id.example", aud=["other", "threadline"])) == ADA
     wrongs: tuple[dict[str, Any], ...] = (
@@ -122,7 +122,7 @@ async def test_issuer_and_audience_count_where_they_are_set() -> None:
         assert await reader.read(signed(**wrong)) is None
 
 
-async def test_claims_go_by_the_names_of_the_settings() -> None:
+async def test_claims_are_read_by_the_configured_names() -> None:
     settings = JwtSettings(
         secret=SECRET,
         tenant_claim="https://acme.example/tenant",
@@ -154,12 +154,12 @@ async def test_claims_go_by_the_names_of_the_settings() -> None:
         {"sub": 7},
     ],
 )
-async def test_a_token_that_does_not_say_who_it_is_for_is_nobodys(wrong: dict[str, Any]) -> None:
+async def test_a_token_without_user_tenant_or_role_is_refused(wrong: dict[str, Any]) -> None:
     body = {**claims(), "exp": 4_000_000_000, **wrong}
     assert await jwt_reader(JwtSettings(secret=SECRET)).read(forged({"alg": "HS256"}, body, SECRET.encode())) is None
 
 
-async def test_the_settings_may_say_what_tokens_do_not() -> None:
+async def test_settings_provide_default_tenant_and_role() -> None:
     reader = jwt_reader(JwtSettings(secret=SECRET, tenant="acme", role="viewer"))
     body = {"sub": "ada", "exp": 4_000_000_000}
     assert await reader.read(forged({"alg": "HS256"}, body, SECRET.encode())) == Scope("acme", "ada", "viewer")
@@ -184,7 +184,7 @@ async def test_the_settings_may_say_what_tokens_do_not() -> None:
         signed("another secret that is long enough too"),
     ],
 )
-async def test_what_is_no_token_is_refused_without_a_fuss(text: str) -> None:
+async def test_arbitrary_text_is_refused_without_an_exception(text: str) -> None:
     assert await jwt_reader(JwtSettings(secret=SECRET)).read(text) is None
 
 
@@ -206,7 +206,7 @@ def test_settings_that_cannot_work_are_refused_at_the_start(settings: JwtSetting
 
 
 @pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 1024), ec.generate_private_key(ec.SECP256K1())])
-def test_a_weak_or_odd_key_is_refused(tmp_path: Path, key: Any) -> None:
+def test_a_weak_or_unknown_key_is_refused(tmp_path: Path, key: Any) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(key))
     with pytest.raises(SettingsInvalid, match="2048"):
@@ -224,7 +224,7 @@ def a_set(*listed: Any) -> bytes:
     return json.dumps({"keys": listed}).encode()
 
 
-def test_of_a_set_only_keys_for_checking_signatures_are_used() -> None:
+def test_only_signature_keys_of_a_key_set_are_used() -> None:
     symmetric = {"kty": "oct", "kid": "h", "k": base64.urlsafe_b64encode(SECRET.encode()).decode()}
     found = key_set(
         a_set(
@@ -249,7 +249,7 @@ def test_of_a_set_only_keys_for_checking_signatures_are_used() -> None:
 
 
 class Issuer:
-    """Whoever publishes keys; counts how often it is asked."""
+    """A source of keys that counts how often it is loaded."""
 
     def __init__(self) -> None:
         self.published: bytes | None = a_set(jwk(RSAAlgorithm, RSA, kid="one"))
@@ -269,7 +269,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-async def test_a_new_key_is_looked_for_but_not_at_every_strangers_word(time: list[float]) -> None:
+async def test_unknown_key_ids_reload_the_key_set_at_most_every_half_minute(time: list[float]) -> None:
     issuer = Issuer()
     keys = KeySet(issuer)
     assert await keys.find("one") is not None
@@ -282,7 +282,7 @@ async def test_a_new_key_is_looked_for_but_not_at_every_strangers_word(time: lis
     assert issuer.asked == 2
 
 
-async def test_an_issuer_that_is_away_costs_nobody_their_token(time: list[float]) -> None:
+async def test_an_unreachable_issuer_does_not_invalidate_tokens(time: list[float]) -> None:
     issuer = Issuer()
     keys = KeySet(issuer)
     assert await keys.find(None) is not None
@@ -292,7 +292,7 @@ async def test_an_issuer_that_is_away_costs_nobody_their_token(time: list[float]
     assert issuer.asked == 2
 
 
-async def test_before_any_key_is_known_nobody_is_judged(time: list[float]) -> None:
+async def test_until_keys_are_loaded_the_service_is_unavailable(time: list[float]) -> None:
     issuer = Issuer()
     issuer.published = None
     keys = KeySet(issuer)

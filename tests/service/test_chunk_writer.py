@@ -1,4 +1,4 @@
-"""The wire of AI SDK clients, as a rule: whatever an agent emits, the chunks are ones that a strict client accepts."""
+"""The chunk writer as a property: a strict client accepts the chunks of any sequence of events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPTIONAL = {"tool-output-available": {"preliminary"}, "source-url": {"title"}}
 
 
 def written(said: list[Event], status: TurnStatus = "executed") -> list[dict[str, Any]]:
-    """The chunks of events as they come out of folding, which is what streams carry."""
+    """The chunks of folded events, which is what streams contain."""
     writer, fold = ChunkWriter("m1"), Fold()
     raw = writer.start()
     for event in said:
@@ -56,7 +56,7 @@ def written(said: list[Event], status: TurnStatus = "executed") -> list[dict[str
 
 @given(transcripts, st.sampled_from(["executed", "stopped", "dispatch_failed", "interrupted"]))
 @pytest.mark.req("S1-18", "S1-19")
-def test_whatever_an_agent_emits_a_strict_client_accepts(said: list[Event], status: TurnStatus) -> None:
+def test_a_strict_client_accepts_any_sequence_of_events(said: list[Event], status: TurnStatus) -> None:
     chunks = written(said, status)
     opened: dict[str, str] = {}
     calls: set[str] = set()
@@ -94,11 +94,11 @@ def test_whatever_an_agent_emits_a_strict_client_accepts(said: list[Event], stat
         ("interrupted", {"type": "error", "errorText": "turn ended with status interrupted"}),
     ],
 )
-def test_the_turn_says_how_a_stream_ends_whatever_the_agent_said(status: TurnStatus, last: dict[str, Any]) -> None:
+def test_the_turns_status_decides_how_a_stream_ends(status: TurnStatus, last: dict[str, Any]) -> None:
     assert written([events.TextDelta("x"), events.Finish("length")], status)[-1] == last
 
 
-def test_an_event_that_becomes_several_chunks_is_numbered_on_the_last() -> None:
+def test_only_the_last_chunk_of_an_event_has_its_id() -> None:
     raw = ChunkWriter("m1").event(events.TextDelta("x"), "t:1")
     assert raw == frame({"type": "text-start", "id": "p1"}) + frame(
         {"type": "text-delta", "id": "p1", "delta": "x"}, "t:1"

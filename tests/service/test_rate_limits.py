@@ -1,4 +1,4 @@
-"""Rate limits: none is exceeded whoever counts, and whose request it is cannot be made up."""
+"""Rate limits: they hold over all workers, and the client's address cannot be forged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_two_workers_share_a_tokens_limit(workers: list[Client], clock: Ma
 
 
 @both
-async def test_two_workers_share_an_addresss_limit_whatever_it_presents(workers: list[Client]) -> None:
+async def test_two_workers_share_an_addresss_limit_whatever_token_it_sends(workers: list[Client]) -> None:
     presented = [{"authorization": f"Bearer {number}"} for number in range(70)]
     asked = [workers[at % 2].http.get(THREADS, headers=headers) for at, headers in enumerate(presented)]
     statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
@@ -66,7 +66,9 @@ async def test_two_workers_share_an_addresss_limit_whatever_it_presents(workers:
 
 
 @both
-async def test_the_store_is_asked_once_for_a_share(open_store: OpenStore, clock: ManualClock, tenant_id: str) -> None:
+async def test_permits_are_taken_from_the_store_in_batches(
+    open_store: OpenStore, clock: ManualClock, tenant_id: str
+) -> None:
     store = await open_store()
     asked = 0
 
@@ -102,7 +104,7 @@ async def test_without_authentication_there_is_no_limit(client: Client) -> None:
         ("not an address", "unknown"),
     ],
 )
-def test_an_ipv6_customer_is_one_network(host: str, counted: str) -> None:
+def test_ipv6_addresses_are_counted_by_network(host: str, counted: str) -> None:
     assert counted_address({"client": (host, 1)}) == counted
 
 
@@ -138,13 +140,13 @@ def forwarded(*lines: str) -> list[tuple[bytes, bytes]]:
         ("::1", ["192.0.2.1"], ["::1"], "192.0.2.1"),
     ],
 )
-async def test_a_proxys_word_counts_and_nobody_elses(
+async def test_forwarded_headers_are_believed_only_from_proxies(
     peer: str, lines: list[str], proxies: list[str], client: str
 ) -> None:
     assert (await client_of(peer, forwarded(*lines), *proxies))[0] == client
 
 
-async def test_a_proxy_says_how_the_client_came() -> None:
+async def test_a_proxy_sets_the_scheme() -> None:
     secure = [*forwarded("192.0.2.1"), (b"x-forwarded-proto", b"https")]
     assert await client_of("10.1.1.1", secure, "10.0.0.0/8") == ("192.0.2.1", "https")
     assert await client_of("10.1.1.1", secure) == ("10.1.1.1", "http")
@@ -153,6 +155,6 @@ async def test_a_proxy_says_how_the_client_came() -> None:
 
 
 @pytest.mark.parametrize("proxy", ["everyone", "10.0.0.1/8", "300.1.1.1", ""])
-def test_a_proxy_is_an_address_or_a_network(proxy: str) -> None:
+def test_an_invalid_proxy_setting_is_refused(proxy: str) -> None:
     with pytest.raises(SettingsInvalid, match="proxies"):
         read_networks([proxy])

@@ -1,4 +1,4 @@
-"""What the service tells a page about a thread: where it stands, its turns and versions, what an agent was shown."""
+"""Details of a thread for a page: head, turns, versions, prompts, places."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
-from tests.service.running_service import THREADS, Client, words
+from tests.service.running_service import THREADS, Client, message_text
 from threadline.bootstrap import Threadline
 from threadline.core.threads import Scope
 
 ROUTES = ("turns", "seen", "lineage", "places")
 
 
-async def test_a_head_is_told_at_once_if_it_is_not_the_one_that_was_seen(client: Client) -> None:
+async def test_a_head_is_returned_immediately_if_the_version_differs(client: Client) -> None:
     before = (await client.http.get(f"{THREADS}/key/head")).json()
     assert before == {"version": "none", "messageCount": 0}
     await client.ask("Hi", "key")
@@ -25,7 +25,7 @@ async def test_a_head_is_told_at_once_if_it_is_not_the_one_that_was_seen(client:
     assert same.status_code == 204
 
 
-async def test_whoever_waits_is_told_when_the_thread_goes_on(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_a_waiting_request_returns_when_the_thread_changes(client: Client, scripted_agent: ScriptedAgent) -> None:
     await client.ask("Hi", "key")
     seen = (await client.http.get(f"{THREADS}/key/head")).json()["version"]
     waiting = asyncio.create_task(client.http.get(f"{THREADS}/key/head", params={"seen": seen, "wait": 20}))
@@ -42,17 +42,17 @@ async def test_a_wait_that_is_too_long_is_refused(client: Client, query: str) ->
     assert (await client.http.get(f"{THREADS}/key/head?{query}")).status_code == 400
 
 
-async def test_the_newest_messages_are_read_by_their_number(client: Client) -> None:
+async def test_tail_reads_the_newest_messages(client: Client) -> None:
     for text in ("One", "Two", "Three"):
         await client.ask(text, "key")
     tail = (await client.http.get(f"{THREADS}/key", params={"tail": 2})).json()
-    assert ([words(each) for each in tail["messages"]], tail["firstSeq"]) == (["Three", "Hello, you."], 4)
+    assert ([message_text(each) for each in tail["messages"]], tail["firstSeq"]) == (["Three", "Hello, you."], 4)
     assert len((await client.http.get(f"{THREADS}/key", params={"tail": 99})).json()["messages"]) == 6
     assert (await client.http.get(f"{THREADS}/key", params={"tail": 2, "first": 1})).status_code == 400
     assert (await client.http.get(f"{THREADS}/key", params={"tail": 0})).status_code == 400
 
 
-async def test_turns_say_from_where_they_came_and_how_they_ended(client: Client) -> None:
+async def test_turns_are_listed_with_surface_and_status(client: Client) -> None:
     await client.ask("One", "key")
     await client.http.post("/api/v1/agents/scripted/message", json={"content": "Two", "stateKey": "key"})
     turns = (await client.http.get(f"{THREADS}/key/turns")).json()["turns"]
@@ -63,7 +63,7 @@ async def test_turns_say_from_where_they_came_and_how_they_ended(client: Client)
     assert turns[0]["usage"]["input_tokens"] == 10
 
 
-async def test_what_an_agent_was_shown_can_be_seen_also_on_a_timeline_that_was_left(client: Client) -> None:
+async def test_a_turns_prompt_can_be_read_also_on_an_old_timeline(client: Client) -> None:
     await client.http.post("/api/v1/agents/scripted/context", json={"context": "I live in Bern."})
     await client.ask("One", "key")
     await client.ask("Two", "key")
@@ -71,14 +71,14 @@ async def test_what_an_agent_was_shown_can_be_seen_also_on_a_timeline_that_was_l
     await client.http.post(f"{THREADS}/key/undo")
     seen = (await client.http.get(f"{THREADS}/key/seen", params={"turnId": second["id"]})).json()
     assert "I live in Bern." in seen["system"][0]
-    assert [words(each) for each in seen["messages"]] == ["One", "Hello, you.", "Two"]
+    assert [message_text(each) for each in seen["messages"]] == ["One", "Hello, you.", "Two"]
     assert (await client.http.get(f"{THREADS}/key/seen")).json()["id"] == second["id"]
     earlier = (await client.http.get(f"{THREADS}/key/seen", params={"turnId": first["id"]})).json()
-    assert [words(each) for each in earlier["messages"]] == ["One"]
+    assert [message_text(each) for each in earlier["messages"]] == ["One"]
     assert earlier["tokens"] > 0
 
 
-async def test_a_lineage_tells_a_new_answer_from_a_new_question(client: Client) -> None:
+async def test_versions_distinguish_regenerated_answers_from_edited_questions(client: Client) -> None:
     await client.ask("One", "key")
     message_id = (await client.http.get(f"{THREADS}/key")).json()["messages"][0]["id"]
     again = {"id": "key", "messages": [], "trigger": "regenerate-message"}
@@ -91,7 +91,7 @@ async def test_a_lineage_tells_a_new_answer_from_a_new_question(client: Client) 
     assert [each["name"] for each in lineage["saves"]] == ["here"]
 
 
-async def test_places_are_those_where_the_thread_is_bound(client: Client, threadline: Threadline) -> None:
+async def test_places_lists_the_threads_bindings(client: Client, threadline: Threadline) -> None:
     await client.ask("One", "key")
     thread = (await client.http.get(f"{THREADS}/key")).json()
     assert (await client.http.get(f"{THREADS}/key/places")).json() == {"places": []}
@@ -100,7 +100,7 @@ async def test_places_are_those_where_the_thread_is_bound(client: Client, thread
     assert (place["surface"], place["place"], place["label"]) == ("slack", "C1", "#travel")
 
 
-async def test_a_deleted_thread_comes_back_under_its_key_unless_that_is_taken(client: Client) -> None:
+async def test_a_deleted_thread_is_restored_under_its_key_unless_it_is_used(client: Client) -> None:
     await client.ask("One", "key")
     body = {"id": (await client.http.get(f"{THREADS}/key")).json()["id"]}
     for _ in range(2):
@@ -112,7 +112,7 @@ async def test_a_deleted_thread_comes_back_under_its_key_unless_that_is_taken(cl
     assert (await client.http.post(f"{THREADS}/restore", json=body)).status_code == 409
 
 
-async def test_nobody_is_told_about_the_thread_of_another(people: dict[str, Client]) -> None:
+async def test_details_of_another_users_thread_are_not_found(people: dict[str, Client]) -> None:
     await people["alice"].ask("One", "key")
     thread = (await people["alice"].http.get(f"{THREADS}/key")).json()
     (turn,) = (await people["alice"].http.get(f"{THREADS}/key/turns")).json()["turns"]
