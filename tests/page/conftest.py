@@ -19,7 +19,7 @@ from tools import page as page_builder
 
 PHONE = (390, 780)
 DESKTOP = (1280, 800)
-_PATIENCE_MS = 30_000
+_TIMEOUT_MS = 30_000
 _WATCH_POLICY = """
 window.__violations = [];
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -44,7 +44,7 @@ def service(built: None) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One per module: while Playwright runs, no other event loop can run here, and other tests need theirs."""
-    expect.set_options(timeout=_PATIENCE_MS)
+    expect.set_options(timeout=_TIMEOUT_MS)
     with browsing() as found:
         yield found
 
@@ -83,7 +83,7 @@ def tabs(browser: Browser, url: str, token: str | None, screen: str) -> Iterator
         reduced_motion="reduce",
         permissions=["clipboard-read", "clipboard-write"],
     )
-    context.set_default_timeout(_PATIENCE_MS)
+    context.set_default_timeout(_TIMEOUT_MS)
     context.add_init_script(_WATCH_POLICY)
     if token is not None:
         context.add_init_script(f"if (origin !== 'null') sessionStorage.setItem('threadline.token', {token!r})")

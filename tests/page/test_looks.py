@@ -69,7 +69,7 @@ def test_pages_pass_the_accessibility_checks(person: Person, service: Service, s
     expect(page.get_by_role("list", name="Search results")).to_be_visible()
     check(page, "a search")
     page.get_by_role("searchbox").fill("")
-    page.get_by_role("button", name="More for Lisbon").click()
+    page.get_by_role("button", name="Actions for Lisbon").click()
     check(page, "a menu")
     page.get_by_role("menuitem", name="Rename").click()
     check(page, "a dialog")
@@ -82,4 +82,4 @@ def test_a_url_without_a_thread_is_a_new_thread(person: Person) -> None:
 
 def test_an_invalid_url_shows_an_error(person: Person) -> None:
     page = person.open("/t/a%20b")
-    expect(page.get_by_role("alert")).to_contain_text("This thread cannot be shown")
+    expect(page.get_by_role("alert")).to_contain_text("This thread could not be loaded")

@@ -131,7 +131,7 @@ async def test_without_a_database_the_error_is_not_about_the_token(ada: Client, 
 
 
 def test_with_authentication_any_address_may_be_served() -> None:
-    assert check_address("0.0.0.0", asks_who=True) == "0.0.0.0"
+    assert check_address("0.0.0.0", is_authenticated=True) == "0.0.0.0"
 
 
 async def test_with_authentication_any_host_name_is_accepted(ada: Client) -> None:

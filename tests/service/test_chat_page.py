@@ -10,12 +10,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from threadline.bootstrap import Threadline
 from threadline.core.errors import NotFound
-from threadline.service import app as app_
-from threadline.service.app import build_app
 from threadline.service.http import problems
-from threadline.service.routes import welcome
 from threadline.service.routes.page import PageRoutes
 
 SCRIPT = b"let a = 1;" * 200
@@ -66,13 +62,8 @@ async def test_the_page_knows_where_it_is_mounted(folder: Path, root: str, base:
             assert page.headers["cache-control"] == "no-cache"
 
 
-async def test_without_a_built_page_the_welcome_page_says_how_to_build_it(
-    threadline: Threadline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (app_, welcome):
-        monkeypatch.setattr(module, "is_built", lambda: False)
-    transport = httpx2.ASGITransport(app=build_app(threadline))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+async def test_without_a_built_page_the_welcome_page_says_how_to_build_it(tmp_path: Path) -> None:
+    async with client(tmp_path) as http:
         page = await http.get("/")
         assert "Build it with <code>make page</code>" in page.text
         assert (await http.get("/t/some-thread")).status_code == 404

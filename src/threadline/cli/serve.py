@@ -62,7 +62,7 @@ async def serve_http(args: argparse.Namespace) -> int:
             f"the Matrix bot cannot run in {service.workers} workers: use --workers 1, or unset `matrix.with_service` "
             "and run `threadline matrix run`"
         )
-    listening = listen(check_address(service.host, asks_who=service.requires_authentication), service.port)
+    listening = listen(check_address(service.host, is_authenticated=service.requires_authentication), service.port)
     announcement = f"Serving {printable(without_password(settings.database))} on {address_of(listening)}"
     with listening:
         if service.workers == 1:

@@ -45,7 +45,7 @@ from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
 from threadline.service.routes.messages import MessageRoutes
 from threadline.service.routes.monitoring import MonitoringRoutes
-from threadline.service.routes.page import PageRoutes, is_built
+from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.saves import SaveRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
@@ -53,7 +53,6 @@ from threadline.service.routes.thread_upkeep import ThreadUpkeepRoutes
 from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
-from threadline.service.routes.welcome import WelcomeRoutes
 from threadline.settings import ServiceSettings
 
 
@@ -99,6 +98,7 @@ def build_app(
     async def run(app: Starlette) -> AsyncIterator[None]:
         async with lifespan(threadline, settings, shutdown):
             yield
+        # After the last request: requests record the use of tokens.
         if tokens is not None:
             await tokens.close()
 
@@ -163,6 +163,7 @@ async def lifespan(
     try:
         yield
     finally:
+        # Recovery first: it would take the turns back that are handed over below.
         await _cancel(recovery)
         await _cancel(cleanup)
         await _close_runner(threadline, settings, shutdown)
@@ -176,6 +177,7 @@ async def _close_runner(threadline: Threadline, settings: ServiceSettings, shutd
 
     async def close_when_forced() -> None:
         await shutdown.forced.wait()
+        # A second close without a grace period ends the wait of the first one.
         await threadline.runner.close(hands_over=hands_over)
 
     forced = asyncio.create_task(close_when_forced(), name="forced shutdown")
@@ -194,8 +196,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
     routes: list[BaseRoute] = [
         # Routes are matched in order. Webhooks come first: platforms have the shortest timeouts.
         *WebhookRoutes(context).routes(),
-        *WelcomeRoutes().routes(),
-        *(PageRoutes().routes() if is_built() else []),
+        *PageRoutes().routes(),
         *MonitoringRoutes(context).routes(),
         *ChatRoutes(context).routes(),
         *AgentRoutes(context).routes(),
@@ -219,6 +220,7 @@ def _protected(routes: Sequence[BaseRoute], authenticate: Authenticate) -> list[
 
 
 def _protect(route: Route, authenticate: Authenticate) -> Route:
+    # KeyError for a handler without `@operation` or without a row: the app must not start with an unprotected route.
     permission = PERMISSIONS[operation_of(route.endpoint).id]
     if permission.role is None:
         return route

@@ -22,6 +22,7 @@ from threadline.service.http.faults import json_type
 from threadline.service.http.requests import parse_object
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
+# Bounds the work of one request.
 _MAX_PARTS = 1_000
 _DATA_URL = "data:"
 
@@ -171,6 +172,7 @@ def _part(value: Any) -> Part:
         case {"type": "text", "text": str(text)}:
             return TextPart(text)
         case {"type": "file", "mediaType": str(media_type), "url": str(url)}:
+            # Fetching URLs that a client names would let it reach internal servers.
             if not url.startswith(_DATA_URL):
                 raise InvalidInput("`url` of a file must be a data: URL: other addresses are not fetched")
             return FilePart(media_type, url, _text(value, "filename"))

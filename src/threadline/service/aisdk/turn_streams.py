@@ -92,6 +92,7 @@ class EventStream(StreamingResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._frames) as frames:
             async for frame in frames:
+                # By identity: only the constant itself means that there is nothing to send.
                 if frame is KEEP_ALIVE and await _is_disconnected(receive):
                     return
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
@@ -198,6 +199,7 @@ class TurnStreams:
     async def _ended_turn(self, scope: Scope, turn: Turn, running: asyncio.Task[Turn | None] | None) -> Turn | None:
         """The turn after its stream: it has ended, or is about to be stored as ended."""
         if running is not None:
+            # `wait` does not cancel the turn if the reader disconnects, unlike awaiting the task.
             await asyncio.wait([running])
             ended = None if running.cancelled() or running.exception() is not None else running.result()
             if ended is not None:

@@ -44,6 +44,7 @@ class Authentication:
         request = Request(scope)
         if not (self._permission.is_open_locally and is_local(request)):
             caller = await self._authenticate(request)
+            # Before the check, so that the log names the tenant of refused requests too.
             context_of(scope).caller = caller
             check_permission(request, caller, self._permission)
         await self._app(scope, receive, send)
@@ -85,9 +86,9 @@ def is_local(request: Request) -> bool:
     return not is_forwarded and host_name(request.headers.get("host", "")) in LOCAL_HOSTS
 
 
-def check_address(host: str, *, asks_who: bool = False) -> str:
+def check_address(host: str, *, is_authenticated: bool = False) -> str:
     """SettingsInvalid for an address that other machines can reach, unless callers authenticate."""
-    if asks_who or host == "localhost":
+    if is_authenticated or host == "localhost":
         return host
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback

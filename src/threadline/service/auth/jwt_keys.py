@@ -25,6 +25,7 @@ from threadline.core.errors import SettingsInvalid, StoreUnavailable, Threadline
 
 log = logging.getLogger("threadline.service")
 
+# The minimum that NIST recommends.
 _RSA_BITS = 2048
 # Keys that the issuer revoked are used at most this long.
 _REFRESH_SECONDS = 600.0
@@ -158,6 +159,7 @@ class KeySet:
                 self._keys = key_set(await self._load())
                 self._loaded_at = _now()
             except (ThreadlineError, OSError):
+                # The old keys stay in use: an issuer that is down must not lock out its users.
                 log.warning("key set not loaded", exc_info=True)
 
 

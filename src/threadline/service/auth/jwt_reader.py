@@ -26,6 +26,7 @@ from threadline.settings import JwtSettings
 
 # A request waits while the key set is loaded, so a slow issuer must fail soon.
 _FETCH_TIMEOUT_SECONDS = 5.0
+# A key set has a few kilobytes; the limit protects against a wrong URL.
 _MAX_KEY_SET_BYTES = 1_048_576
 _INVALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 """What a text that is not a JWT may raise: before the signature is checked, its header is arbitrary JSON."""
@@ -111,6 +112,7 @@ def _read(path: str) -> bytes:
 
 def _loader(place: str) -> Load:
     if "://" not in place:
+        # Read once now, so that a wrong path fails at the start and not with the first request.
         _read(place)
         return lambda: asyncio.to_thread(_read, place)
     if not _is_safe(place):

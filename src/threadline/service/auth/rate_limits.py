@@ -23,7 +23,9 @@ from threadline.service.http.problems import Problem
 WINDOW = dt.timedelta(minutes=1)
 # Permits are taken in twentieths of the limit.
 _SHARES = 20
+# Bounds the memory when many addresses send requests.
 _MAX_HELD = 20_000
+# Rare: the rows are small, and only addresses add new ones.
 _CLEANUP_SECONDS = 300.0
 _WINDOW_LIFETIME = dt.timedelta(hours=1)
 _UNLIMITED = frozenset(("/healthz", "/readyz"))
@@ -94,6 +96,7 @@ async def delete_old_windows(store: Store, clock: Clock, tenant_id: str) -> None
     """Runs until cancelled. Deletes the rows of addresses that sent nothing for an hour; tokens keep one row each."""
     while True:
         await asyncio.sleep(_CLEANUP_SECONDS)
+        # The next run tries again; leftover rows do no harm.
         with suppress(StoreFailed):
             await store.scoped(system_scope(tenant_id)).drop_permits(before=clock.now() - _WINDOW_LIFETIME)
 

@@ -27,10 +27,12 @@ from threadline.service.http.request_context import Caller
 
 log = logging.getLogger("threadline.service")
 
+# Room for large JWTs; a longer header is refused before it is parsed.
 _MAX_LENGTH = 16_384
 _CHALLENGE = 'Bearer realm="threadline"'
 # `last_used_at` is accurate to the minute: a busy token costs one write a minute instead of one per request.
 _WRITE_INTERVAL = dt.timedelta(minutes=1)
+# Bounds the memory; forgetting a token costs one extra write.
 _MAX_REMEMBERED = 10_000
 
 
@@ -70,6 +72,7 @@ class TokenAuthenticator:
         return caller
 
     async def _impersonate(self, request: Request, tenant_id: str, token: ApiToken) -> Caller:
+        # Counted before the user is read, so that invalid headers count too.
         await _count(self._impersonation_limit, tenant_id, f"acting:{token.id}")
         caller = await impersonate(request, self._store, tenant_id, token)
         await _count(self._limit, tenant_id, f"user:{caller.scope.user_id}")
@@ -146,6 +149,7 @@ class LastUses:
         try:
             await self._store.scoped(system_scope(tenant_id)).note_use(token_id, now)
         except StoreFailed:
+            # The request itself succeeded, and the next use writes again.
             log.warning("last use of token not stored", extra={"token_id": token_id})
 
     async def close(self) -> None:

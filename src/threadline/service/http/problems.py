@@ -150,6 +150,7 @@ def _allowed(request: Request) -> list[str]:
 
 async def handle_crash(request: Request, exc: Exception) -> Response:
     log.error("request crashed", extra=_where(request), exc_info=exc)
+    # Written outside of all middleware, so the security headers are added here.
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return Problem(500, "internal", _INTERNAL, headers).response()
 

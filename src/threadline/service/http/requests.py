@@ -18,6 +18,7 @@ from threadline.service.http.faults import describe_fault, json_type
 from threadline.service.http.problems import Problem
 
 T = TypeVar("T")
+# Longer than every id and key that a header can contain.
 _HEADER_LENGTH = 256
 
 

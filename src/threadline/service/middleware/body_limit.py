@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadline.service.http.problems import Problem
 
+# Browsers send this type to another origin only after a preflight request, unlike the types of forms.
 _JSON = frozenset(("application/json",))
 _LINES = frozenset(("application/x-ndjson", "application/jsonl", "application/json"))
 _CHARSETS = frozenset(("utf-8", "utf8"))
@@ -73,6 +74,7 @@ def _check_length(headers: Headers, limit: int) -> None:
     declared = headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit():
         raise Problem(400, "invalid_input", "Content-Length must be a number")
+    # A longer number is too large in any case, and Python refuses to convert very long ones.
     if len(declared) > 19 or int(declared) > limit:
         raise _too_large(limit)
 

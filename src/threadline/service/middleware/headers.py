@@ -74,6 +74,7 @@ class OriginCheck:
             raise Problem(
                 421, "host_refused", f"host name {host_name(host)[:100]!r} is not accepted: use localhost or 127.0.0.1"
             )
+        # Programs send no Origin. Reading needs no check: without CORS headers a page cannot see the response.
         if origin is None or origin in self._origins or method in _SAFE_METHODS:
             return
         if origin.partition("://")[2] != host:
@@ -102,6 +103,7 @@ def _with_cors_headers(send: Send, origin: str) -> Send:
             headers = MutableHeaders(scope=message)
             headers["Access-Control-Allow-Origin"] = origin
             headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
+            # Replaces same-origin of SecurityHeaders, which would block the allowed page.
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
             headers.add_vary_header("Origin")
         await send(message)

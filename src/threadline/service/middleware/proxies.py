@@ -63,4 +63,5 @@ def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
+    # A dual-stack socket reports IPv4 clients as mapped IPv6 addresses.
     return address.ipv4_mapped or address if isinstance(address, ipaddress.IPv6Address) else address

@@ -57,6 +57,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, response.observe(send))
         except Exception:
+            # Starlette's error handler writes the response, outside of this middleware.
             response.status = 500
             raise
         finally:
@@ -122,6 +123,7 @@ def _end_span(span: Span, scope: Scope, status: int) -> None:
 
 def method_of(scope: Scope) -> str:
     method: str = scope["method"]
+    # Clients can send any method, and each label value is a new series.
     return method if method in _METHODS else "other"
 
 

@@ -22,6 +22,7 @@ from threadline.service.http.problems import STATUSES, TITLES
 from threadline.service.openapi.operation import Body, Fault, Link, Major, Operation, ResponseSpec, operation_of
 from threadline.version import __version__
 
+# HEAD is left out: every GET route answers it.
 _METHODS = ("get", "post", "put", "patch", "delete")
 _WITH_BODY = frozenset(("post", "put", "patch"))
 _PROBLEM = "application/problem+json"

@@ -72,6 +72,7 @@ def configure(form: LogFormat, stream: TextIO | None = None) -> None:
     """Sends all records to the stream, standard error by default."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogFormatter(form))
+    # `force` replaces handlers that a library may have installed.
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -23,6 +23,7 @@ from threadline.core.errors import SettingsInvalid
 from threadline.service.app import ServiceApp
 from threadline.service.context import Shutdown
 
+# Connections that wait to be accepted while the loop is busy.
 _BACKLOG = 2048
 
 
@@ -34,9 +35,11 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 lifespan="on",
+                # `process.logs` formats the log, and the middleware RequestLog logs requests.
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                # The middleware ClientAddress reads them, from the configured proxies only.
                 proxy_headers=False,
                 ws="none",
                 timeout_graceful_shutdown=max(1, round(grace_seconds)),
@@ -107,6 +110,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as exc:
         raise SettingsInvalid(f"cannot serve on {host}:{port}: {exc.strerror}") from exc
     try:
+        # A restarted service can bind while connections of the old one are in TIME_WAIT.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(_BACKLOG)

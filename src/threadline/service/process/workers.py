@@ -82,6 +82,7 @@ class Workers:
             failures = 1 if seconds >= _STABLE_SECONDS else failures + 1
             backoff = min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2 ** (failures - 1))
             log.warning("worker exited, restarting", extra={"worker": number, "backoff": backoff})
+            # Waits for the backoff, or for a signal.
             with suppress(TimeoutError):
                 async with asyncio.timeout(backoff):
                     await self._stopping.wait()
@@ -96,6 +97,7 @@ class Workers:
         self._processes.add(process)
         try:
             if self._stopping.is_set():
+                # The signal came while the process was starting, so `_stop` did not see it.
                 process.terminate()
             assert process.stdout is not None
             is_ready = await process.stdout.readline() == f"{READY}\n".encode()
@@ -116,8 +118,10 @@ class Workers:
         timeout = _KILL_SECONDS if self._stopping.is_set() else self._grace_seconds + _KILL_SECONDS
         self._stopping.set()
         for process in self._processes:
+            # It may have ended already.
             with suppress(ProcessLookupError):
                 process.terminate()
+        # A worker that hangs must not keep the service from stopping.
         asyncio.get_running_loop().call_later(timeout, self._kill)
 
     def _kill(self) -> None:

@@ -67,6 +67,7 @@ _OWN_AGENT = {"agent_id": "concierge"}
 class AgentRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
+        # A masker of its own: settings are masked even if messages are not.
         self._masker = SecretMasker()
 
     def routes(self) -> list[Route]:

@@ -103,6 +103,7 @@ class WebhookRoutes:
                 extra={"platform": channel.platform, "reason": ignored.reason, "correlation_id": correlation_id},
             )
             if ignored.reason == "broken":
+                # The body's hash as key: a delivery that is sent again is stored once.
                 key = f"broken-{hashlib.sha256(body).hexdigest()}-{number}"
                 await self._threadline.inbox.dead_letter(
                     tenant_id, channel.platform, key, ignored.detail, correlation_id
@@ -124,5 +125,6 @@ class WebhookRoutes:
         try:
             tenant_id = check_tenant_id(request.path_params["tenant"])
         except InvalidName:
+            # Invalid and unknown tenants get the same response.
             raise NotFound("tenant", request.path_params["tenant"]) from None
         return tenant_id, self._messaging.credentials.channel(request.path_params["platform"])
