@@ -31,6 +31,7 @@ KEYS = {
     "tool-input-available": {"toolCallId", "toolName", "input"},
     "tool-output-available": {"toolCallId", "output"},
     "tool-output-error": {"toolCallId", "errorText"},
+    "tool-output-denied": {"toolCallId"},
     "tool-approval-request": {"approvalId", "toolCallId"},
     "source-url": {"sourceId", "url"},
     "data-status": {"data", "transient"},
@@ -42,11 +43,11 @@ KEYS = {
 OPTIONAL = {"tool-output-available": {"preliminary"}, "source-url": {"title"}}
 
 
-def written(said: list[Event], status: TurnStatus = "executed") -> list[dict[str, Any]]:
+def written(events: list[Event], status: TurnStatus = "executed") -> list[dict[str, Any]]:
     """The chunks of folded events, which is what streams contain."""
     writer, fold = ChunkWriter("m1"), Fold()
     raw = writer.start()
-    for event in said:
+    for event in events:
         for shown in fold.add(event):
             raw += writer.event(shown)
     raw += writer.end(status)
@@ -56,8 +57,8 @@ def written(said: list[Event], status: TurnStatus = "executed") -> list[dict[str
 
 @given(transcripts, st.sampled_from(["executed", "stopped", "dispatch_failed", "interrupted"]))
 @pytest.mark.req("S1-18", "S1-19")
-def test_a_strict_client_accepts_any_sequence_of_events(said: list[Event], status: TurnStatus) -> None:
-    chunks = written(said, status)
+def test_a_strict_client_accepts_any_sequence_of_events(events: list[Event], status: TurnStatus) -> None:
+    chunks = written(events, status)
     opened: dict[str, str] = {}
     calls: set[str] = set()
     in_step = False
