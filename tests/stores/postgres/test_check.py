@@ -16,11 +16,11 @@ BROKEN = {
     "ALTER TABLE threadline.users DISABLE ROW LEVEL SECURITY": "row security is not forced on table users",
     "CREATE TABLE threadline.notes (tenant_id text)": "table notes has no policy",
     "GRANT SELECT ON threadline.messages TO public": "public has rights on table messages",
-    "ALTER TABLE threadline.links OWNER TO threadline_app": "table links belongs to threadline_app",
-    "UPDATE threadline.threads SET message_count = 7": "counts other messages than it has",
-    "UPDATE threadline.timelines SET thread_id = 'gone'": "lacks its thread",
+    "ALTER TABLE threadline.links OWNER TO threadline_app": "table links is owned by threadline_app",
+    "UPDATE threadline.threads SET message_count = 7": "the message count of thread",
+    "UPDATE threadline.timelines SET thread_id = 'gone'": "has no thread",
     "INSERT INTO threadline.saved_points SELECT tenant_id, owner_id, 'here', 'gone', id, 0, now() "
-    "FROM threadline.timelines": "saved point here of tenant a lacks its thread",
+    "FROM threadline.timelines": "saved point here of tenant a has no thread",
 }
 
 
@@ -41,7 +41,7 @@ async def test_a_role_that_may_too_much_is_found(lonely: PostgresServer) -> None
     admin, store = await asyncpg.connect(lonely.admin_dsn(dsn)), await PostgresStore.open(dsn)
     await admin.execute("ALTER ROLE threadline_worker BYPASSRLS")
     (found,) = await store.check()
-    assert found.what == "role threadline_worker may do more than it should"
+    assert found.what == "role threadline_worker has more rights than it needs"
     await admin.execute(found.remedy)
     assert await store.check() == []
     await store.close()

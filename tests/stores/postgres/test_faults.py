@@ -163,7 +163,7 @@ async def test_a_transaction_that_breaks_before_its_commit_is_made_again(wire: W
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="see that it runs"):
+    with pytest.raises(StoreUnavailable, match="check that it runs"):
         await PostgresStore.open(f"postgresql://ada@/nowhere?host={tmp_path}")
 
 

@@ -353,7 +353,7 @@ async def test_partitions_are_chosen_once(empty_dsn: str) -> None:
             await migrate.apply(empty_dsn, partitions=wrong)
     await migrate.apply(empty_dsn, partitions=2, known=MIGRATIONS[:1])
     for other in (3, 1):
-        with pytest.raises(InvalidInput, match="copy into a new one"):
+        with pytest.raises(InvalidInput, match="create a new one and copy"):
             await migrate.apply(empty_dsn, partitions=other)
     await migrate.apply(empty_dsn)
     connection = await asyncpg.connect(empty_dsn)

@@ -9,7 +9,7 @@ import pytest
 
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
-from threadline.stores.postgres.search import words_of
+from threadline.stores.postgres.search import split_words
 from threadline.stores.postgres.session import begin_statement
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import clean_text, create_thread_with, user_message
@@ -100,7 +100,7 @@ async def test_a_word_is_a_word_whatever_stands_in_it(login: asyncpg.Connection,
 async def test_the_marks_of_other_owners_are_no_words(own_store: PostgresStore, login: asyncpg.Connection) -> None:
     mark = await login.fetchval("SELECT threadline.owner_mark('a', 'bob')")
     assert await own_store.scoped(ALICE).search(mark) == []
-    assert words_of(mark) == [mark[1:]]
+    assert split_words(mark) == [mark[1:]]
     for mark in await login.fetchval("SELECT threadline.window_marks('a', 'bob', 0)"):
         assert await own_store.scoped(ALICE).search(mark) == []
 
@@ -217,7 +217,7 @@ async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore
     ],
 )
 def test_words_are_taken_without_case_accents_and_marks(text: str, words: list[str]) -> None:
-    assert words_of(text) == words
+    assert split_words(text) == words
 
 
 async def test_a_mebibyte_of_different_words_is_indexed(own_store: PostgresStore) -> None:

@@ -1,7 +1,7 @@
-"""API tokens, what is left of rate limits, and the record of administrative acts.
+"""API tokens, counters of rate limits, and the audit log.
 
-An administrator's own transaction sees one owner; what concerns the whole tenant is done as the worker, for as long as
-that statement takes.
+Under row security an administrator's transaction sees the rows of one owner; statements that concern the whole tenant
+run as the worker role.
 """
 
 from __future__ import annotations

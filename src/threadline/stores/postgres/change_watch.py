@@ -1,7 +1,9 @@
-"""Watching: one connection listens for all watches of a store, and whoever waits looks again now and then.
+"""Change notification: a watch wakes when its subject changed in this process or in another one.
 
-NOTIFY does not session everywhere (a pgbouncer in transaction mode, a Citus worker), and a listening connection may be
-lost, so a watch never relies on it: without a listener it wakes every `POLL_SECONDS`. A watch is a hint anyway.
+`ChangeNotifier` wakes the watches of this process immediately after a commit, and sends NOTIFY for the other processes
+in batches; `ChangeListener` receives those of others on one connection for all watches of a store. A watch is a hint to
+read again, and never relies on a notification: NOTIFY does not pass a pgbouncer in transaction mode or a Citus worker,
+and a listening connection may be lost. Without a listener a watch wakes every `POLL_SECONDS`.
 """
 
 from __future__ import annotations

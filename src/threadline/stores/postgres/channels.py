@@ -37,7 +37,7 @@ class QueueOperations(Operations):
         return rows.inbox_row(found[0]) if found else None
 
     def _owner(self, named: str | None) -> str | None:
-        """Whose row it is to be: a user's own, unless the internals names somebody, or nobody yet."""
+        """Who owns the row: the user of the scope, or in the system scope the given user, or none yet."""
         session = self.session
         if named is not None and named != session.owner_id:
             session.scope.require("system")

@@ -1,7 +1,7 @@
-"""asyncpg's errors as Threadline's: the one place where one becomes the other.
+"""Translates asyncpg's errors into Threadline's, here and nowhere else.
 
-The error a caller gets keeps asyncpg's as its cause, and from that it can be told whether the same work, begun again,
-may well succeed (`may_repeat`). What none of the rules below knows is a StoreFailed that shows PostgreSQL's own words.
+A translated error has asyncpg's error as its cause, which decides whether the same work may be repeated (`may_repeat`).
+An error that no rule knows becomes a StoreFailed with PostgreSQL's own text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from threadline.core.errors import (
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
-# By SQLSTATE: the first prefix that fits.
+# By SQLSTATE: the first matching prefix.
 _BY_STATE: dict[str, type[StoreFailed]] = {
     "53100": StoreFull,
     "25006": StoreReadOnly,
@@ -43,9 +43,9 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
 _REFUSED = "TL001"
 _REMEDY: dict[type[StoreFailed], str] = {
     StoreFull: "the server's disk is full: make room, then repeat with the same key",
-    StoreReadOnly: "the server takes no writes (a standby, or read-only by setting): connect to the primary",
-    StoreUnavailable: "PostgreSQL cannot be used now: see that it runs and that this login may connect",
-    SchemaMismatch: "the schema or a right is not as this program needs it: run `threadline migrate`, then `doctor`",
+    StoreReadOnly: "the server is read-only (a standby, or by its settings): connect to the primary",
+    StoreUnavailable: "PostgreSQL is not available: check that it runs and that this login may connect",
+    SchemaMismatch: "a part of the schema or a right is missing: run `threadline migrate`, then `threadline doctor`",
     StoreCorrupt: "PostgreSQL found damaged data: restore from a backup",
 }
 
@@ -55,19 +55,20 @@ def as_store_error(error: BaseException) -> StoreFailed:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         kind = next((kind for prefix, kind in _BY_STATE.items() if state.startswith(prefix)), StoreFailed)
-    return kind(f"{_REMEDY.get(kind, 'PostgreSQL refused')} ({str(error) or type(error).__name__})")
+    return kind(f"{_REMEDY.get(kind, 'PostgreSQL reported an error')} ({str(error) or type(error).__name__})")
 
 
 def may_repeat(error: StoreFailed) -> bool:
-    """Whether what raised this has written nothing, and may succeed if it is begun again."""
+    """Whether nothing was written and the same work may succeed if it is repeated."""
     cause = error.__cause__
-    return not isinstance(error, OutcomeUnknown) and cause is not None and (_is_passing(cause) or is_lost(cause))
+    return not isinstance(error, OutcomeUnknown) and cause is not None and (_is_transient(cause) or is_lost(cause))
 
 
-def _is_passing(error: BaseException) -> bool:
-    # A key or a row that somebody else wrote or removed at the same moment is there to be seen the next time.
-    clashes = (asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError, asyncpg.ForeignKeyViolationError)
-    return isinstance(error, clashes)
+def _is_transient(error: BaseException) -> bool:
+    # A key or row that another transaction wrote or removed at the same moment is visible to the next attempt, which
+    # then reports the conflict or succeeds.
+    conflicts = (asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError, asyncpg.ForeignKeyViolationError)
+    return isinstance(error, conflicts)
 
 
 def refusal_reason(error: StoreFailed) -> str | None:
@@ -77,7 +78,7 @@ def refusal_reason(error: StoreFailed) -> str | None:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection could not be had, or went away under the statement."""
+    """Whether connecting failed, or the connection broke during the statement."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(("08", "57P"))
     return isinstance(error, (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError))
@@ -85,8 +86,8 @@ def is_lost(error: BaseException) -> bool:
 
 def outcome_unknown(error: BaseException) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"the connection broke while PostgreSQL was to commit ({str(error) or type(error).__name__}): "
-        "repeat with the same key, or look what is there"
+        f"the connection broke during the commit ({str(error) or type(error).__name__}), so the outcome is unknown: "
+        "repeat with the same key, or read what is stored"
     )
 
 

@@ -66,8 +66,8 @@ class TableCopyOperations(Operations):
         else:
             start = (place or 0,)
         found = await self.session.rows(_SQL[f"read_{table}"], *start, limit)
-        outward = _outward(self.session, table)
-        rows = [outward(tuple(row)) for row in found]
+        convert = _to_portable(self.session, table)
+        rows = [convert(tuple(row)) for row in found]
         if len(rows) < limit:
             return RowPage(rows, None)
         return RowPage(rows, tuple(found[-1][:2]) if table in _KEYED_TABLES else start[0] + limit)
@@ -78,14 +78,14 @@ class TableCopyOperations(Operations):
         if table == "timelines":
             threads = {row[0] for row in await self.session.rows(_SQL["list_threads"])}
             rows = [(*row[:2], row[2] if row[2] in threads else None, *row[3:]) for row in rows]
-        inward = _inward(self.session, table)
-        await self.session.run_many(_SQL[f"write_{table}"], [inward(row) for row in rows])
+        convert = _from_portable(self.session, table)
+        await self.session.run_many(_SQL[f"write_{table}"], [convert(row) for row in rows])
         if table == "messages":
-            await self.session.run_many(_SQL["leave_to_search"], _ranges(rows))
+            await self.session.run_many(_SQL["add_search_backlog"], _ranges(rows))
 
 
 def _ranges(rows: Sequence[Row]) -> list[Row]:
-    """Which seqs of which timelines these messages are, for search to read when it comes by."""
+    """The first and last seq of these messages per timeline, for the backlog of search."""
     found: dict[str, tuple[str, int, int]] = {}
     for timeline_id, seq, owner_id, *_ in rows:
         _, first, last = found.get(timeline_id, (owner_id, seq, seq))
@@ -94,16 +94,16 @@ def _ranges(rows: Sequence[Row]) -> list[Row]:
 
 
 def _times(table: str) -> frozenset[int]:
-    """Which columns are timestamps here; a message's time is microseconds here as well."""
+    """The positions of timestamp columns. A message's time is microseconds in this database as well."""
     if table == "messages":
         return frozenset()
     return frozenset(at for at, column in enumerate(TABLES[table]) if column.endswith("_us"))
 
 
-def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+def _to_portable(session: ScopedSession, table: str) -> Callable[[Row], Row]:
     times, unpack = _times(table), session.internals.bodies.unpack
 
-    def outward(row: Row) -> Row:
+    def convert(row: Row) -> Row:
         values = [_microseconds(value) if at in times else value for at, value in enumerate(row)]
         if table == "messages":
             values[4], values[8] = ROLES[values[4]], unpack(values[8])
@@ -111,13 +111,13 @@ def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
             values = [*row[:5], tuple(zip(row[5], row[6], strict=True)), _microseconds(row[7])]
         return tuple(values)
 
-    return outward
+    return convert
 
 
-def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+def _from_portable(session: ScopedSession, table: str) -> Callable[[Row], Row]:
     times, pack = _times(table), session.internals.bodies.pack
 
-    def inward(row: Row) -> Row:
+    def convert(row: Row) -> Row:
         values = [from_us(value) if at in times and value is not None else value for at, value in enumerate(row)]
         if table == "messages":
             values[4], values[8] = row[4][:1].encode(), pack(row[8])
@@ -125,7 +125,7 @@ def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
             values[5:6] = [[id for id, _ in row[5]], [seq for _, seq in row[5]]]
         return tuple(values)
 
-    return inward
+    return convert
 
 
 def _microseconds(value: Any) -> Any:
@@ -133,7 +133,7 @@ def _microseconds(value: Any) -> Any:
 
 
 async def check_schema(session: ScopedSession) -> list[Finding]:
-    """What is wrong with the schema and its roles."""
+    """Faults of the schema and its roles."""
     return [finding async for finding in _find_schema_faults(session)]
 
 
@@ -147,29 +147,29 @@ async def _find_schema_faults(session: ScopedSession) -> AsyncIterator[Finding]:
             yield Finding(
                 "error", f"table {table} has no policy", f"SELECT threadline.protect('threadline.{table}', …)"
             )
-    for row in await session.rows_of_schema(_SQL["list_mighty_roles"]):
+    for row in await session.rows_of_schema(_SQL["list_privileged_roles"]):
         remedy = f"ALTER ROLE {row['rolname']} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE"
-        yield Finding("error", f"role {row['rolname']} may do more than it should", remedy)
+        yield Finding("error", f"role {row['rolname']} has more rights than it needs", remedy)
     for row in await session.rows_of_schema(_SQL["list_owned_by_roles"]):
         remedy = f"ALTER TABLE threadline.{row['tablename']} OWNER TO threadline_migrator"
-        yield Finding("error", f"table {row['tablename']} belongs to {row['owner']}", remedy)
-    for row in await session.rows_of_schema(_SQL["list_strangers"]):
+        yield Finding("error", f"table {row['tablename']} is owned by {row['owner']}", remedy)
+    for row in await session.rows_of_schema(_SQL["list_other_grantees"]):
         remedy = f"REVOKE ALL ON threadline.{row['tablename']} FROM {row['grantee']}"
         yield Finding("warning", f"{row['grantee']} has rights on table {row['tablename']}", remedy)
 
 
 async def check_tenant(session: ScopedSession) -> list[Finding]:
-    """Threads of one tenant that do not add up, and what belongs to none of them."""
+    """Threads of one tenant with a wrong count, and rows without their thread."""
     miscounted = [
         Finding(
             "error",
-            f"thread {row['id']} of tenant {session.tenant_id} counts other messages than it has",
+            f"the message count of thread {row['id']} of tenant {session.tenant_id} is wrong",
             "restore from a backup, or export the thread and import it again",
         )
         for row in await session.rows(_SQL["list_wrong_counts"])
     ]
     dangling = [
-        Finding("error", f"{row['kind']} {row['name']} of tenant {session.tenant_id} lacks its thread", _RESTORE)
+        Finding("error", f"{row['kind']} {row['name']} of tenant {session.tenant_id} has no thread", _RESTORE)
         for row in await session.rows(_SQL["list_dangling"])
     ]
     return miscounted + dangling

@@ -1,7 +1,8 @@
-"""Messages: appended once, read in order.
+"""Messages: append and read.
 
-The database answers what stands in an append's way, and here that becomes an error. Only whether ids that were here
-before came with the same content is compared here, because bodies may be compressed differently.
+An append tries the common case first. If that does not hold, `append_locked` returns the problem, which becomes an
+error here. The content of messages whose ids exist already is compared here and not in the database, because equal
+bodies may be compressed differently.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _SQL = load_queries(__package__, "queries/messages.sql")
 _THREAD_SQL = load_queries(__package__, "queries/threads.sql")
 ROLES: dict[bytes, Role] = {b"u": "user", b"a": "assistant", b"s": "system"}
 _LAST_SEQ = 2**31 - 1
-_MOST_TURNS = 500
+"""The largest value of the column's type."""
+_MAX_TURNS_IN_WINDOW = 500
 
 
 class MessageOperations(Operations):
@@ -40,7 +42,7 @@ class MessageOperations(Operations):
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
-        self._refuse_unfit(messages)
+        self._check_messages(messages)
         session, pack = self.session, self.session.internals.bodies.pack
         args = AppendArgs(
             thread_id=thread_id,
@@ -99,7 +101,7 @@ class MessageOperations(Operations):
             case _:
                 raise LimitExceeded("messages per thread", args.max_count, first_seq + len(args.ids))
 
-    def _refuse_unfit(self, messages: Sequence[Sealed]) -> None:
+    def _check_messages(self, messages: Sequence[Sealed]) -> None:
         if not messages:
             raise nothing_to_append()
         most = self.session.internals.limits.messages_per_append
@@ -130,12 +132,12 @@ class MessageOperations(Operations):
             _SQL["read_messages"], thread_id, timeline_id, max(first, 0), _LAST_SEQ if last is None else last, limit,
             None, reads=True,
         )  # fmt: skip
-        if found and found[0][0] is None:
+        if found and found[0]["id"] is None:
             # The function does not say which of the two is missing: the error is rare, so a second query finds out.
             if timeline_id is not None and await self._is_known(thread_id):
                 raise NotFound("timeline", timeline_id)
             raise NotFound("thread", thread_id)
-        return self._typed(found)
+        return self._messages_from(found)
 
     async def last_turns(self, thread_id: str, turns: int, *, before: int | None = None) -> list[Message]:
         if turns == 0:
@@ -143,30 +145,31 @@ class MessageOperations(Operations):
                 raise NotFound("thread", thread_id)
             return []
         last = _LAST_SEQ if before is None else before - 1
-        if turns <= _MOST_TURNS:
-            # A question and an answer each: that is mostly enough.
+        if turns <= _MAX_TURNS_IN_WINDOW:
+            # Most turns are one question and one answer, so this one statement mostly finds them all.
             newest = await self.session.call(_SQL["read_newest"], thread_id, last, 2 * turns, reads=True)
-            if newest and newest[0][0] is None:
+            if newest and newest[0]["id"] is None:
                 raise NotFound("thread", thread_id)
             window = _window(newest, turns)
             if window is not None:
-                return self._typed(window)
+                return self._messages_from(window)
         found = await self.session.call(_SQL["read_messages"], thread_id, None, 0, last, None, turns, reads=True)
-        if found and found[0][0] is None:
+        if found and found[0]["id"] is None:
             raise NotFound("thread", thread_id)
-        return self._typed(found)
+        return self._messages_from(found)
 
     async def message(self, thread_id: str, message_id: str) -> Message | None:
         found = await self.session.call(_SQL["find_message"], thread_id, message_id, reads=True)
-        return self._typed(found)[0] if found else None
+        return self._messages_from(found)[0] if found else None
 
     async def _is_known(self, thread_id: str) -> bool:
         return bool(await self.session.call(_THREAD_SQL["find_thread"], thread_id, None, False, reads=True))
 
-    def _typed(self, found: Sequence[asyncpg.Record]) -> list[Message]:
+    def _messages_from(self, found: Sequence[asyncpg.Record]) -> list[Message]:
         unpack = self.session.internals.bodies.unpack
         return [
             Message(id, ROLES[role], timeline_id, seq, unpack(parts), metadata, turn_id, created_us)
+            # In the order of the queries' columns: by name takes twice as long, and histories have thousands of rows.
             for id, role, timeline_id, seq, parts, metadata, turn_id, created_us in found
         ]
 
@@ -178,15 +181,16 @@ def _state_from(row: asyncpg.Record) -> ThreadState:
 
 
 def _window(newest: Sequence[asyncpg.Record], turns: int) -> list[asyncpg.Record] | None:
-    """From the `turns`-th last user message on, or from the beginning, oldest first; None if that is further back."""
+    """The messages from the `turns`-th last user message on, or from the first message, oldest first. None if `newest`
+    does not reach back that far."""
     for place, row in enumerate(newest):
-        if row[1] == b"u":
+        if row["role"] == b"u":
             turns -= 1
-        if turns == 0 or row[3] == 0:
+        if turns == 0 or row["seq"] == 0:
             return list(newest[place::-1])
     return None
 
 
 def _unless_empty(values: list[T | None]) -> list[T | None] | None:
-    # An array of nothing but nulls costs as much to send as one of values.
+    # Sending an array of nulls costs as much as sending one of values.
     return None if all(value is None for value in values) else values

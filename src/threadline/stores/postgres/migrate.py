@@ -22,14 +22,14 @@ from threadline.stores.sql import load_queries
 
 MIGRATIONS = load_migrations(__package__)
 ROLES = ("threadline_migrator", "threadline_app", "threadline_worker", "threadline_search")
-MOST_PARTITIONS = 1024
+MAX_PARTITIONS = 1024
 _SQL = load_queries(__package__, "queries/migrate.sql")
 _DISTRIBUTE = load_queries(__package__, "queries/distribute.sql")
 _PARTITIONED = "PARTITION BY HASH (tenant_id)"
 
 
 async def plan(dsn: str) -> Plan:
-    """What `apply` would do; nothing is written."""
+    """What `apply` would do. Writes nothing."""
     async with _connected(dsn) as connection:
         return await find_pending(connection)
 
@@ -51,23 +51,26 @@ async def apply(
     distribute: bool = False,
     known: Sequence[Migration] = MIGRATIONS,
 ) -> Plan:
-    """Brings the database to the newest version; what was done. Safe to repeat, and beside other migrators.
+    """Brings the database to the newest version and returns what was done. Safe to repeat and to run concurrently.
 
-    `partitions` splits the large tables of a new database by a hash of the tenant. `distribute` spreads a new database
-    over the nodes of a Citus cluster. Connect past any pgbouncer: the lock belongs to the session."""
-    if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
-        raise InvalidInput(f"a table has 1 to {MOST_PARTITIONS} partitions, not {partitions}")
+    `partitions` splits the large tables of a new database by a hash of the tenant. `distribute` distributes a new
+    database over the nodes of a Citus cluster. Bypass any pgbouncer: the lock belongs to the session."""
+    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidInput(f"`partitions` must be 1–{MAX_PARTITIONS}, got {partitions}")
     async with _connected(dsn) as connection:
+        # Concurrent migrators wait here. The session's end releases the lock, also if this process is killed.
         await connection.execute(_SQL["take_lock"])
         todo = await find_pending(connection, known)
         if todo.current:
             present = await connection.fetchval(_SQL["count_partitions"])
             if distribute or partitions not in (None, present):
-                raise InvalidInput("partitions and nodes are chosen when a database is made: copy into a new one")
+                raise InvalidInput(
+                    "partitions and nodes of an existing database cannot be changed: create a new one and copy into it"
+                )
             partitions = present
         if distribute and not await connection.fetchval(_SQL["has_citus"]):
-            raise SchemaMismatch("this server has no Citus: run CREATE EXTENSION citus there, then migrate again")
-        await _prepare(connection)
+            raise SchemaMismatch("this database has no Citus: run CREATE EXTENSION citus, then migrate again")
+        await _create_prerequisites(connection)
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
@@ -82,13 +85,13 @@ async def apply(
 
 
 async def journal(connection: asyncpg.Connection) -> tuple[Applied, ...]:
-    """What the database says it has had; () for a new one."""
+    """The migrations that were applied to this database; () for a new one."""
     if not await connection.fetchval(_SQL["has_journal"]):
         return ()
     return tuple(Applied(*row) for row in await connection.fetch(_SQL["read_journal"]))
 
 
-async def _prepare(connection: asyncpg.Connection) -> None:
+async def _create_prerequisites(connection: asyncpg.Connection) -> None:
     missing = await prerequisites(connection)
     try:
         async with connection.transaction():
@@ -97,13 +100,13 @@ async def _prepare(connection: asyncpg.Connection) -> None:
     except asyncpg.InsufficientPrivilegeError as exc:
         script = "\n".join(f"{statement};" for statement in missing)
         raise SchemaMismatch(
-            f"this login may not prepare the database ({exc}); run this as an administrator, in this database, "
-            f"and then `threadline migrate` again:\n{script}"
+            f"this login may not create the roles and the schema ({exc}); run this as an administrator in this "
+            f"database, then `threadline migrate` again:\n{script}"
         ) from exc
 
 
 async def prerequisites(connection: asyncpg.Connection) -> list[str]:
-    """The statements that make roles and schema, as far as they are missing."""
+    """The statements that create the missing roles and the schema."""
     found = await connection.fetchrow(_SQL["find_prerequisites"], list(ROLES))
     assert found is not None
     present = found["roles"] or ()
@@ -112,7 +115,7 @@ async def prerequisites(connection: asyncpg.Connection) -> list[str]:
         for role in ROLES
         if role not in present
     ]
-    if not found["can_give_to_search"]:
+    if not found["can_grant_search"]:
         needed.append("GRANT threadline_search TO threadline_migrator")
     if not found["is_migrator"]:
         needed.append(f"GRANT threadline_migrator TO {found['login']}")
@@ -148,7 +151,7 @@ async def _distribute_functions(connection: asyncpg.Connection) -> None:
 
 
 def distribution() -> list[str]:
-    """What spreads the tables over a Citus cluster, in order; the functions follow, each by its first argument."""
+    """The statements that distribute the tables over a Citus cluster, in order."""
     return [sql for name, sql in _DISTRIBUTE.items() if name != "distribute_function"]
 
 

@@ -1,7 +1,7 @@
-"""Agents and users of a tenant, and which platform's user is which user here.
+"""Agents and users of a tenant, and the links from users of platforms to them.
 
-An application's transaction sees one owner. What concerns the whole tenant (an administrator's list of users, the
-snapshots that go with an agent) is done as the worker, for as long as that statement takes.
+Under row security an application's transaction sees the rows of one owner. Statements that concern the whole tenant (an
+administrator's list of users, the context snapshots of a deleted agent) run as the worker role.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Places bound to threads, and the context snapshots a user pinned.
+"""Bindings of places to threads, and context snapshots of users.
 
-A place has one binding in a tenant. Whether another owner has it already is not in sight here: the insert finds out,
-and does nothing.
+A place has one binding in a tenant. Row security hides a binding of another owner, but the primary key still conflicts:
+the insert then does nothing, and the binding is a duplicate.
 """
 
 from __future__ import annotations

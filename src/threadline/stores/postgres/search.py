@@ -1,7 +1,7 @@
-"""Search: the words of a query, literally, in the present histories of the owner's living threads.
+"""Search for messages that contain all words of a query, in the histories of the owner's threads.
 
-Words are taken from texts here and not by PostgreSQL, whose parser would keep an address or a path as one word. The
-index follows the log: a search that meets messages of its owner that are not in it yet takes them in first.
+Texts are split into words here, because PostgreSQL's parser treats an address or a path as one word. A background task
+updates the index; a search first indexes the messages of its owner that are missing.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/search.sql")
 _WORD = re.compile(r"[^\W_]+")
-_LONGEST_WORD = 200
-_MOST_BYTES = 900_000
-"""PostgreSQL keeps at most a megabyte of words for a row."""
-_AT_A_TIME = 500
+_MAX_WORD_LENGTH = 200
+_MAX_BYTES = 900_000
+"""Below the megabyte that a tsvector may have."""
+_BATCH_SIZE = 500
 
 
 class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
-        words = words_of(query)
+        words = split_words(query)
         if not words:
             return []
         found = await self._find(words, limit, offset, caught_up=False)
-        if found and found[0][0] is None:
-            while await self.index_some() == _AT_A_TIME:
+        if found and found[0]["thread_id"] is None:
+            while await self.index_some() == _BATCH_SIZE:
                 pass
             found = await self._find(words, limit, offset, caught_up=True)
         unpack = self.session.internals.bodies.unpack
@@ -51,26 +51,26 @@ class SearchOperations(Operations):
 
     @in_transaction
     async def index_some(self) -> int:
-        """Takes in some messages of this scope that are not in the index yet; how many."""
-        waiting = await self.session.rows(_SQL["unindexed_messages"], _AT_A_TIME)
-        if waiting:
-            entries = [_entry(self.session.internals.bodies, parts) for _, _, parts in waiting]
+        """Indexes some messages of this scope that are not in the index yet. Returns how many."""
+        unindexed = await self.session.rows(_SQL["unindexed_messages"], _BATCH_SIZE)
+        if unindexed:
+            entries = [_entry(self.session.internals.bodies, parts) for _, _, parts in unindexed]
             await self.session.rows(
                 _SQL["index_messages"],
-                [row["timeline_id"] for row in waiting],
-                [row["seq"] for row in waiting],
+                [row["timeline_id"] for row in unindexed],
+                [row["seq"] for row in unindexed],
                 [size for size, _ in entries],
                 [words for _, words in entries],
             )
-        return len(waiting)
+        return len(unindexed)
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The distinct words of a text, without case and without accents."""
     plain = text.casefold()
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c)[0] != "M")
-    return list(dict.fromkeys(word[:_LONGEST_WORD] for word in _WORD.findall(plain)))
+    return list(dict.fromkeys(word[:_MAX_WORD_LENGTH] for word in _WORD.findall(plain)))
 
 
 def text_of(parts: bytes) -> str:
@@ -78,9 +78,9 @@ def text_of(parts: bytes) -> str:
 
 
 def _entry(bodies: Bodies, stored: bytes) -> tuple[int, str]:
-    """How many words a message has, and these, with spaces between them."""
-    words = words_of(text_of(bodies.unpack(stored)))
+    """The number of words of a message, and the words in one string."""
+    words = split_words(text_of(bodies.unpack(stored)))
     text = " ".join(words)
-    if len(text.encode()) > _MOST_BYTES:
-        text = text.encode()[:_MOST_BYTES].decode(errors="ignore").rpartition(" ")[0]
+    if len(text.encode()) > _MAX_BYTES:
+        text = text.encode()[:_MAX_BYTES].decode(errors="ignore").rpartition(" ")[0]
     return len(words), text

@@ -32,7 +32,7 @@ from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/store.sql")
-_NO_TENANT = system_scope("nobody")
+_NO_TENANT = system_scope("no-tenant")
 """For statements that concern no tenant."""
 
 

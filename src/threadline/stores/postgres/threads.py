@@ -24,7 +24,7 @@ _CHANGEABLE = ("title", "title_by_person", "agent_id", "model", "system_prompt",
 
 class ThreadOperations(Operations):
     async def create_thread(self, new: NewThread) -> Thread:
-        return await begin_thread(self.session, new)
+        return await create_or_branch(self.session, new)
 
     async def thread(self, thread_id: str, *, deleted: bool = False) -> Thread | None:
         found = await self.session.call(_SQL["find_thread"], thread_id, None, deleted, reads=True)
@@ -102,35 +102,35 @@ class ThreadOperations(Operations):
 
 class TimelineOperations(Operations):
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
-        return await begin_thread(self.session, new, source=thread_id, at=at)
+        return await create_or_branch(self.session, new, source=thread_id, at=at)
 
     async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
-        return await self._go("move_thread", thread_id, new_id(), seq, timeline_id, seq=seq, timeline=timeline_id)
+        return await self._switch("move_thread", thread_id, new_id(), seq, timeline_id, seq=seq, timeline=timeline_id)
 
     async def undo(self, thread_id: str) -> Thread:
-        return await self._go("undo_turn", thread_id, new_id())
+        return await self._switch("undo_turn", thread_id, new_id())
 
     async def switch(self, thread_id: str, timeline_id: str) -> Thread:
-        return await self._go("switch_timeline", thread_id, timeline_id, timeline=timeline_id)
+        return await self._switch("switch_timeline", thread_id, timeline_id, timeline=timeline_id)
 
     async def load(self, thread_id: str, name: str) -> Thread:
-        return await self._go("load_point", thread_id, new_id(), name, name=name)
+        return await self._switch("load_point", thread_id, new_id(), name, name=name)
 
-    async def _go(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
+    async def _switch(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
         ((problem, *row),) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
-        _refuse(problem, thread_id, **named)
+        _raise_problem(problem, thread_id, **named)
         self.session.notify(thread_id)
         return rows.thread(row)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
         name = check_name("saved point", name)
         ((problem, *row),) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
-        _refuse(problem, thread_id, seq=at)
+        _raise_problem(problem, thread_id, seq=at)
         return rows.saved_point(row)
 
     @in_transaction
     async def timelines(self, thread_id: str) -> list[Timeline]:
-        if await self.session.row(_SQL["is_living"], thread_id) is None:
+        if await self.session.row(_SQL["is_live"], thread_id) is None:
             raise NotFound("thread", thread_id)
         return [rows.timeline(row) for row in await self.session.rows(_SQL["list_timelines"], thread_id)]
 
@@ -179,10 +179,10 @@ def thread_args(new: NewThread, thread_id: str, state_key: str) -> ThreadArgs:
     )
 
 
-async def begin_thread(
+async def create_or_branch(
     session: ScopedSession, new: NewThread, *, source: str | None = None, at: int | None = None
 ) -> Thread:
-    """A new thread; with a source, a branch of it."""
+    """With a source, the new thread is a branch of it."""
     thread_id, state_key = new.id or new_id(), new.state_key or new_state_key()
     (done,) = await session.call(
         _SQL["create_thread" if source is None else "branch_thread"],
@@ -207,7 +207,7 @@ async def begin_thread(
             raise DuplicateId("thread", thread_id)
 
 
-def _refuse(problem: str | None, thread_id: str, **named: Any) -> None:
+def _raise_problem(problem: str | None, thread_id: str, **named: Any) -> None:
     match problem:
         case None:
             return

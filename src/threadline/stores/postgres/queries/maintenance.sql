@@ -10,7 +10,7 @@ SELECT threadline.purge_tenant($1)
 -- name: count_rows
 SELECT tablename, counted FROM threadline.count_rows($1)
 
--- Rows in the order of core.portable. Reads: tenant, where to go on, limit. Writes: the tenant, then the row.
+-- Copying: columns in the order of core.portable. Reads take tenant, position and limit; writes the tenant and the row.
 
 -- name: list_threads
 SELECT id FROM threadline.threads WHERE tenant_id = $1;
@@ -128,7 +128,7 @@ INSERT INTO threadline.threads
     working_dir, metadata, message_count, indexed_count, token_count, created_at, updated_at, archived_at, deleted_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16, $17, $18) ON CONFLICT DO NOTHING;
 
--- name: leave_to_search
+-- name: add_search_backlog
 INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (tenant_id, owner_id, timeline_id, first_seq) DO UPDATE SET last_seq = excluded.last_seq;
@@ -216,7 +216,7 @@ WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname NOT IN 
         AND (c.relispartition OR EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid)))
 ORDER BY c.relname
 
--- name: list_mighty_roles
+-- name: list_privileged_roles
 SELECT r.rolname::text AS rolname FROM pg_roles r
 WHERE r.rolname IN ('threadline_app', 'threadline_worker', 'threadline_search')
     AND (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR r.rolcreaterole)
@@ -229,7 +229,7 @@ WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p')
     AND pg_get_userbyid(c.relowner) IN ('threadline_app', 'threadline_worker', 'threadline_search')
 ORDER BY c.relname
 
--- name: list_strangers
+-- name: list_other_grantees
 SELECT DISTINCT c.relname::text AS tablename, coalesce(r.rolname::text, 'public') AS grantee
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL aclexplode(c.relacl) given LEFT JOIN pg_roles r ON r.oid = given.grantee

@@ -8,7 +8,7 @@ SELECT
         WHERE r.rolname = 'threadline_migrator'), (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user)
     ) AS is_migrator,
     coalesce((SELECT pg_has_role(m.oid, s.oid, 'MEMBER') FROM pg_roles m, pg_roles s
-        WHERE m.rolname = 'threadline_migrator' AND s.rolname = 'threadline_search'), false) AS can_give_to_search,
+        WHERE m.rolname = 'threadline_migrator' AND s.rolname = 'threadline_search'), false) AS can_grant_search,
     EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'threadline') AS has_schema,
     quote_ident(current_user) AS login
 
