@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import get_args
 
 from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
-from threadline.core.errors import InvalidInput
+from threadline.core.checks import check_choice, check_range
 from threadline.core.platform_messages import Permanent, Report, Sent, WindowClosed
 from threadline.core.reply_text import arrived_as, delivered_text
 from threadline.core.sealing import CleanText, Sealer
@@ -97,8 +97,7 @@ class Outbox:
     async def listed(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
         """The tenant's rows, newest first. Administrators only."""
         scope.require("admin")
-        if not 1 <= limit <= _MOST_LISTED:
-            raise InvalidInput(f"limit is 1 to {_MOST_LISTED}, not {limit}")
+        check_range("limit", limit, 1, _MOST_LISTED)
         return await self._store.scoped(system_scope(scope.tenant_id)).outbox(status=_status(status), limit=limit)
 
     async def requeue(self, scope: Scope, outbox_id: str) -> OutboxRow:
@@ -126,10 +125,5 @@ def _reported(report: Report) -> tuple[OutboxStatus, str | None]:
 
 
 def _status(given: str | None) -> OutboxStatus | None:
-    if given is None:
-        return None
-    for status in get_args(OutboxStatus):
-        if status == given:
-            found: OutboxStatus = status
-            return found
-    raise InvalidInput(f"status is one of {', '.join(get_args(OutboxStatus))}, not {given!r}")
+    statuses: tuple[OutboxStatus, ...] = get_args(OutboxStatus)
+    return None if given is None else check_choice("status", given, statuses)
