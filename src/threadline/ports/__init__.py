@@ -1,8 +1,8 @@
-"""The seams: what the system needs from outside, each as a Protocol.
+"""The interfaces between Threadline and its adapters, each as a Protocol.
 
-A `Store` hands out `Transaction`s. Every verb of a Transaction is bound to one scope and sees nothing outside it: what
-belongs to another tenant or owner does not exist, and asking for it gives what asking for an unknown id gives. The
-conformance suite in `threadline.testing` quotes these contracts; whoever passes it is a store.
+A `Store` opens sessions and runs transactions. Every operation is bound to one scope: rows of another tenant or owner
+do not exist for it, and their ids get the same answer as unknown ids. The conformance suite in `threadline.testing`
+quotes these contracts; a class that passes it is a store.
 """
 
 from threadline.core.sealing import Masker

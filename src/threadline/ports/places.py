@@ -1,7 +1,4 @@
-"""The store's verbs for where conversations go on and who takes part, and for what comes and goes there.
-
-Bindings, agents, users and links; the inbox and the outbox; the sealed credentials of platforms.
-"""
+"""Store operations on bindings, contexts, agents, users and links; on the inbox and the outbox; and on credentials."""
 
 from __future__ import annotations
 
@@ -36,8 +33,8 @@ class PlaceOperations(Protocol):
         label: str | None = None,
         metadata: CleanJson | None = None,
     ) -> Binding:
-        """Binds the place to the thread, instead of what it was bound to. Label and metadata left out stay as they
-        were. NotFound for an unknown thread. A place has one binding in a tenant, so another owner's place is
+        """Binds the place to the thread and replaces its previous binding. A label or metadata that is left out stays
+        the same. NotFound for an unknown thread. A place has one binding in a tenant, so another owner's place is
         DuplicateId."""
         ...
 
@@ -48,8 +45,8 @@ class PlaceOperations(Protocol):
     async def unbind(self, surface: Surface, place: str) -> bool: ...
 
     async def set_context(self, agent_id: str, context: CleanText) -> ContextSnapshot:
-        """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves. The agent
-        needs no row: those that come with the house have none."""
+        """Stores or replaces the owner's snapshot for the agent; `created_at` stays the same, `updated_at` changes. The
+        agent needs no row, because built-in agents have none."""
         ...
 
     async def context(self, agent_id: str) -> ContextSnapshot | None: ...
@@ -67,11 +64,11 @@ class PlaceOperations(Protocol):
         ...
 
     async def delete_agent(self, agent_id: str) -> bool:
-        """Removes it and every snapshot pinned for it; threads keep their history."""
+        """Removes the agent and every context snapshot for it; threads keep their history."""
         ...
 
     async def put_user(self, user: User) -> User:
-        """Creates or replaces a user. Only system and admin scopes may name another than themselves (RoleRefused)."""
+        """Creates or replaces a user. Only system and admin scopes may name another user (RoleRefused)."""
         ...
 
     async def user(self, user_id: str) -> User | None: ...
@@ -90,7 +87,7 @@ class PlaceOperations(Protocol):
         ...
 
     async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
-        """Who wrote: the owner of the link, its state, and the owner's role. System scope."""
+        """The sender of a message: the owner of the link, its state, and the owner's role. System scope."""
         ...
 
     async def links(self) -> list[Link]: ...
@@ -98,17 +95,17 @@ class PlaceOperations(Protocol):
     async def delete_link(self, platform: Surface, platform_user_id: str) -> bool: ...
 
     async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
-        """A code of this user's, known only by its hash. DuplicateId if a code with this hash is there already."""
+        """Stores the hash of a code of this user. DuplicateId if a code with this hash exists."""
         ...
 
     async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
-        """Uses the code up and names its owner; None if unknown, expired, used, or for another platform.
-        System scope."""
+        """Redeems the code and returns its owner; None if it is unknown, expired, used, or for another platform. System
+        scope."""
         ...
 
 
 class QueueOperations(Protocol):
-    """Inbox and outbox. Claims are exclusive: of any number of workers, one gets a row. The system scope sees the
+    """Inbox and outbox. Claims are exclusive: only one of any number of workers gets a row. The system scope sees the
     tenant's rows, a user their own; only the system scope may name another owner (RoleRefused)."""
 
     async def claim_inbox(
@@ -121,8 +118,8 @@ class QueueOperations(Protocol):
         reply_to: str | None = None,
         owner_id: str | None = None,
     ) -> InboxRow | None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before.
-        `reply_to` is the place that the answer goes to."""
+        """Claims the arrival with this key: the new row, with status `claimed`; None if it was claimed before.
+        `reply_to` is the place to which the answer is sent."""
         ...
 
     async def settle_inbox(
@@ -132,11 +129,11 @@ class QueueOperations(Protocol):
     async def inbox_row(self, platform: Surface, key: str) -> InboxRow | None: ...
 
     async def unanswered(self, *, limit: int = 100) -> list[InboxRow]:
-        """Rows with the status `accepted` whose turn has ended, or is gone, oldest first. System scope."""
+        """Rows with status `accepted` whose turn has ended or does not exist, oldest first. System scope."""
         ...
 
     async def drop_settled(self, *, before: dt.datetime) -> int:
-        """Removes what arrived, and what was sent, before then; what is not answered or delivered stays. How many
+        """Removes arrivals and deliveries from before `before`; those not answered or delivered stay. Returns how many
         rows. Histories do not depend on them. System scope."""
         ...
 
@@ -150,18 +147,18 @@ class QueueOperations(Protocol):
         owner_id: str,
         id: str | None = None,
     ) -> OutboxRow:
-        """Waits for delivery from now on. With an id that exists already: that row, and nothing is written; DuplicateId
-        if the row is another owner's."""
+        """Adds a row that waits for delivery. If the id exists, returns that row and writes nothing; DuplicateId if the
+        row belongs to another owner."""
         ...
 
     async def claim_outbox(
         self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
     ) -> list[OutboxRow]:
-        """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest
-        first, now claimed by this worker. With `platforms`, only rows for these: a worker claims what it can send.
-        What waits for one recipient is delivered in order: a row is due only when no earlier one for its recipient
-        is waiting or claimed. A claim taken over counts as an attempt and says in `last_error` that nobody knows what
-        came of it. System scope."""
+        """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest first,
+        now claimed by this worker. With `platforms`, only rows for these: a worker claims what it can send. Rows for
+        one recipient are delivered in order: a row is due only when no earlier one for its recipient is waiting or
+        claimed. A claim that is taken over counts as an attempt, and its `last_error` says that the result is unknown.
+        System scope."""
         ...
 
     async def settle_outbox(
@@ -173,14 +170,14 @@ class QueueOperations(Protocol):
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
     ) -> bool:
-        """What came of a claimed row; counts the attempt. False if the claim is no longer this worker's."""
+        """Stores the result of a claimed row and counts the attempt. False if this worker no longer has the claim."""
         ...
 
     async def report_outbox(
         self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
     ) -> bool:
-        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
-        not. System scope."""
+        """Stores a later report of the platform: the row changes from status `was` to `status`. False if its status is
+        not `was`. System scope."""
         ...
 
     async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
@@ -188,15 +185,15 @@ class QueueOperations(Protocol):
         ...
 
     async def requeue(self, outbox_id: str) -> OutboxRow:
-        """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead."""
+        """Makes a dead row wait again, with its attempts reset. NotFound; Conflict if it is not dead."""
         ...
 
 
 class CredentialOperations(Protocol):
-    """A platform's secrets for the tenant, sealed before they come here. System scope only (RoleRefused)."""
+    """The tenant's secrets for a platform, encrypted by the caller. System scope only (RoleRefused)."""
 
     async def put_credentials(self, platform: Surface, key_id: str, sealed: bytes) -> SealedCredentials:
-        """Stores or replaces them."""
+        """Stores or replaces the secrets."""
         ...
 
     async def credentials(self, platform: Surface) -> SealedCredentials | None: ...
@@ -206,5 +203,5 @@ class CredentialOperations(Protocol):
         ...
 
     async def delete_credentials(self, platform: Surface) -> bool:
-        """False if there were none."""
+        """False if there are none."""
         ...

@@ -1,4 +1,4 @@
-"""What the process around the system lends it: the time, a key for secrets, and a record of where time went."""
+"""What the surrounding process provides: the time, a cipher for secrets, and tracing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 class Clock(Protocol):
     def now(self) -> dt.datetime:
-        """The time, in UTC. Stores never ask the database for it."""
+        """The time, in UTC. Stores do not use the database's clock."""
         ...
 
 
@@ -35,14 +35,14 @@ SpanKind: TypeAlias = Literal["internal", "server", "client"]
 
 
 class Span(Protocol):
-    """A piece of work that is traced. It begins when it is made, and ends once."""
+    """A traced operation. It starts when it is created, and ends once."""
 
     def set(self, name: str, value: str | float | bool | Sequence[str]) -> None: ...
 
     def rename(self, name: str) -> None: ...
 
     def end(self, error: str | None = None) -> None:
-        """`error` is a word for what went wrong, never a text that someone wrote."""
+        """`error` names the kind of failure; it never contains text from a user."""
         ...
 
 
@@ -56,9 +56,9 @@ class Tracer(Protocol):
         kind: SpanKind = "internal",
         headers: Mapping[str, str] | None = None,
     ) -> Span:
-        """A span under its parent; without one, under the caller that the headers of a request name."""
+        """Starts a span under `parent`, or under the remote caller that the request's `headers` name."""
         ...
 
     async def close(self) -> None:
-        """Sends what is still to be sent."""
+        """Sends the remaining spans."""
         ...

@@ -26,7 +26,7 @@ class TestTokens:
     async def test_a_token_is_found_by_its_hash(
         self, admin: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """Keeps a token by its hash; its owner is made known."""
+        """Stores the hash of a token, and the row of its owner if there is none."""
         expires_at = clock.after(60)
         made = await admin.create_token(NewToken("t1", HASH, "alice", "laptop", "viewer", expires_at))
         found = await system.token_by_hash(HASH)
@@ -37,7 +37,7 @@ class TestTokens:
         assert "alice" in {user.id for user in await system.users()}
 
     async def test_a_token_acts_for_users_only_if_it_was_made_so(self, admin: Transaction, system: Transaction) -> None:
-        """Keeps a token by its hash; its owner is made known."""
+        """Stores the hash of a token, and the row of its owner if there is none."""
         plain, bot = token(), NewToken("t2", OTHER_HASH, "bot", "bot", "member", acts_for_users=True)
         for new in (plain, bot):
             assert (await admin.create_token(new)).acts_for_users is new.acts_for_users
@@ -48,14 +48,14 @@ class TestTokens:
 
     @pytest.mark.parametrize("again", [token(), token("t1", OTHER_HASH), token("t2", HASH)])
     async def test_an_id_and_a_hash_are_taken_once(self, admin: Transaction, again: NewToken) -> None:
-        """DuplicateId if the id or the hash is there already."""
+        """DuplicateId if the id or the hash exists."""
         await admin.create_token(token())
         with pytest.raises(DuplicateId):
             await admin.create_token(again)
         assert len(await admin.tokens()) == 1
 
     async def test_tokens_are_listed_newest_first(self, admin: Transaction, system: Transaction) -> None:
-        """Every token of the tenant, revoked and expired ones as well, newest first."""
+        """Every token of the tenant, also revoked and expired ones, newest first."""
         for number, owner_id in enumerate(("alice", "bob", "admin")):
             await admin.create_token(token(f"t{number}", bytes([number]) * 32, owner_id))
         await admin.revoke_token("t1")
@@ -63,7 +63,7 @@ class TestTokens:
         assert await system.tokens() == await admin.tokens()
 
     async def test_a_token_is_revoked_once(self, admin: Transaction, system: Transaction, clock: ManualClock) -> None:
-        """From now on it is revoked. False if there is none, or it was already."""
+        """Revokes the token. False if there is none, or it is revoked already."""
         await admin.create_token(token())
         assert await admin.revoke_token("t1") is True
         when = clock.now()
@@ -77,7 +77,7 @@ class TestTokens:
     async def test_the_last_use_never_goes_back(
         self, admin: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """The token was used then; an earlier time changes nothing."""
+        """Stores when the token was last used; an earlier time changes nothing."""
         await admin.create_token(token())
         await system.note_use("t1", clock.after(10))
         await system.note_use("t1", clock.after(5))
@@ -93,8 +93,8 @@ class TestTokens:
         assert [each.revoked_at for each in await admin.tokens()] == [None]
 
     async def test_only_the_system_scope_looks_up_and_notes(self, alice: Transaction, admin: Transaction) -> None:
-        """Revoked and expired ones as well: the caller judges. System scope only (RoleRefused), because whoever
-        presents a token is not known before."""
+        """Also revoked and expired tokens: the caller checks. System scope only (RoleRefused), because the user is not
+        known before the token is read."""
         for tx in (alice, admin):
             for refused in (tx.token_by_hash(HASH), tx.note_use("t1", dt.datetime.now(dt.UTC))):
                 with pytest.raises(RoleRefused):
@@ -109,8 +109,8 @@ class TestTokens:
 
 class TestPermits:
     async def test_no_more_is_given_than_the_limit(self, system: Transaction, clock: ManualClock) -> None:
-        """How many of the wanted are given: together never more than `limit` under this key in the window that began
-        then, whoever asks from whichever process."""
+        """Returns how many of the `wanted` permits are granted: at most `limit` under this key in the window that began
+        at `window`, over all processes."""
         now = clock.now()
         given = [await system.take_permits("k", window=now, wanted=4, limit=10) for _ in range(4)]
         assert given == [4, 4, 2, 0]
@@ -120,17 +120,17 @@ class TestPermits:
     async def test_whoever_asks_at_once_shares_the_limit(
         self, store: Store, system: Transaction, clock: ManualClock
     ) -> None:
-        """whoever asks from whichever process"""
+        """over all processes"""
         wishes = [system.take_permits("k", window=clock.now(), wanted=3, limit=20) for _ in range(16)]
         assert sum(await asyncio.gather(*wishes)) == 20
 
     async def test_a_window_that_a_faster_clock_began_counts(self, system: Transaction, clock: ManualClock) -> None:
-        """A window later than this one, which a faster clock has begun, counts instead."""
+        """If a process with a faster clock has begun a later window, that one counts instead."""
         assert await system.take_permits("k", window=clock.now() + MINUTE, wanted=9, limit=10) == 9
         assert await system.take_permits("k", window=clock.now(), wanted=9, limit=10) == 1
 
     async def test_old_windows_are_forgotten(self, system: Transaction, clock: ManualClock) -> None:
-        """Forgets windows that began before then; how many."""
+        """Removes windows that began before `before`; returns how many."""
         await system.take_permits("old", window=clock.now(), wanted=1, limit=10)
         await system.take_permits("new", window=clock.now() + MINUTE, wanted=10, limit=10)
         assert await system.drop_permits(before=clock.now() + MINUTE) == 1
@@ -149,8 +149,8 @@ class TestPermits:
 
 class TestActs:
     async def test_an_act_is_on_record(self, admin: Transaction, clock: ManualClock) -> None:
-        """Writes down what the scope's user did: the act as `noun.verb`, as in `token.revoked`, and the id of what it
-        was done to."""
+        """Records what the scope's user did: the act as `noun.verb`, for example `token.revoked`, and the id of its
+        target."""
         made = await admin.record_act("token.created", "t1", clean_json({"role": "member"}))
         assert (made.actor_id, made.act, made.target, made.details) == (
             "admin",
@@ -162,7 +162,7 @@ class TestActs:
         assert await admin.acts() == [made]
 
     async def test_acts_are_read_page_by_page(self, admin: Transaction, system: Transaction) -> None:
-        """Newest first, those before the act with this id."""
+        """Newest first, older than the act with the id `before`."""
         made = [await admin.record_act("agent.changed", f"a{number}") for number in range(5)]
         first = await admin.acts(limit=2)
         assert first == [made[4], made[3]]
@@ -181,7 +181,7 @@ class TestActs:
     async def test_a_record_is_made_with_its_act_or_not_at_all(
         self, store: Store, admin: Transaction, tenant_id: str
     ) -> None:
-        """In one transaction with the act itself, or one of them may be lost."""
+        """Call it in the transaction of the act itself, so that neither is stored alone."""
 
         async def work(tx: Transaction) -> None:
             await tx.create_token(token())
@@ -202,7 +202,7 @@ class TestActs:
     async def test_a_record_outlives_its_user(
         self, admin: Transaction, system: Transaction, alice: Transaction
     ) -> None:
-        """The record goes with its tenant, and not with a user."""
+        """The record is removed with its tenant, not with a user."""
         await alice.record_act("link.made", "slack:U1")
         await system.purge_user("alice")
         assert [act.actor_id for act in await admin.acts()] == ["alice"]

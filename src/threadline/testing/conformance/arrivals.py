@@ -221,7 +221,7 @@ class TestArrivals:
 
 class TestSenders:
     async def test_who_wrote_is_told_with_their_role(self, system: Transaction, alice: Transaction) -> None:
-        """Who wrote: the owner of the link, its state, and the owner's role. System scope."""
+        """The sender of a message: the owner of the link, its state, and the owner's role. System scope."""
         await system.put_link("slack", "U1", "alice", "verified")
         assert await system.sender("slack", "U1") == ("alice", "verified", "member")
         await system.put_user(User("alice", role="viewer"))

@@ -15,7 +15,7 @@ SEALED = b"\x00\xff sealed"
 class TestCredentials:
     @pytest.mark.req("S3-27")
     async def test_credentials_are_stored_and_replaced(self, system: Transaction, clock: ManualClock) -> None:
-        """A platform's secrets for the tenant, sealed before they come here. Stores or replaces them. By platform."""
+        """The tenant's secrets for a platform, encrypted by the caller. Stores or replaces the secrets. By platform."""
         first = await system.put_credentials("slack", "key-1", SEALED)
         assert (first.platform, first.key_id, first.sealed, first.updated_at) == (
             "slack",
@@ -32,7 +32,7 @@ class TestCredentials:
         assert await system.all_credentials() == [second, telegram]
 
     async def test_credentials_are_deleted(self, system: Transaction) -> None:
-        """False if there were none."""
+        """False if there are none."""
         await system.put_credentials("slack", "key-1", SEALED)
         assert await system.delete_credentials("slack") is True
         assert await system.delete_credentials("slack") is False

@@ -67,7 +67,7 @@ class TestLinkCodes:
     async def test_a_code_names_its_owner_once(
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Uses the code up and names its owner; None if unknown, expired, used, or for another platform."""
+        """Redeems the code and returns its owner; None if it is unknown, expired, used, or for another platform."""
         await alice.put_link_code(CODE, "slack", clock.after(60))
         assert await system.redeem_link_code(b"\x00" * 32, "slack", clock.now()) is None
         assert await system.redeem_link_code(CODE, "telegram", clock.now()) is None
@@ -77,14 +77,14 @@ class TestLinkCodes:
     async def test_redeeming_a_code_uses_no_other_up(
         self, system: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
     ) -> None:
-        """Uses the code up and names its owner"""
+        """Redeems the code and returns its owner"""
         await alice.put_link_code(CODE, "slack", clock.after(60))
         await bob.put_link_code(CODE[::-1], "slack", clock.after(60))
         assert await system.redeem_link_code(CODE, "slack", clock.now()) == "alice"
         assert await system.redeem_link_code(CODE[::-1], "slack", clock.now()) == "bob"
 
     async def test_a_code_expires(self, system: Transaction, alice: Transaction, clock: ManualClock) -> None:
-        """None if unknown, expired, used, or for another platform."""
+        """None if it is unknown, expired, used, or for another platform."""
         await alice.put_link_code(CODE, "slack", clock.after(60))
         assert await system.redeem_link_code(CODE, "slack", clock.after(60)) is None
         assert await system.redeem_link_code(CODE, "slack", clock.after(59)) == "alice"
@@ -92,7 +92,7 @@ class TestLinkCodes:
     async def test_a_code_is_put_once(
         self, system: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
     ) -> None:
-        """DuplicateId if a code with this hash is there already."""
+        """DuplicateId if a code with this hash exists."""
         await alice.put_link_code(CODE, "slack", clock.after(60))
         for tx in (alice, bob):
             with pytest.raises(DuplicateId):
@@ -102,14 +102,14 @@ class TestLinkCodes:
     async def test_a_code_for_no_platform_is_for_any(
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
-        """A code of this user's, known only by its hash."""
+        """Stores the hash of a code of this user."""
         await alice.put_link_code(CODE, None, clock.after(60))
         assert await system.redeem_link_code(CODE, "telegram", clock.now()) == "alice"
 
     async def test_of_many_at_once_one_redeems(
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Uses the code up and names its owner"""
+        """Redeems the code and returns its owner"""
         await alice.put_link_code(CODE, "slack", clock.after(60))
         tries = [system.redeem_link_code(CODE, "slack", clock.now()) for _ in range(20)]
         assert sorted(map(str, await asyncio.gather(*tries))) == ["None"] * 19 + ["alice"]

@@ -14,7 +14,7 @@ from threadline.testing.conformance.message_builders import clean_json, clean_te
 
 class TestBinding:
     async def test_a_place_leads_to_its_thread(self, alice: Transaction, clock: ManualClock) -> None:
-        """Binds the place to the thread, instead of what it was bound to."""
+        """Binds the place to the thread and replaces its previous binding."""
         thread = await alice.create_thread(NewThread())
         made = await alice.bind("matrix", "!room:x", thread.id, label="C7", metadata=clean_json({"n": 1}))
         assert (made.surface, made.place, made.owner_id, made.thread_id) == ("matrix", "!room:x", "alice", thread.id)
@@ -25,7 +25,7 @@ class TestBinding:
         assert await alice.binding("matrix", "!ROOM:x") is None
 
     async def test_a_place_can_be_bound_again(self, alice: Transaction, clock: ManualClock) -> None:
-        """instead of what it was bound to. Label and metadata left out stay as they were."""
+        """instead of what it was bound to. A label or metadata that is left out stays the same."""
         one, two = await alice.create_thread(NewThread()), await alice.create_thread(NewThread())
         first = await alice.bind("matrix", "room", one.id, label="C7", metadata=clean_json({"n": 1}))
         at = clock.advance()
@@ -91,7 +91,7 @@ class TestContextSnapshots:
     async def test_a_second_snapshot_replaces_the_first(
         self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
-        """Stores or overwrites the owner's snapshot for the agent; `created_at` stays, `updated_at` moves."""
+        """Stores or replaces the owner's snapshot for the agent; `created_at` stays the same, `updated_at` changes."""
         first = await alice.set_context("helper", clean_text("I live in Oslo."))
         assert (first.agent_id, first.owner_id, first.context) == ("helper", "alice", "I live in Oslo.")
         assert first.created_at == first.updated_at == clock.now()
@@ -110,7 +110,7 @@ class TestContextSnapshots:
         assert await alice.context("helper") is None
 
     async def test_a_snapshot_needs_no_stored_agent(self, alice: Transaction) -> None:
-        """The agent needs no row: those that come with the house have none."""
+        """The agent needs no row, because built-in agents have none."""
         assert await alice.agent("rehearsal") is None
         assert (await alice.set_context("rehearsal", clean_text("hello"))).context == "hello"
 
@@ -150,7 +150,7 @@ class TestAgents:
     async def test_deleting_an_agent_unpins_everyones_snapshots(
         self, system: Transaction, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        """Removes it and every snapshot pinned for it; threads keep their history."""
+        """Removes the agent and every context snapshot for it; threads keep their history."""
         for tx in (system, other_tenant):
             await tx.put_agent(Agent("helper", "Helper", "rehearsal"))
         for tx in (alice, bob, other_tenant):
@@ -190,7 +190,7 @@ class TestUsers:
     async def test_only_the_system_scope_and_admins_put_others(
         self, store: Store, system: Transaction, alice: Transaction, tenant_id: str
     ) -> None:
-        """Only system and admin scopes may name another than themselves (RoleRefused)."""
+        """Only system and admin scopes may name another user (RoleRefused)."""
         await system.put_user(User("bob"))
         for named in ("bob", "carol"):
             with pytest.raises(RoleRefused):

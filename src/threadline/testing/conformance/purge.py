@@ -19,8 +19,8 @@ from threadline.testing.conformance.sample_data import SECRET, names_for, popula
 class TestPurgingThreads:
     @pytest.mark.req("S4-03", "SX-03")
     async def test_a_purged_thread_is_gone_with_its_messages(self, alice: Transaction) -> None:
-        """Removes the thread, deleted or not, and the points that were saved in it. Removal for good: no row, index
-        entry or free page keeps the text afterwards."""
+        """Removes the thread, deleted or not, and the points saved in it. Permanent removal: afterwards no row, index
+        entry or free page contains the text."""
         await alice.create_thread(NewThread(id="other"))
         before = await alice.row_counts()
         thread = await create_thread_with(alice, "a zebra", "b", "c")
@@ -51,8 +51,7 @@ class TestPurgingThreads:
 
     @pytest.mark.req("S4-11")
     async def test_what_a_branch_shows_stays_and_no_more(self, alice: Transaction) -> None:
-        """Timelines that no other thread or saved point can reach go with it; messages that a branch still shows
-        stay"""
+        """Its timelines that no other thread or saved point needs are removed; messages that are in a branch stay"""
         source = await create_thread_with(alice, "a", "b", "zebra c")
         branch = await alice.branch(source.id, NewThread(), at=1)
         await alice.append(branch.id, exchange("B"))
@@ -67,7 +66,7 @@ class TestPurgingThreads:
         assert (counts["messages"], counts["timelines"], counts["threads"]) == (0, 0, 0)
 
     async def test_a_deleted_branch_comes_back_whole(self, alice: Transaction) -> None:
-        """messages that a branch still shows stay, and so do those of a deleted branch, which may come back"""
+        """messages that are in a branch stay, also in a deleted branch, which can be restored"""
         source = await create_thread_with(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread())
         await alice.delete_thread(branch.id)
@@ -76,7 +75,7 @@ class TestPurgingThreads:
         assert await history(alice, branch.id) == ["a", "b"]
 
     async def test_what_a_point_saved_elsewhere_reaches_stays(self, alice: Transaction) -> None:
-        """Timelines that no other thread or saved point can reach go with it"""
+        """Its timelines that no other thread or saved point needs are removed"""
         source, other = await create_thread_with(alice, "a", "b"), await create_thread_with(alice, "x")
         branch = await alice.branch(source.id, NewThread())
         await alice.append(branch.id, exchange("c"))
@@ -88,7 +87,7 @@ class TestPurgingThreads:
         assert await history(alice, other.id) == ["a", "b", "c"]
 
     async def test_a_thread_that_stood_on_a_purged_threads_point_keeps_it(self, alice: Transaction) -> None:
-        """messages that a branch still shows stay"""
+        """messages that are in a branch stay"""
         source, other = await create_thread_with(alice, "a", "b", "c"), await create_thread_with(alice, "x")
         await alice.save(source.id, "here", at=1)
         loaded = await alice.load(other.id, "here")
@@ -99,7 +98,7 @@ class TestPurgingThreads:
         assert await history(alice, other.id) == ["a", "b"]
 
     async def test_the_middle_of_a_lineage_can_be_purged(self, alice: Transaction) -> None:
-        """messages that a branch still shows stay"""
+        """messages that are in a branch stay"""
         admin = await create_thread_with(alice, "r0", "r1")
         middle = await alice.branch(admin.id, NewThread())
         await alice.append(middle.id, exchange("m2", "m3"))
@@ -118,8 +117,8 @@ class TestPurgingUsers:
     async def test_nothing_of_a_purged_user_stays(
         self, store: Store, system: Transaction, tenant_id: str, clock: ManualClock
     ) -> None:
-        """Everything of this user in the tenant, the user's row as well: how many rows. What they did as administrators
-        stays on record."""
+        """Removes everything of this user in the tenant, including the user's row; returns how many rows. The record of
+        their acts stays."""
         bob = Scope(tenant_id, "bob")
         theirs = await populate(store, bob, clock)
         # Agents are the tenant's and stay, so the one that alice's world brings is there before.
@@ -164,7 +163,7 @@ class TestPurgingUsers:
 
 class TestPurgingTenants:
     async def test_the_world_has_a_row_in_every_table(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
-        """Rows by table that this scope can see."""
+        """Rows per table that this scope can see."""
         await populate(store, Scope(tenant_id, "alice"), clock)
         counts = await store.scoped(system_scope(tenant_id)).row_counts()
         assert [table for table, rows in counts.items() if not rows] == []
@@ -174,7 +173,7 @@ class TestPurgingTenants:
 
     @pytest.mark.req("SX-03", "S0-15")
     async def test_nothing_of_a_purged_tenant_stays(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
-        """Everything of the tenant."""
+        """Removes everything of the tenant."""
         scopes = [Scope(tenant_id, "alice"), Scope(tenant_id, "bob"), Scope(f"{tenant_id}-other", "alice")]
         worlds = [await populate(store, scope, clock) for scope in scopes]
         other_tenant = await view(store, scopes[2], worlds[2])

@@ -33,8 +33,8 @@ def ids(rows: list[OutboxRow]) -> list[str]:
 
 class TestInbox:
     async def test_the_first_claim_gets_the_row(self, system: Transaction, clock: ManualClock) -> None:
-        """Claims what arrived under this key: the new row, status `claimed`; None if it was claimed before. `reply_to`
-        is the place that the answer goes to."""
+        """Claims the arrival with this key: the new row, with status `claimed`; None if it was claimed before.
+        `reply_to` is the place to which the answer is sent."""
         row = await system.claim_inbox(
             "slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice"
         )
@@ -56,7 +56,7 @@ class TestInbox:
 
     @pytest.mark.req("S3-17")
     async def test_of_a_hundred_claims_at_once_one_gets_the_row(self, system: Transaction) -> None:
-        """Claims are exclusive: of any number of workers, one gets a row."""
+        """Claims are exclusive: only one of any number of workers gets a row."""
         claims = await asyncio.gather(*(system.claim_inbox("slack", "Ev1") for _ in range(100)))
         assert sum(claim is not None for claim in claims) == 1
 
@@ -93,7 +93,7 @@ class TestInbox:
     async def test_what_was_accepted_and_not_answered_is_found(
         self, system: Transaction, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Rows with the status `accepted` whose turn has ended, or is gone, oldest first. System scope."""
+        """Rows with status `accepted` whose turn has ended or does not exist, oldest first. System scope."""
         thread = await alice.create_thread(NewThread())
         for name in ("runs", "ended", "gone", "answered"):
             await system.claim_inbox("slack", name, owner_id="alice")
@@ -110,7 +110,7 @@ class TestInbox:
 
     @pytest.mark.req("S3-25")
     async def test_what_is_settled_can_be_dropped(self, system: Transaction, clock: ManualClock) -> None:
-        """Removes what arrived, and what was sent, before then; what is not answered or delivered stays. How many
+        """Removes arrivals and deliveries from before `before`; those not answered or delivered stay. Returns how many
         rows. Histories do not depend on them."""
         await system.claim_inbox("slack", "old", reply_to="C1", owner_id="alice")
         await system.claim_inbox("slack", "open")
@@ -134,7 +134,7 @@ class TestInbox:
 
 class TestEnqueueing:
     async def test_a_row_waits_from_now_on(self, system: Transaction, clock: ManualClock) -> None:
-        """Waits for delivery from now on."""
+        """Adds a row that waits for delivery."""
         row = await system.enqueue("slack", "C1", clean_text("hello"), turn_id="turn-1", owner_id="alice")
         assert (row.platform, row.recipient, row.payload) == ("slack", "C1", "hello")
         assert (row.turn_id, row.owner_id, row.status, row.attempts) == ("turn-1", "alice", "waiting", 0)
@@ -143,7 +143,7 @@ class TestEnqueueing:
         assert await system.outbox() == [row]
 
     async def test_an_id_is_enqueued_once(self, system: Transaction, clock: ManualClock) -> None:
-        """With an id that exists already: that row, and nothing is written"""
+        """If the id exists, returns that row and writes nothing"""
         (row,) = await waiting(system, clock, "o1")
         again = await system.enqueue("slack", "C2", clean_text("other"), turn_id=None, owner_id="alice", id="o1")
         assert again == row
@@ -152,7 +152,7 @@ class TestEnqueueing:
     async def test_another_owners_row_is_not_shown(
         self, system: Transaction, bob: Transaction, clock: ManualClock
     ) -> None:
-        """DuplicateId if the row is another owner's."""
+        """DuplicateId if the row belongs to another owner."""
         await waiting(system, clock, "o1")
         with pytest.raises(DuplicateId):
             await bob.enqueue("slack", "C2", clean_text("mine"), turn_id=None, owner_id="bob", id="o1")
@@ -194,7 +194,7 @@ class TestDelivering:
 
     @pytest.mark.req("S3-22")
     async def test_two_workers_never_get_one_row(self, system: Transaction, clock: ManualClock) -> None:
-        """Claims are exclusive: of any number of workers, one gets a row."""
+        """Claims are exclusive: only one of any number of workers gets a row."""
         await waiting(system, clock, *(f"o{n:02}" for n in range(20)))
         claims = [system.claim_outbox(f"w{n}", until=clock.after(30), limit=3) for n in range(20)]
         claimed = [id for rows in await asyncio.gather(*claims) for id in ids(rows)]
@@ -202,7 +202,7 @@ class TestDelivering:
 
     @pytest.mark.req("S3-22")
     async def test_a_stale_claim_is_taken_over(self, system: Transaction, clock: ManualClock) -> None:
-        """False if the claim is no longer this worker's."""
+        """False if this worker no longer has the claim."""
         await waiting(system, clock, "o1")
         await system.claim_outbox("w1", until=clock.after(30))
         clock.advance(29)
@@ -215,7 +215,7 @@ class TestDelivering:
         assert await system.settle_outbox("nowhere", "w2", status="sent") is False
 
     async def test_a_sent_row_is_done(self, system: Transaction, clock: ManualClock) -> None:
-        """What came of a claimed row; counts the attempt."""
+        """Stores the result of a claimed row and counts the attempt."""
         await waiting(system, clock, "o1")
         await system.claim_outbox("w1", until=clock.after(30))
         at = clock.advance()
@@ -227,7 +227,7 @@ class TestDelivering:
 
     @pytest.mark.req("S3-22")
     async def test_a_retry_waits_for_its_time(self, system: Transaction, clock: ManualClock) -> None:
-        """What came of a claimed row; counts the attempt."""
+        """Stores the result of a claimed row and counts the attempt."""
         await waiting(system, clock, "o1")
         for attempt, delay in enumerate((5, 10, 20), start=1):
             await system.claim_outbox("w1", until=clock.after(30))
@@ -245,8 +245,8 @@ class TestDelivering:
 
     @pytest.mark.req("S3-22", "S3-24")
     async def test_one_recipients_rows_are_delivered_in_order(self, system: Transaction, clock: ManualClock) -> None:
-        """What waits for one recipient is delivered in order: a row is due only when no earlier one for its recipient
-        is waiting or claimed."""
+        """Rows for one recipient are delivered in order: a row is due only when no earlier one for its recipient is
+        waiting or claimed."""
         for id, recipient in (("a1", "A"), ("a2", "A"), ("b1", "B"), ("a3", "A")):
             await system.enqueue("slack", recipient, clean_text("x"), turn_id=None, owner_id="alice", id=id)
         await system.enqueue("telegram", "A", clean_text("x"), turn_id=None, owner_id="alice", id="t1")
@@ -263,7 +263,7 @@ class TestDelivering:
 
     @pytest.mark.req("S3-22")
     async def test_a_claim_taken_over_is_marked_and_counted(self, system: Transaction, clock: ManualClock) -> None:
-        """A claim taken over counts as an attempt and says in `last_error` that nobody knows what came of it."""
+        """A claim that is taken over counts as an attempt, and its `last_error` says that the result is unknown."""
         await waiting(system, clock, "o1")
         (first,) = await system.claim_outbox("w1", until=clock.after(30))
         assert (first.attempts, first.last_error) == (0, None)
@@ -291,8 +291,8 @@ class TestDelivering:
 
 class TestReporting:
     async def test_a_row_is_what_the_platform_says_later(self, system: Transaction, clock: ManualClock) -> None:
-        """What the platform said later of a row that was tried: it is `status` now if it still is `was`. False if it is
-        not."""
+        """Stores a later report of the platform: the row changes from status `was` to `status`. False if its status is
+        not `was`."""
         await waiting(system, clock, "o1")
         assert await system.report_outbox("o1", was="waiting", status="sent") is False
         await system.claim_outbox("w1", until=clock.after(30))
@@ -316,7 +316,7 @@ class TestReporting:
 class TestRequeueing:
     @pytest.mark.req("S3-22")
     async def test_a_dead_row_waits_again(self, system: Transaction, clock: ManualClock) -> None:
-        """A dead row waits again, its attempts reset."""
+        """Makes a dead row wait again, with its attempts reset."""
         await waiting(system, clock, "o1")
         await system.claim_outbox("w1", until=clock.after(30))
         await system.settle_outbox("o1", "w1", status="dead", error="410")

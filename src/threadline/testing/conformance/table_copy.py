@@ -45,7 +45,7 @@ async def pour(source: Transaction, target: Transaction) -> None:
 
 class TestCopying:
     async def test_every_table_that_is_counted_can_be_read(self, system: Transaction, populated: Ids) -> None:
-        """Whole tables in and out, tenant by tenant, in the form of `core.portable`."""
+        """Copies of whole tables, tenant by tenant, in the form of `core.portable`."""
         counts = await system.row_counts()
         assert counts.keys() == TABLES.keys()
         for table, columns in TABLES.items():
@@ -55,14 +55,14 @@ class TestCopying:
 
     @pytest.mark.parametrize("limit", [1, 2, 1000])
     async def test_pages_add_up_to_the_table(self, system: Transaction, populated: Ids, limit: int) -> None:
-        """The first rows of a table, or those at the `next_place` of the page before."""
+        """The first rows of a table, or the rows from the `next_place` of the previous page on."""
         for table in TABLES:
             rows = await rows_of(system, table, limit=limit)
             assert len(set(map(msgspec.msgpack.encode, rows))) == len(rows)
             assert len(rows) == (await system.row_counts())[table]
 
     async def test_parents_stand_before_their_branches(self, system: Transaction, populated: Ids) -> None:
-        """Timelines come in an order in which parents stand before their branches."""
+        """Timelines are ordered so that parents come before their branches."""
         seen: set[str] = set()
         lineage = TABLES["timelines"].index("lineage")
         for row in await rows_of(system, "timelines"):
@@ -74,8 +74,8 @@ class TestCopying:
     async def test_a_copied_tenant_shows_the_same(
         self, store: Store, system: Transaction, replica: Transaction, populated: Ids, tenant_id: str
     ) -> None:
-        """What they refer to must be there; timelines are written once before the threads and once after, which tells
-        them their thread."""
+        """Rows they refer to must exist; timelines are written once before the threads and once after, which sets their
+        thread."""
         await pour(system, replica)
         for table in TABLES:
             assert sorted(map(repr, await rows_of(replica, table))) == sorted(map(repr, await rows_of(system, table)))
@@ -83,7 +83,7 @@ class TestCopying:
         assert await view(store, there, populated) == await view(store, here, populated)
 
     async def test_a_copy_can_be_made_again(self, system: Transaction, replica: Transaction, populated: Ids) -> None:
-        """Adds the rows that are not there yet."""
+        """Adds the rows that do not exist yet."""
         await pour(system, replica)
         once = {table: await rows_of(replica, table) for table in TABLES}
         await pour(system, replica)
@@ -92,7 +92,7 @@ class TestCopying:
     async def test_a_copy_goes_on_by_itself(
         self, store: Store, system: Transaction, replica: Transaction, populated: Ids, clock: ManualClock
     ) -> None:
-        """Adds the rows that are not there yet."""
+        """Adds the rows that do not exist yet."""
         await pour(system, replica)
         alice = store.scoped(Scope(replica.scope.tenant_id, "alice"))
         before = await history(alice, populated.thread_id)
