@@ -84,6 +84,7 @@ AcceptRefusalReason: TypeAlias = Literal[
     "turn_running",
     "replaced_missing",
     "replaced_not_user",
+    "message_repeated",
     "message_known",
     "thread_full",
     "id_known",
@@ -93,6 +94,7 @@ AcceptRefusalReason: TypeAlias = Literal[
 `duplicate_arrival`: its inbox key is claimed. `key_reused`: the idempotency key came with another request hash.
 `question_open`: the place has an open question that this text may answer. `place_taken`: the place is another user's.
 `replaced_missing`, `replaced_not_user`: what `replaces` names is not in the history, or not a user message.
+`message_repeated`, `message_known`: the history has a message with this id and the same content, or another.
 `id_known`: the id of the turn, or of the thread to create, exists."""
 
 

@@ -252,6 +252,8 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
         case "replaced_not_user":
             return InvalidInput(f"only a user message can be replaced, and {new.replaces!r} is a reply")
         case "message_known":
+            return DuplicateId("message", new.message.id)
+        case "message_repeated":
             return InvalidInput(
                 f"message {new.message.id!r} is in this thread already: send a new id, or a key to retry"
             )

@@ -129,7 +129,8 @@ def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) 
         count = replaced.seq
     known = find_message(session, thread.id, new.message.id)
     if known is not None and known.seq < count:
-        return AcceptRefusal("message_known", thread)
+        is_same = (known.role, known.parts_json) == (new.message.role, new.message.parts_json)
+        return AcceptRefusal("message_repeated" if is_same else "message_known", thread)
     return AcceptRefusal("thread_full", thread) if count >= session.limits.messages_per_thread else None
 
 

@@ -158,8 +158,8 @@ class TestAcceptTurn:
     @pytest.mark.parametrize(
         "reason",
         [
-            "turn_running", "key_reused", "message_known", "thread_missing", "thread_full", "deleted",
-            "replaced_missing", "replaced_not_user", "id_known", "thread id",
+            "turn_running", "key_reused", "message_known", "message_repeated", "thread_missing", "thread_full",
+            "deleted", "replaced_missing", "replaced_not_user", "id_known", "thread id",
         ],
     )  # fmt: skip
     async def test_a_refused_request_stores_nothing(
@@ -177,6 +177,9 @@ class TestAcceptTurn:
                 await alice.create_turn(NewTurn("turn-0", thread.id, "web", idempotency_key="key-1", request_hash=b"2"))
             case "message_known":
                 given["message_id"] = messages[0].id
+            case "message_repeated":
+                await alice.append(thread.id, [user_message("Is it far?", "asked")])
+                given["message_id"] = "asked"
             case "thread_missing":
                 given["thread_id"] = other.id
             case "deleted":

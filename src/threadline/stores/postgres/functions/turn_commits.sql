@@ -49,7 +49,7 @@ BEGIN
     is_created := thread.id IS NULL;
     IF NOT is_created THEN
         SELECT c.outcome, c.active_id, c.rewind_to INTO outcome, turn_id, rewind_to
-        FROM threadline.check_request(_tenant, given, thread) c;
+        FROM threadline.check_request(_tenant, given, _parts, thread) c;
         is_busy := turn_id IS NOT NULL;
     ELSIF given.replaces IS NOT NULL THEN
         outcome := 'replaced_missing';
@@ -134,11 +134,12 @@ END $$;
 -- Whether a request can be stored in a thread that exists: the first active turn, and the seq before which the thread is
 -- rewound.
 CREATE FUNCTION threadline.check_request(
-    _tenant text, _given threadline.turn_request, _thread threadline.threads,
+    _tenant text, _given threadline.turn_request, _parts bytea, _thread threadline.threads,
     OUT outcome text, OUT active_id text, OUT rewind_to integer
 ) LANGUAGE plpgsql AS $$
 DECLARE
     replaced record;
+    known record;
 BEGIN
     SELECT r.id INTO active_id FROM threadline.turns r
     WHERE r.tenant_id = _tenant AND r.thread_id = _thread.id AND r.status IN ('accepted', 'running')
@@ -158,20 +159,21 @@ BEGIN
         END IF;
         rewind_to := replaced.seq;
     END IF;
+    SELECT f.seq, f.role, f.parts INTO known FROM threadline.find_in_history(_tenant, _thread, _given.message_id) f;
     outcome := CASE
-        WHEN (
-            SELECT f.seq FROM threadline.find_in_history(_tenant, _thread, _given.message_id) f
-        ) < coalesce(rewind_to, _thread.message_count) THEN 'message_known'
+        WHEN known.seq < coalesce(rewind_to, _thread.message_count) THEN
+            -- Bodies compare as they are stored. Compressed by another version, the same body counts as another.
+            CASE WHEN known.role = 'u' AND known.parts = _parts THEN 'message_repeated' ELSE 'message_known' END
         WHEN coalesce(rewind_to, _thread.message_count) >= _given.messages_per_thread THEN 'thread_full'
     END;
 END $$;
 
 -- Where a message is in the thread's present history; no row if it is not.
 CREATE FUNCTION threadline.find_in_history(_tenant text, _thread threadline.threads, _message text)
-RETURNS TABLE (seq integer, role "char") LANGUAGE plpgsql AS $$
+RETURNS TABLE (seq integer, role "char", parts bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT m.seq, m.role
+    RETURN QUERY SELECT m.seq, m.role, m.parts
         FROM threadline.messages m
         JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = _thread.timeline_id
         WHERE m.tenant_id = _tenant AND m.id = _message AND (
