@@ -47,7 +47,7 @@ class TestChunks:
         assert await alice.chunks("nowhere") == []
 
     async def test_a_chunk_number_is_written_once(self, alice: Transaction, clock: ManualClock) -> None:
-        """A number stored before is left as it is."""
+        """A number that is stored already is not changed."""
         fence = await run(alice, clock)
         await alice.put_chunks("turn-1", fence, chunks(1, 3))
         assert await alice.put_chunks("turn-1", fence, chunks(2, 5, "other")) is True
@@ -110,8 +110,8 @@ class TestChunks:
 
 class TestToolRuns:
     async def test_the_intent_to_run_a_tool_is_stored_once(self, alice: Transaction, clock: ManualClock) -> None:
-        """Writes the intent to run a tool (`is_new`). If this turn has a run under the call id, that one, unchanged and
-        not `is_new`: whether it may run again is the caller's to judge."""
+        """Stores the intent to run a tool (`is_new`). If this turn has a run under the call id, returns that one,
+        unchanged and not `is_new`: the caller decides whether it may run again."""
         fence = await run(alice, clock)
         first = await alice.start_tool_run("turn-1", fence, "c1", "mail", clean_json({"to": "x"}), repeatable=False)
         assert first is not None
@@ -158,7 +158,7 @@ class TestToolRuns:
 
 class TestSummaries:
     async def test_the_summary_that_covers_most_is_used(self, alice: Transaction, clock: ManualClock) -> None:
-        """A summary of the history up to and with `seq`. The one that covers most of the present history"""
+        """Stores a summary of the history up to and including `seq`; The summary that covers most of the present history"""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         assert await alice.summary(thread.id) is None
         later = await alice.put_summary(thread.id, 2, clean_text("a, b and c"))

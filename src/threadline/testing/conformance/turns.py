@@ -116,7 +116,7 @@ class TestCreatingTurns:
 
 class TestLeasing:
     async def test_a_lease_makes_a_turn_run(self, alice: Transaction, clock: ManualClock) -> None:
-        """Takes an accepted turn, or a running one whose lease has run out, if no earlier turn of its thread is still
+        """Leases an accepted turn, or a running one whose lease has expired, if no earlier turn of its thread is
         active: status `running`, the fence one higher."""
         await accepted(alice, "turn-1")
         turn = await leased(alice, clock, "turn-1")
@@ -125,14 +125,14 @@ class TestLeasing:
         assert await alice.turn("turn-1") == turn
 
     async def test_of_many_workers_one_gets_the_turn(self, alice: Transaction, clock: ManualClock) -> None:
-        """None if it cannot be taken now."""
+        """None if it cannot be leased now."""
         await accepted(alice, "turn-1")
         tries = [alice.lease_turn("turn-1", f"w{n}", until=clock.after(30)) for n in range(20)]
         assert sum(turn is not None for turn in await asyncio.gather(*tries)) == 1
         assert await alice.lease_turn("nowhere", "w1", until=clock.after(30)) is None
 
     async def test_an_expired_lease_is_taken_over(self, alice: Transaction, clock: ManualClock) -> None:
-        """or a running one whose lease has run out"""
+        """or a running one whose lease has expired"""
         await accepted(alice, "turn-1")
         await leased(alice, clock, "turn-1")
         clock.advance(29)
@@ -211,7 +211,7 @@ class TestLeasing:
             await waiting
 
     async def test_the_turns_of_a_thread_run_in_order(self, alice: Transaction, clock: ManualClock) -> None:
-        """if no earlier turn of its thread is still active"""
+        """if no earlier turn of its thread is active"""
         await accepted(alice, "first", "second")
         await accepted(alice, "elsewhere")
         assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
@@ -288,7 +288,7 @@ class TestEnding:
             assert (turn.status, turn.finished_at) == ("accepted", None)
 
     async def test_an_accepted_turn_stops_at_once(self, alice: Transaction, clock: ManualClock) -> None:
-        """an accepted one ends `stopped` at once"""
+        """an accepted turn ends `stopped` at once."""
         await accepted(alice, "turn-1")
         assert await alice.request_stop("turn-1") is True
         turn = await alice.turn("turn-1")
@@ -297,7 +297,7 @@ class TestEnding:
         assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
 
     async def test_a_running_turn_is_asked_to_stop(self, alice: Transaction, clock: ManualClock) -> None:
-        """Records the wish to stop, for whichever process runs the turn. False if the turn is not active."""
+        """Records a request to stop, for the process that runs the turn; False if the turn is not active."""
         await accepted(alice, "turn-1")
         running = await leased(alice, clock, "turn-1")
         assert await alice.is_stop_requested("turn-1") is False
