@@ -1,7 +1,8 @@
 """The two commits of a turn, each in one round trip: the request with its turn and lease, the reply with its end.
 
 Each is one SQL function (functions/turn_acceptance.sql, functions/turn_completion.sql) that gets its values by name, in
-one JSON object; message bodies and chunks go beside it as bytes. What a function wrote is known here, so that a new turn need not be read back.
+one JSON object; message bodies and chunks go beside it as bytes. What a function wrote is known here, so that a new
+turn need not be read back.
 """
 
 from __future__ import annotations

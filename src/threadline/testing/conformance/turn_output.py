@@ -158,7 +158,8 @@ class TestToolRuns:
 
 class TestSummaries:
     async def test_the_summary_that_covers_most_is_used(self, alice: Transaction, clock: ManualClock) -> None:
-        """Stores a summary of the history up to and including `seq`; The summary that covers most of the present history"""
+        """Stores a summary of the history up to and including `seq`; The summary that covers most of the present
+        history"""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
         assert await alice.summary(thread.id) is None
         later = await alice.put_summary(thread.id, 2, clean_text("a, b and c"))
