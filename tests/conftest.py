@@ -1,8 +1,8 @@
-"""What every test here shares: when slow tests run, that chance plays no part in a quick run, and the stores.
+"""Fixtures and options of the whole suite: slow tests, Hypothesis profiles, and the stores.
 
 Quick runs draw the same Hypothesis examples each time, so a red suite is red for everyone. `--slow` draws new ones,
-more of them, and runs the tests marked `slow`. A test that asks for `store` runs on each database; all tests of a
-process share one PostgreSQL database, in which each works in a tenant of its own.
+more of them, and runs the tests marked `slow`. A test with the fixture `store` runs on each database; all tests of a
+process share one PostgreSQL database, and each uses a tenant of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _shared: dict[str, str] = {}
 
 
 class OpenStore(Protocol):
-    """Opens the test's database once more; whatever it opened is closed after the test."""
+    """Opens the test's database again. Every store it opens is closed after the test."""
 
     def __call__(self, *, limits: Limits = ...) -> Awaitable[Store]: ...
 
@@ -71,7 +71,7 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def postgres_database() -> str:
     """The PostgreSQL database that the tests of this process share."""
-    # Imported where it is needed, so that tests of other things run without PostgreSQL.
+    # Imported here, so that tests that need no PostgreSQL run without it.
     from threadline.testing.postgres import shared_server
 
     if "postgres" not in _shared:

@@ -1,7 +1,7 @@
-"""Ports that are named before anybody listens on them.
+"""Free TCP ports for servers that tests start.
 
-The kernel gives those of its own range to every connection that is made, so one of them may be gone a moment after it
-was found free, for the minute that its last packets may still be under way. These come from below that range.
+The kernel assigns ports of its own range to outgoing connections, so a port of that range that is free now may be taken
+a moment later. These ports are below that range.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _LOWEST, _HIGHEST = 20_000, 32_767
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens, and which nobody is given by chance."""
+    """A port of 127.0.0.1 that is free, and outside the range from which the kernel assigns ports."""
     while True:
-        # Not the seeded chance of a test: two processes would draw the same numbers.
+        # Not the seeded generator of a test: two processes would draw the same numbers.
         port = random.SystemRandom().randint(_LOWEST, _HIGHEST)
         with socket.socket() as probe:
             try:

@@ -221,7 +221,7 @@ class Model:
         return [thread.facts for thread in sorted(found, key=lambda thread: (thread.touched, thread.id), reverse=True)]
 
     def holders(self, owner: str, word: str) -> set[tuple[str, int, str]]:
-        """Where a word stands in the present history of the owner's living threads: thread, seq, message."""
+        """The places of a word in the current histories of the owner's threads: thread, seq, message."""
         return {
             (thread.id, seq, message.id)
             for thread in self.threads.values()

@@ -1,9 +1,8 @@
-"""Writers are killed at random instants: what they acknowledged is there, once and whole, and a retry is safe.
+"""Writer processes are killed at random times: every acknowledged append is stored once, and a retry is safe.
 
-A life lasts some milliseconds, counted from its birth or from its first acknowledgement, so a kill may fall into
-opening, writing, committing or acknowledging. After each round the database is opened anew and read; what the dead may
-have left without an acknowledgement is sent again under its key. The instants are drawn from a fixed seed, but what
-they meet is the machine's to decide.
+A process is killed some milliseconds after its start or its first acknowledgement, so a kill can hit opening, writing,
+committing or acknowledging. After each round the database is opened again and read, and appends without an
+acknowledgement are sent again with their key. The times come from a fixed seed; what they hit depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Page cursors: what was issued comes back, anything else is refused."""
+"""Page cursors: an issued cursor can be decoded, any other is rejected."""
 
 from __future__ import annotations
 

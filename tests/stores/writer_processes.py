@@ -57,7 +57,7 @@ async def writers(count: int) -> AsyncIterator[list[Writer]]:
 
 
 async def check_histories(tx: Transaction, reports: Iterable[Report]) -> None:
-    """Each acknowledged append stands in its thread exactly once, whole, and no thread has a gap or half a pair."""
+    """Each acknowledged append is in its thread exactly once and complete; no thread has a gap or half a pair."""
     acknowledged: dict[str, set[str]] = {}
     for report in reports:
         if report.number is not None:
@@ -68,7 +68,7 @@ async def check_histories(tx: Transaction, reports: Iterable[Report]) -> None:
 
 
 async def check_history(tx: Transaction, thread_id: str) -> set[str]:
-    """The keys of the appends that stand in the thread, each once and whole."""
+    """The keys of the appends in the thread, each once and complete."""
     thread, found = await tx.thread(thread_id), await tx.messages(thread_id)
     for _ in range(500):
         if thread is None or thread.message_count == len(found):

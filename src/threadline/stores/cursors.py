@@ -1,8 +1,8 @@
-"""Page cursors: a position in a listing, spelled so that nobody is tempted to read it.
+"""Page cursors: an opaque position in a list.
 
-A cursor carries a checksum over the listing it was issued for (whose it is, and how it was filtered), so one that was
-made up, cut short, or taken from another listing is refused instead of giving a page of something else. It is no
-secret and grants nothing: whoever brings one back still sees only what their scope sees.
+A cursor contains a checksum over the list it was issued for (its owner and filters), so an invented, truncated or
+foreign cursor is rejected instead of returning a page of something else. It is not a secret and grants nothing: the
+page is still limited to the caller's scope.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from threadline.core.errors import InvalidCursor
 
 _CHECKSUM_BYTES = 9
-# As safe in an address as the usual pair, but no dash: a command line would take a cursor that begins so for an option.
+# Safe in a URL like the usual pair, but without a dash: a command line would take a cursor with a leading dash for an
+# option.
 _ALTCHARS = b"._"
 
 
@@ -27,7 +28,7 @@ class Position(NamedTuple):
 
 
 def encode_cursor(listing: str, position: Position) -> str:
-    return _spelled(listing, f"{position.at_us}.{position.id}".encode())
+    return _encode(listing, f"{position.at_us}.{position.id}".encode())
 
 
 def decode_cursor(listing: str, cursor: str) -> Position:
@@ -37,13 +38,13 @@ def decode_cursor(listing: str, cursor: str) -> Position:
         at_us, _, id = body.decode().partition(".")
         position = Position(int(at_us), id)
     except (binascii.Error, UnicodeError, ValueError):
-        raise InvalidCursor("this cursor was not issued here: begin again without one") from None
-    # Spelled again as a whole, because base64 has several spellings of the same bytes.
-    if _spelled(listing, body) != cursor:
-        raise InvalidCursor("this cursor was not issued for this listing: begin again without one")
+        raise InvalidCursor("cursor was not issued here: start again without one") from None
+    # Compared as text, because base64 has several encodings of the same bytes.
+    if _encode(listing, body) != cursor:
+        raise InvalidCursor("cursor was not issued for this list: start again without one")
     return position
 
 
-def _spelled(listing: str, body: bytes) -> str:
+def _encode(listing: str, body: bytes) -> str:
     checksum = hashlib.blake2b(b"%b\0%b" % (listing.encode(), body), digest_size=_CHECKSUM_BYTES).digest()
     return base64.b64encode(checksum + body, _ALTCHARS).decode().rstrip("=")

@@ -1,9 +1,9 @@
-"""Migrations as plain values: which there are, which a database has had, and which it still needs.
+"""Migrations as plain values: the known ones, those a database has had, and the plan for the rest.
 
-A migration is a file `NNN_verb_noun.sql`, numbered from 001 without a gap and never changed once released: its checksum
-is kept in the database, and a database that had another text under that number is refused. The line
-`-- oldest compatible: N` says which versions of the program may go on using a database that has had it. Nothing here
-touches a database; each store reads its own journal, asks for a `Plan` and carries it out.
+A migration is a file `NNN_verb_noun.sql`, numbered from 001 without a gap and never changed after a release: the
+database stores its checksum and is rejected if the text differs. The line `-- oldest compatible: N` names the oldest
+schema version a program must know to use the database afterwards. This module touches no database: each store reads its
+own journal, computes a `Plan` and carries it out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Migration(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """A line of a database's own journal."""
+    """A row of the migration journal in a database."""
 
     number: int
     name: str
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]
-"""Told before each step: the step, how many are done, how many there are."""
+"""Called before each step with the step, the number of completed steps and the number of all steps."""
 
 
 def load_migrations(package: str, folder: str = "migrations") -> tuple[Migration, ...]:

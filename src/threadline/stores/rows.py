@@ -43,7 +43,7 @@ def json_bytes(value: dict[str, Any], what: str) -> bytes | None:
 
 
 def fingerprint(messages: Sequence[Sealed]) -> bytes:
-    # Ids are left out: whoever repeats a call may have sealed the messages again, which makes up new ones.
+    # Without ids: a repeated call may have sealed its messages again, which generates new ids.
     hashed = hashlib.blake2b(digest_size=16)
     for message in messages:
         hashed.update(f"{message.role} {len(message.parts_json)} ".encode())

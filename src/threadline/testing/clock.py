@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it, so that leases run out and retries fall due without any waiting."""
+"""A clock that tests advance by hand, so that leases expire and retries become due without waiting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ManualClock:
         return self._now
 
     def after(self, seconds: float) -> dt.datetime:
-        """The moment so many seconds from now; a negative number lies in the past."""
+        """The time `seconds` from now; a negative number is in the past."""
         return self._now + dt.timedelta(seconds=seconds)
 
     def advance(self, seconds: float = 1) -> dt.datetime:

@@ -62,10 +62,10 @@ async def test_what_happened_between_two_waits_is_not_missed(open_sqlite: OpenSq
         await watch.wait(PATIENCE)
 
 
-async def test_a_turn_wakes_its_own_watchers_at_once(
+async def test_a_turn_wakes_its_own_watchers_immediately(
     open_sqlite: OpenSqlite, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody looks at the file here, so only the writer can wake them."""
+    """Polling is off, so only the writer can wake the watches."""
     monkeypatch.setattr(watching, "POLL_SECONDS", 3_600)
     store = await open_sqlite()
     tx = store.scoped(Scope())
@@ -106,18 +106,18 @@ async def test_who_looks_at_the_file_is_not_woken_by_what_this_process_writes(
         await waiting
 
 
-async def test_a_watch_that_begins_while_the_writer_is_at_its_errands_is_not_woken_by_that(
+async def test_housekeeping_does_not_wake_a_watch_that_starts_during_it(
     open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number cannot be looked up then, and the one that is known must not seem to be another."""
     at_work, done = threading.Event(), threading.Event()
 
-    def errand(_database: object) -> bool:
+    def housekeeping(_database: object) -> bool:
         at_work.set()
         done.wait(PATIENCE)
         return False
 
-    monkeypatch.setattr(sqlite_store, "index_when_idle", errand)
+    monkeypatch.setattr(sqlite_store, "index_when_idle", housekeeping)
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.001)
     store = await open_sqlite()
     assert await asyncio.to_thread(at_work.wait, PATIENCE)

@@ -1,4 +1,4 @@
-"""The write-ahead log goes into the file beside the commits, and is begun anew when all of it has gone."""
+"""The write-ahead log is moved into the file while commits continue, and restarted after all of it was moved."""
 
 from __future__ import annotations
 

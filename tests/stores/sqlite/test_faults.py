@@ -150,7 +150,7 @@ class TestAnothersLock:
         thread = await create_thread_with(tx, "a")
         with locked_by_another(path) as other:
             appending = asyncio.create_task(tx.append(thread.id, exchange("b")))
-            # Reads never wait for a writer, whoever it is.
+            # Reads never wait for a writer of any process.
             assert await history(tx, thread.id) == ["a"]
             assert not appending.done()
             let_go(other)

@@ -71,8 +71,8 @@ def written(path: Path, junk: bytes) -> bytes:
 
 
 def tried_by_nobody(path: Path) -> str:
-    """What opening a copy of the file says, where it cannot be written. Permissions do not stop root, so nobody tries,
-    in a folder that nobody can enter."""
+    """The error of opening a copy of the file where it cannot be written. Permissions do not stop root, so the copy is
+    opened as the user `nobody`, in a folder that this user cannot enter."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         file = Path(shutil.copy(path, folder))

@@ -26,7 +26,7 @@ ENDS = re.compile(f"(?=([{LETTERS}]{{{END}}}))".encode())
 
 
 class Speaker:
-    """Says long texts of words nobody else says, and remembers them all."""
+    """Generates long texts of unique words, and remembers all of them."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
@@ -184,7 +184,7 @@ async def test_what_a_branch_still_shows_is_all_that_is_left(path: Path, open_sq
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes every file for one too large to be written anew after a purge."""
+    """Treats every file as too large to be rewritten after a purge."""
     monkeypatch.setattr(group_commit, "_VACUUM_BYTES", 0)
 
 
@@ -212,7 +212,7 @@ async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(path: Path, 
     for speaker, ids in zip(speakers, threads, strict=True):
         for thread_id in ids:
             await tx.purge_thread(thread_id)
-        # Rows, index entries and free pages keep nothing; what is left may stand in unused parts of pages.
+        # Rows, index entries and free pages keep nothing; only unused parts of pages may.
         assert len(left_in(path, speaker.words)) < len(speaker.words) / 20
     size = size_of(path)
     await store.compact()
@@ -224,7 +224,7 @@ async def test_in_a_large_file_nothing_is_left_once_it_is_compacted(path: Path, 
 async def test_words_leave_the_index_however_many_go(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
-    """Few are cut out one by one, many are struck out and the index is written anew: the same comes of both."""
+    """Few messages are removed one by one; for many, the index is rebuilt. The result is the same."""
     monkeypatch.setattr("threadline.stores.sqlite.search_index._CUT_SHARE", share)
     tx = store.scoped(Scope())
     going, staying = (

@@ -1,4 +1,4 @@
-"""The search index: it follows appends by itself, catches up at opening, and can be made anew."""
+"""The search index: it follows appends, catches up when the store opens, and can be rebuilt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def until_indexed(path: Path) -> None:
     looking = apsw.Connection(str(path))
     try:
         async with asyncio.timeout(30):
-            while looking.execute(BEHIND).get:  # noqa: ASYNC110 another connection tells nobody when it is done
+            while looking.execute(BEHIND).get:  # noqa: ASYNC110 another connection does not signal when it is done
                 await asyncio.sleep(0.002)
     finally:
         looking.close()

@@ -169,7 +169,7 @@ class TestWritingAtOnce:
 
         store = await open_sqlite(clock=Clock())
         async with asyncio.timeout(30):
-            # At first the thread may be on an errand of its own.
+            # At first the thread may be busy with housekeeping.
             while threading.current_thread() not in threads:
                 await create_thread_with(store.scoped(Scope()), "a")
 

@@ -56,7 +56,7 @@ def ancestors_of_branch(timeline_no: int, seq: int, ancestors: bytes) -> bytes:
     """The lineage of a timeline that forks at a point; a fork inside an ancestor's range hangs on that ancestor."""
     if seq < 0:
         return b""
-    # In the timeline's own part or in its parent's, as nearly always: what lies before is taken over as it stands.
+    # Nearly always the fork is in the timeline's own part or its parent's: the bytes before it are copied as they are.
     fork = nearest(ancestors)
     if fork is None or seq > fork.seq:
         return _pack(timeline_no, seq).to_bytes(8, "little") + ancestors
@@ -67,12 +67,12 @@ def ancestors_of_branch(timeline_no: int, seq: int, ancestors: bytes) -> bytes:
 
 
 def holder(timeline_no: int, seq: int, ancestors: bytes) -> int:
-    """Which timeline of the history the message with this seq stands on."""
+    """The number of the timeline that holds the message with this seq."""
     return segments(timeline_no, seq, ancestors, first=seq)[0] >> 32
 
 
 def nearest(ancestors: bytes) -> Place | None:
-    """Where the timeline forks; None if it begins with nothing."""
+    """Where the timeline forks; None if it has no ancestor."""
     if not ancestors:
         return None
     packed = int.from_bytes(ancestors[:8], "little")
@@ -80,7 +80,7 @@ def nearest(ancestors: bytes) -> Place | None:
 
 
 def tops(timeline_no: int, ancestors: bytes) -> dict[int, int]:
-    """How far each timeline of the history belongs to it, by number; the last one's end is open."""
+    """The last seq that the history takes from each timeline, by number; the newest timeline has no limit."""
     found = {packed >> 32: packed & _TOP for packed in _unpack(ancestors)}
     found[timeline_no] = _TOP
     return found
@@ -144,7 +144,7 @@ def find_head(session: ScopedSession, thread_id: str) -> Head:
 
 
 def find_thread_and_head(session: ScopedSession, thread_id: str) -> tuple[Thread, Head]:
-    """The thread and its head, for those who change both."""
+    """The thread and its head, for operations that change both."""
     row = session.row(_SQL["find_standing"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
     if row is None:
         raise NotFound("thread", thread_id)
@@ -166,7 +166,7 @@ def find_thread_and_head(session: ScopedSession, thread_id: str) -> tuple[Thread
 
 
 def head_on(session: ScopedSession, head: Head, timeline_id: str | None) -> Head:
-    """Where the head would be if the thread stood on another timeline of its own. NotFound."""
+    """The head that the thread would have on another of its timelines. NotFound."""
     if timeline_id is None or timeline_id == head.timeline_id:
         return head
     row = session.row(_SQL["find_timeline"], (head.newest_no, timeline_id))
@@ -179,7 +179,7 @@ def head_on(session: ScopedSession, head: Head, timeline_id: str | None) -> Head
 
 
 def count_of(session: ScopedSession, timeline_no: int, ancestors: bytes) -> int:
-    """How many messages a timeline's history holds, its ancestors' part included."""
+    """The number of messages in a timeline's history, including its ancestors' part."""
     end = session.row(_SQL["find_end"], (timeline_no,))
     if end is not None:
         return int(end[0]) + 1
@@ -188,7 +188,7 @@ def count_of(session: ScopedSession, timeline_no: int, ancestors: bytes) -> int:
 
 
 class NewTimeline(NamedTuple):
-    """`id` is made up here. The point it forks at, if any, may lie in an ancestor's range; `ancestors` say where."""
+    """`parent` is the point it forks at, if any; `ancestors` resolve it to the timeline that holds that message."""
 
     id: str
     owner_id: str
@@ -197,7 +197,7 @@ class NewTimeline(NamedTuple):
 
 
 class TimelineOwner(NamedTuple):
-    """The thread that gets a timeline, its newest one so far, and whether what the new one stems from is its own."""
+    """The thread that gets a timeline, its newest timeline so far, and whether the new one continues one of its own."""
 
     thread_no: int
     earlier_no: int | None = None
@@ -205,7 +205,7 @@ class TimelineOwner(NamedTuple):
 
 
 def add_timeline(session: ScopedSession, whose: TimelineOwner, new: NewTimeline, now_us: int) -> int:
-    """The new timeline's number, which is the one after the highest."""
+    """Returns the new timeline's number, the highest of all."""
     fork = nearest(new.ancestors)
     lineage = (*(new.parent or (None, None)), *(fork or (None, None)), fork is not None and not whose.continues)
     values = (
@@ -223,7 +223,7 @@ def add_timeline(session: ScopedSession, whose: TimelineOwner, new: NewTimeline,
 
 
 def new_timeline(owner_id: str, origin: Head | None = None, seq: int = -1) -> NewTimeline:
-    """One that goes on from `seq` of where `origin` stands, or from nothing."""
+    """A timeline that continues after `seq` of the history at `origin`, or an empty one."""
     if origin is None:
         return NewTimeline(new_id(), owner_id, None, b"")
     ancestors = ancestors_of_branch(origin.timeline_no, seq, origin.ancestors)

@@ -28,7 +28,7 @@ _FROM_BACKUP = "restore the file from a backup, or copy what can be read with `t
 
 
 def find_faults(database: Database) -> list[Finding]:
-    """Everything that is wrong, worst first. Empty means healthy."""
+    """Every fault, worst first. Empty means healthy."""
     damage = list(_damage(database))
     if damage:
         return damage
@@ -49,7 +49,7 @@ def _schema(database: Database) -> Iterator[Finding]:
     applied = journal(database.connection, database.location)
     version = database.connection.pragma("user_version")
     if len(applied) != version:
-        what = f"the file says it has schema version {version}, its journal {len(applied)}"
+        what = f"the header has schema version {version}, the migration journal {len(applied)}"
         yield Finding("error", what, _FROM_BACKUP)
     if len(applied) < len(MIGRATIONS):
         yield Finding("error", f"the schema is version {len(applied)} of {len(MIGRATIONS)}", "run `threadline migrate`")
@@ -59,15 +59,15 @@ def _references(database: Database) -> Iterator[Finding]:
     broken = database.rows("PRAGMA foreign_key_check")
     if broken:
         tables = ", ".join(sorted({row[0] for row in broken}))
-        yield Finding("error", f"{len(broken)} rows refer to rows that are gone, in {tables}", _FROM_BACKUP)
+        yield Finding("error", f"{len(broken)} rows refer to rows that do not exist, in {tables}", _FROM_BACKUP)
 
 
 def _counts(database: Database) -> Iterator[Finding]:
     for query, what in (
-        ("find_wrong_counts", "threads miscount their messages"),
-        ("find_wrong_timelines", "threads stand on a timeline that is not theirs"),
+        ("find_wrong_counts", "threads have a wrong message count"),
+        ("find_wrong_timelines", "threads point to a timeline of another thread"),
         ("find_gaps", "timelines have gaps"),
-        ("find_stray_timelines", "timelines have lost their thread or what they stem from"),
+        ("find_stray_timelines", "timelines refer to a thread or a parent that does not exist"),
     ):
         wrong = database.rows(_SQL[query])
         if wrong:
@@ -76,16 +76,16 @@ def _counts(database: Database) -> Iterator[Finding]:
 
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told after each step: how many pages are copied, how many there are."""
+"""Called after each step with the number of copied pages and the number of all pages."""
 
 _PAGES_AT_A_TIME = 1_000
 
 
 def copy_database(source: Location, target: Location, progress: Progress | None = None) -> None:
-    """InvalidInput if there is something under the target's name already."""
+    """InvalidInput if the target exists."""
     final = Path(target.name)
     if target.in_memory or final.exists():
-        raise InvalidInput(f"{target.shown} cannot be a backup: name a file that does not exist yet")
+        raise InvalidInput(f"{target.shown} cannot be a backup: choose a file that does not exist")
     partial = final.with_name(final.name + ".partial")
     partial.unlink(missing_ok=True)
     try:
@@ -103,7 +103,7 @@ def _copy_pages(source: Location, target: Location, progress: Progress | None) -
         writing = connect(target)
         try:
             with translated(target.shown):
-                # The source's read transaction keeps one state in sight; without it each commit would start it anew.
+                # The read transaction fixes one state; without it, each commit would make SQLite start the copy again.
                 reading.execute("BEGIN")
                 with writing.backup("main", reading, "main") as copying:
                     while not copying.done:

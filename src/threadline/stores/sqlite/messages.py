@@ -1,8 +1,8 @@
-"""Messages: append them, and read histories.
+"""Messages: appends and reads of histories.
 
-A history is read from its end through its segments, in one statement at any depth of branching, and only as far as it
-is needed. Rows become messages without a look inside their parts. An append is a lookup, a check that its ids are
-new, the inserts and one update of the thread; its cost does not depend on how long the thread is.
+A history is read from its end through its segments, in one statement at any depth of branching, and only as far as
+needed. Rows become messages without decoding their parts. An append is a lookup, a check that its ids are new, the
+inserts and one update of the thread; its cost does not depend on the length of the thread.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
 _USER = ROLE_NUMBER["user"]
 _NO_END = 2**62
 _FEW = 8
-"""Appends of more messages than this are made by the writer's thread."""
+"""A larger append goes to the writer thread: on the event loop it would delay other tasks."""
 _MUCH = 1_000
-"""Reads of more messages than this leave the event loop's thread."""
+"""A larger read goes to the reader thread."""
 
 
 class MessageOperations(Operations):
@@ -150,7 +150,7 @@ def _done_under_key(
 def _find_earlier_append(
     session: ScopedSession, thread_id: str, head: Head, messages: Sequence[Sealed]
 ) -> Appended | None:
-    """The answer this append had before; None if none of its ids stands in the history. DuplicateId if some do."""
+    """The result of an earlier identical append; None if no id is in the history. DuplicateId if only some match."""
     found = [session.rows(_SQL["find_by_id"], (message.id,)) for message in messages]
     if len(messages) > 1 and len({message.id for message in messages}) < len(messages):
         raise DuplicateId("message", _first_repeated(messages))
@@ -213,7 +213,7 @@ def read_span(session: ScopedSession, thread_id: str, span: Span) -> list[Messag
     with session.snapshot():
         found = as_messages(session, head, session.rows(_SQL["read_history_backwards"], (bound(wanted), first)))
     if len(found) != last - first + 1:
-        # It was purged after the span was found.
+        # A purge removed messages between the two reads.
         raise NotFound("thread", thread_id)
     return found
 
@@ -257,7 +257,7 @@ def find_message(session: ScopedSession, thread_id: str, message_id: str) -> Mes
 
 
 def as_messages(session: ScopedSession, head: Head, newest_first: list[Row]) -> list[Message]:
-    """Values, oldest first. Timelines are named once each, not once a message."""
+    """The messages, oldest first. The ids of timelines are looked up once per timeline, not per message."""
     newest_first.reverse()
     if not newest_first or newest_first[0][2] == head.timeline_no:
         id = head.timeline_id

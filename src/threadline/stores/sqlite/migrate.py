@@ -1,9 +1,8 @@
-"""Migrations of a SQLite file: whose file it is, what it still needs, and doing that.
+"""Migrations of a SQLite file.
 
-Each step is one transaction that also writes the journal, so a process that is killed in the middle leaves a file that
-the next one takes up where it stood. SQLite's write lock is the one lock: whoever gets it looks at the journal again
-before each step. A step that leaves a row without what it refers to is rolled back. A file that is not ours is never
-written to.
+Each step is one transaction that also writes the journal, so the next process continues after a process that was killed
+in the middle. SQLite's write lock serialises processes: each reads the journal again before each step. A step that
+leaves a dangling reference is rolled back. A file that is not a Threadline database is never written to.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SMALLEST_DATABASE = 512
 
 
 def plan(path: str | os.PathLike[str], *, migrations: Sequence[Migration] = MIGRATIONS) -> Plan:
-    """What `apply` would do; nothing is written, and a file that does not exist is not made."""
+    """What `apply` would do. Writes nothing, and does not create a missing file."""
     location = locate(path)
     if location.in_memory or not Path(location.name).exists():
         return plan_steps(migrations, ())
@@ -51,7 +50,8 @@ def plan(path: str | os.PathLike[str], *, migrations: Sequence[Migration] = MIGR
 def apply(
     path: str | os.PathLike[str], *, progress: Progress | None = None, migrations: Sequence[Migration] = MIGRATIONS
 ) -> Plan:
-    """Brings the file to the newest version; what was done. Safe to repeat, and beside other processes."""
+    """Migrates the file to the newest version; returns what was done. Safe to repeat, and while other processes use
+    the file."""
     location = locate(path)
     connection = connect(location)
     try:
@@ -79,7 +79,7 @@ def migrate(
 
 
 def require_current(connection: apsw.Connection, location: Location) -> None:
-    """For a file that may only be read: SchemaMismatch unless it needs nothing."""
+    """For a read-only file: SchemaMismatch if it needs a migration."""
     with translated(location.shown):
         todo = plan_steps(MIGRATIONS, journal(connection, location))
     if todo.steps:
@@ -90,7 +90,7 @@ def require_current(connection: apsw.Connection, location: Location) -> None:
 
 
 def journal(connection: apsw.Connection, location: Location) -> tuple[Applied, ...]:
-    """What the file says it has had; () for a new one. StoreCorrupt if it is not a file of ours."""
+    """The applied migrations; () for a new file. StoreCorrupt if it is not a Threadline database."""
     if not location.in_memory:
         _reject_short_file(location)
     # One snapshot: between two reads another process may create the schema, and a file of its own would look foreign.
@@ -105,7 +105,7 @@ def journal(connection: apsw.Connection, location: Location) -> tuple[Applied, .
 
 
 def _reject_short_file(location: Location) -> None:
-    # SQLite takes a file too short for a header as an empty database, and would write over it.
+    # SQLite treats a file too short for a header as an empty database, and would overwrite it.
     size = Path(location.name).stat().st_size
     if 0 < size < _SMALLEST_DATABASE:
         raise StoreCorrupt(f"{location.shown} is not a SQLite database")
@@ -126,14 +126,14 @@ def _switch_to_wal(connection: apsw.Connection) -> str:
         try:
             return str(connection.pragma("journal_mode", "wal"))
         except apsw.BusyError:
-            # SQLite does not ask the busy handler here, where two processes open a new file at once.
+            # SQLite does not call the busy handler here: two processes that create a file together must retry.
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.001)
 
 
 def _apply_step(connection: apsw.Connection, location: Location, step: Migration) -> None:
-    # A table that is made anew under its old name is gone for a moment, with all that others refer to.
+    # A step that rebuilds a table drops it for a moment, with the rows that other tables refer to.
     connection.pragma("foreign_keys", False)
     try:
         _apply_in_transaction(connection, location, step)
@@ -142,13 +142,13 @@ def _apply_step(connection: apsw.Connection, location: Location, step: Migration
 
 
 def _reject_dangling(connection: apsw.Connection, location: Location, step: Migration) -> None:
-    """What a step with foreign keys off has torn, or what was torn before it, must not be committed as sound."""
+    """Foreign keys are off during a step, so dangling references are searched for before the commit."""
     dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
     if dangling:
         tables = ", ".join(sorted({str(row[0]) for row in dangling}))
         raise StoreCorrupt(
             f"migration {step.number} ({step.name}) of {location.shown} would leave {len(dangling)} rows that refer to "
-            f"rows that are not there, in {tables}. Nothing was changed: restore the file from a backup and try again"
+            f"missing rows, in {tables}: nothing was changed; restore the file from a backup and try again"
         )
 
 

@@ -126,7 +126,7 @@ def find_binding(session: ScopedSession, surface: Surface, place: str) -> Bindin
 
 
 def is_bound(session: ScopedSession, surface: Surface, place: str) -> bool:
-    """Whoever has bound it."""
+    """Whether any owner has bound the place."""
     return session.row(_SQL["find_place"], (session.tenant_id, surface, place)) is not None
 
 

@@ -1,8 +1,8 @@
-"""Purging: removal for good, of a thread, a user or a tenant, down to the bytes.
+"""Purge: permanent removal of a thread, a user or a tenant, down to the bytes.
 
-Timelines that another thread's history still needs stay, cut down to what it shows; the rest go. Every connection
-overwrites what it deletes, messages are blanked in place first, and words leave the search index with their message.
-After the commit the writer empties the write-ahead log and, unless the file is large, writes the file anew.
+A timeline that another thread's history needs is cut down to the needed messages; other timelines are removed. Every
+connection overwrites what it deletes, messages are blanked in place first, and their words are removed from the search
+index. After the commit the writer empties the write-ahead log and, unless the file is large, rewrites the file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _remove_users(session: ScopedSession, user_ids: list[str]) -> int:
 
 
 def remove_threads(session: ScopedSession, numbers: list[int]) -> int:
-    """How many rows went, of all tables."""
+    """Returns the number of removed rows, over all tables."""
     session.database.scrub = True
     removed = sum(session.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
     timelines = [timeline for number in numbers for (timeline,) in session.rows(_SQL["list_timelines"], (number,))]
@@ -92,7 +92,7 @@ def remove_threads(session: ScopedSession, numbers: list[int]) -> int:
 
 
 class Cut(NamedTuple):
-    """A timeline that loses what it holds after seq `last`, or goes as a whole."""
+    """A timeline that loses its messages after seq `last`, or is removed."""
 
     timeline_no: int
     last: int
@@ -100,9 +100,9 @@ class Cut(NamedTuple):
 
 
 def _cuts(session: ScopedSession, abandoned: list[int]) -> list[Cut]:
-    """What becomes of timelines that belong to no thread any more, and then of their ancestors.
+    """The cuts to timelines that belong to no thread any more, and to their ancestors.
 
-    A timeline's number is higher than those it stems from, so taking the highest first meets descendants first.
+    A timeline's number is higher than its ancestors', so going from the highest number down visits descendants first.
     """
     cuts: dict[int, Cut] = {}
     waiting = [-number for number in abandoned]
@@ -121,8 +121,8 @@ def _cuts(session: ScopedSession, abandoned: list[int]) -> list[Cut]:
 
 
 def _cut(session: ScopedSession, cuts: list[Cut]) -> int:
-    # Everything is blanked before anything is removed: removing a row may move its neighbours, and what a page moves it
-    # does not overwrite.
+    # All messages are blanked before any row is removed: removing a row can move its neighbours within the page, and
+    # SQLite does not overwrite the place a row was moved from.
     above = [(cut.timeline_no, cut.last) for cut in cuts]
     forget_words(session, [message for place in above for message in session.rows(_SQL["list_messages"], place)])
     for place in above:

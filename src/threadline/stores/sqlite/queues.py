@@ -111,7 +111,7 @@ def add_inbox(
 
 
 def _owner(session: ScopedSession, named: str | None) -> str | None:
-    """Whose row it is to be. A user's own, unless the house names somebody, or nobody yet."""
+    """The owner of a new row: the named user, else the session's user; a row of the system scope may have none."""
     if named is not None and named != session.user_id:
         session.scope.require("system")
     return named if named is not None or session.sees_all else session.user_id

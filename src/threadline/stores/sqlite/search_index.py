@@ -1,8 +1,8 @@
-"""The search index, kept a little behind the log: words are taken from messages in their order of arrival.
+"""The search index, which lags a little behind the messages: they are indexed in order of arrival.
 
-`search_progress` says how far it came, in the same transaction, so a crash repeats nothing and skips nothing. Each
-message's words are filed under its owner, so that a search meets only the owner's. Words are removed with the very
-text they were made from; change `_words`, and `RECIPE` with it, and the index is made anew.
+`search_progress` is written in the same transaction, so a crash repeats nothing and skips nothing. Words are indexed
+with their owner, so that a search visits only the owner's messages. FTS5 removes words by the exact text they were
+added with: a change of `_words` needs another `RECIPE`, which rebuilds the index.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from threadline.stores.sqlite.connection import translate
 from threadline.stores.sqlite.session import Database, Row, ScopedSession
 
 RECIPE = 1
-_IN_PASSING = 32
+_AT_A_TIME = 32
 _CUT_SHARE = 100
-"""One message in so many is cut out; if more go, it is quicker to write the index anew."""
+"""Up to one message in so many is removed singly; for more, rebuilding the index is faster."""
 _log = logging.getLogger(__name__)
 _SQL = load_queries(__package__, "queries/search.sql")
 
 
 def owner_word(tenant_id: str, owner_id: str) -> str:
-    """One word for an owner; nobody can search for it, because queries look in another column."""
+    """One word per owner. Queries cannot match it, because they search another column."""
     return "o" + hashlib.blake2b(f"{tenant_id} {owner_id}".encode(), digest_size=12).hexdigest()
 
 
@@ -36,7 +36,7 @@ def is_pending(database: Database) -> bool:
 
 
 def index_some(database: Database, limit: int) -> int:
-    """Takes in up to so many messages, inside the transaction that is open; how many it were."""
+    """Indexes up to `limit` messages inside the open transaction; returns how many."""
     connection = database.connection
     pending = database.rows(_SQL["read_pending"], (_indexed_no(database), limit))
     for number, tenant_id, owner_id, parts in pending:
@@ -49,9 +49,9 @@ def index_some(database: Database, limit: int) -> int:
 
 
 def index_when_idle(database: Database) -> bool:
-    """Takes in a few messages in a transaction of its own; whether there are more. An errand of the writer's.
+    """Indexes a few messages in a transaction of its own; returns whether more are left. Housekeeping of the writer.
 
-    It does not wait for the disk: the index can be made again from the messages, and the next commit syncs it too.
+    It does not sync the disk: the index can be rebuilt from the messages, and the next commit syncs it too.
     """
     connection = database.connection
     try:
@@ -59,11 +59,11 @@ def index_when_idle(database: Database) -> bool:
             return False
         connection.pragma("synchronous", "NORMAL")
         connection.execute("BEGIN IMMEDIATE")
-        index_some(database, _IN_PASSING)
+        index_some(database, _AT_A_TIME)
         connection.execute("COMMIT")
         return is_pending(database)
     except apsw.Error as exc:
-        _log.warning("the search index waits: %s", translate(exc, database.location.shown))
+        _log.warning("search index not updated: %s", translate(exc, database.location.shown))
         return False
     finally:
         with suppress(apsw.Error):
@@ -73,7 +73,7 @@ def index_when_idle(database: Database) -> bool:
 
 
 def _indexed_no(database: Database) -> int:
-    """How far the index came; nowhere, if its words were taken by another recipe."""
+    """The number of the last indexed message; 0, after clearing the index, if another recipe made it."""
     ((indexed_no, recipe),) = database.rows(_SQL["read_progress"])
     if recipe == RECIPE:
         return int(indexed_no)
@@ -85,8 +85,8 @@ def _indexed_no(database: Database) -> int:
 def forget_words(session: ScopedSession, messages: list[Row]) -> None:
     """Removes messages, given as (number, tenant, owner, parts), from the index, before their rows go.
 
-    A few are cut out of the index's pages one by one, at about a millisecond each. Many are struck out, and then the
-    index is written anew without them, which takes some seconds for a million messages, however many are struck.
+    A few are removed from the index's pages one by one, at about a millisecond each. Many are marked as removed and
+    then the index is rebuilt, which takes some seconds for a million messages, however many are marked.
     """
     indexed_no = _indexed_no(session.database)
     indexed = [row for row in messages if row[0] <= indexed_no]
@@ -101,7 +101,7 @@ def forget_words(session: ScopedSession, messages: list[Row]) -> None:
 
 
 def forget_numbers(session: ScopedSession) -> None:
-    """After rows went: their numbers, if they were the highest, are given again, to messages not indexed yet."""
+    """After rows were removed: SQLite reuses the highest numbers for new messages, which are not indexed yet."""
     session.run(_SQL["lower_progress"])
 
 

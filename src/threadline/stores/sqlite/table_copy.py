@@ -1,7 +1,7 @@
-"""Rows on their way to and from another database, in the form of `core.portable`. System scope only.
+"""Copies of tables to and from another database, in the form of `core.portable`. System scope only.
 
-Inside the file threads, timelines and turns go by numbers; on the way they go by their ids. Adding a row that is there
-already changes nothing, so a copy that broke off is simply made again.
+The file refers to threads, timelines and turns by numbers, the portable form by ids. Adding a row that exists changes
+nothing, so an interrupted copy can simply be repeated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/table_copy.sql")
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
-"""Tables read by their rows' numbers, at any depth for the same price; the others are small and read by offset."""
+"""Tables that are paged by row number, at the same cost at any depth; the others are small and paged by offset."""
 _FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
 _KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}
-"""Columns that keep an id, because what they name may be gone."""
+"""Columns that keep an id, because the row they name may not exist."""
 
 
 class TableCopyOperations(Operations):

@@ -1,7 +1,7 @@
 """Threads: create, read, list, change, delete, restore, prune.
 
-A list walks one index from its end and reads no row that it does not show; pages go on after the last row's activity
-and id. Every check is made before the first write, so a verb that raises has changed nothing.
+A list walks one index from its end and reads only the rows it returns; a cursor is the activity and id of the last row.
+Every check comes before the first write, so an operation that raises has changed nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Timelines: branch, move, undo, switch, save and load, each one or two small rows.
 
-A thread that goes on from an earlier point gets a new timeline whose lineage is worked out once, here; no message is
-copied, and the timeline it leaves stays as it was. Saved points are the owner's names for points.
+A thread that continues from an earlier point gets a new timeline, whose lineage is computed once, here; no message is
+copied, and the previous timeline does not change. Saved points are the owner's names for points.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def undo(session: ScopedSession, thread_id: str) -> Thread:
 
 
 def _continue_from(session: ScopedSession, thread: Thread, origin: Head, seq: int, *, is_own: bool = True) -> Thread:
-    """The thread on a new timeline from `seq` of where `origin` stands, which may be another thread's place."""
+    """Moves the thread to a new timeline that continues after `seq` of `origin`, which may belong to another thread."""
     timeline, now = new_timeline(thread.owner_id, origin, seq), session.now_us()
     number = add_timeline(session, TimelineOwner(origin.thread_no, origin.newest_no, continues=is_own), timeline, now)
     return _place(

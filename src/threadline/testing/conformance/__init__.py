@@ -1,6 +1,6 @@
 """The store conformance suite: what `threadline.ports.Store` promises, as plain pytest.
 
-Whoever writes a store imports everything and says how theirs is opened:
+The author of a store imports everything and supplies a fixture that opens the store:
 
     from threadline.testing.conformance.suite import *
 
@@ -10,13 +10,13 @@ Whoever writes a store imports everything and says how theirs is opened:
         yield store
         await store.close()
 
-The tests run in pytest-asyncio's auto mode, each in a tenant of its own, so one database may serve them all. Their
-docstrings quote the port. Their `req` markers name the promises they prove: register that marker.
+The tests need pytest-asyncio's auto mode. Each uses a tenant of its own, so one database can serve all of them. Their
+docstrings quote the port. Register the marker `req`, which names requirements.
 """
 
 import pkgutil
 
 import pytest
 
-# Before any of them is imported: afterwards, a failing assert would say nothing but that it failed.
+# Must run before the modules are imported: otherwise pytest does not explain their failing asserts.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))

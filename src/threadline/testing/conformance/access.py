@@ -1,4 +1,4 @@
-"""Access: tokens known by their hash, limits that hold whoever counts, and a record nobody can change."""
+"""Access: tokens stored by their hash, rate limits across processes, and the audit record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching: what wakes somebody who waits for news of a turn, of a thread, or of a thread that may come."""
+"""Change watches: what wakes a watch on a turn, on a thread, or on a state key without a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Isolation: whoever is not the owner, or not of the tenant, learns nothing and changes nothing, whatever the verb."""
+"""Isolation: another user and another tenant learn nothing and change nothing, with any operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids, populate, view
 from threadline.testing.conformance.turn_probes import PROBES, Probe
 
-STRANGERS: dict[str, tuple[str, str, UserRole]] = {
+OUTSIDERS: dict[str, tuple[str, str, UserRole]] = {
     "another user of the tenant": ("", "mallory", "member"),
     "another admin of the tenant": ("", "mallory", "admin"),
     "the same user id in another tenant": ("-other", "alice", "member"),
@@ -33,13 +33,13 @@ def verbs() -> set[str]:
     return {name for name, _ in inspect.getmembers(Transaction, inspect.iscoroutinefunction)}
 
 
-def stranger(store: Store, tenant_id: str, who: str) -> Transaction:
-    other_tenant, user_id, role = STRANGERS[who]
+def outsider(store: Store, tenant_id: str, who: str) -> Transaction:
+    other_tenant, user_id, role = OUTSIDERS[who]
     return store.scoped(Scope(tenant_id + other_tenant, user_id, role))
 
 
 def skipped(tx: Transaction, tenant_id: str) -> frozenset[str]:
-    """What the port lets this stranger share with the victim."""
+    """The operations whose data the port lets this outsider share with the victim."""
     if tx.scope.tenant_id != tenant_id:
         return frozenset()
     return THE_TENANTS | THE_ADMINS if tx.scope.role == "admin" else THE_TENANTS
@@ -78,14 +78,14 @@ class TestIsolation:
         assert verbs() == {probe.verb for probe in PROBES}
 
     @pytest.mark.req("SX-04", "S1-05")
-    @pytest.mark.parametrize("who", STRANGERS)
-    async def test_a_stranger_learns_and_changes_nothing(
+    @pytest.mark.parametrize("who", OUTSIDERS)
+    async def test_an_outsider_learns_and_changes_nothing(
         self, store: Store, tenant_id: str, clock: ManualClock, who: str
     ) -> None:
         victim = Scope(tenant_id, "alice")
         ids = await populate(store, victim, clock)
         before = await view(store, victim, ids)
-        tx = stranger(store, tenant_id, who)
+        tx = outsider(store, tenant_id, who)
         shared = skipped(tx, tenant_id)
         same_tenant = tx.scope.tenant_id == tenant_id
         asked = [probe for probe in PROBES if probe.verb not in shared]

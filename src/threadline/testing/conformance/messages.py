@@ -1,5 +1,4 @@
-"""Reading messages: whole histories, ranges, pages, the last turns, single messages; and that bytes come back as they
-went in."""
+"""Reads of messages: whole histories, ranges, pages, the last turns, single messages; bytes are stored unchanged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Probes: for every verb, what a stranger would try with somebody else's ids.
+"""Probes: for every operation, a call with the ids of another user.
 
-A probe is called twice, with ids nobody has and with a victim's, and must not be able to tell one from the other. What
-it returns is compared, so it leaves out what differs by chance. `in_tenant` names what the port says a neighbour gets
-where an id is the whole tenant's. Reads stand before writes, so that a stranger looks before leaving traces.
+A probe is called twice, with unknown ids and with a victim's, and must get the same answer. Answers are compared, so a
+probe leaves out what differs by chance. `in_tenant` names the error another user of the tenant gets where an id is
+unique in the whole tenant. Reads come before writes, so that they see the victim's data unchanged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def asks(verb: str, *fields: str, **given: Any) -> None:
 
 
 def _another(tx: Transaction, ids: Ids) -> str:
-    """The victim, except to their namesake abroad, who is somebody else by the same id."""
+    """The victim's user id; for the same id in another tenant, an unknown one."""
     return UNKNOWN.user_id if ids.user_id == tx.scope.user_id else ids.user_id
 
 
@@ -166,7 +166,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("bind")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.bind("matrix", "strangers-place", ids.thread_id)
+    await tx.bind("matrix", "outsiders-place", ids.thread_id)
 
 
 @probe("create_thread", in_tenant="DuplicateId")
@@ -253,7 +253,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("put_link")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.put_link("telegram", "somebody", _another(tx, ids), "verified")).state
+    return (await tx.put_link("telegram", "another-user", _another(tx, ids), "verified")).state
 
 
 @probe("redeem_link_code")

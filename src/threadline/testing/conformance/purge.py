@@ -150,7 +150,7 @@ class TestPurgingUsers:
     async def test_purging_a_user_nobody_knows_removes_nothing(self, system: Transaction) -> None:
         """how many rows"""
         await system.put_user(User("bob"))
-        assert await system.purge_user("nobody") == 0
+        assert await system.purge_user("unknown") == 0
         assert [user.id for user in await system.users()] == ["bob"]
 
     async def test_a_purged_user_can_begin_again(self, alice: Transaction) -> None:

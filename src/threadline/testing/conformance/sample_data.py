@@ -1,6 +1,6 @@
-"""One of everything: a user with a row in each table, for tests that nothing leaks and that nothing stays behind.
+"""Sample data: a user with a row in each table, for tests of isolation and purges.
 
-Every text in it holds the word SECRET, so that whatever shows any of it can be caught.
+Every text in it contains the word SECRET, so that any leak can be found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECRET = "xyzzy"
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """What a world can be asked for by name."""
+    """The ids in one set of sample data."""
 
     user_id: str
     thread_id: str
@@ -46,17 +46,17 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 def names_for(user_id: str, world: str | None = None) -> Ids:
-    """The ids of a user's world, all but the timeline's, which only the store can give."""
+    """The ids of a user's sample data, except the timeline's, which the store generates."""
     named: dict[str, Any] = {field: f"{world or user_id}-{field}" for field in Ids.__struct_fields__}
     hashes = {field: named[field].encode() for field in ("code_hash", "token_hash")}
     return Ids(**named | hashes | {"user_id": user_id})
 
 
-UNKNOWN = names_for("nobody")
+UNKNOWN = names_for("unknown")
 
 
 async def populate(store: Store, scope: Scope, clock: ManualClock, world: str | None = None) -> Ids:
-    """Gives the user of the scope one of everything; by another name, one more of everything."""
+    """Creates one row of every kind for the scope's user; with another `world`, a second set."""
     ids = names_for(scope.user_id, world)
     tx, system = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
     timeline_id = await _talk(tx, ids)
@@ -116,7 +116,7 @@ async def _administer(system: Transaction, ids: Ids, clock: ManualClock) -> None
 
 
 async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
-    """All that a user can see of a world of theirs, and their house of it."""
+    """Everything that the user and the system scope can read of one set of sample data."""
     tx, system = store.scoped(scope), store.scoped(system_scope(scope.tenant_id))
     threads = [ids.thread_id, f"{ids.thread_id}-branch"]
     return {

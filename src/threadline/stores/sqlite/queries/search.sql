@@ -41,7 +41,7 @@ ORDER BY closeness(message_words, ?) DESC, rowid DESC;
 SELECT id, seq, role, parts, created_us FROM messages WHERE no = ?;
 
 -- name: find_place
--- Whoever branches off a thread does it for the thread's owner, so nobody else's messages are ever shown.
+-- A branch belongs to the owner of its source, so a history never contains another owner's messages.
 SELECT m.timeline_no, m.seq, l.thread_no FROM messages m JOIN timelines l ON l.no = m.timeline_no
 WHERE m.no = ? AND l.tenant_id = ? AND l.owner_id = ?;
 
