@@ -249,7 +249,7 @@ class TestMigrating:
     def test_a_step_that_leaves_a_row_without_what_it_refers_to_is_undone(self, path: Path) -> None:
         version_one(path)
         torn = MIGRATIONS[1]._replace(sql=MIGRATIONS[1].sql + "DELETE FROM timelines;")
-        with pytest.raises(StoreCorrupt, match=r"migration 2 \(create_turns\).* 2 rows .* in messages\. Nothing"):
+        with pytest.raises(StoreCorrupt, match=r"migration 2 \(create_turns\).* 2 rows .* in messages: nothing"):
             migrate.apply(path, migrations=(MIGRATIONS[0], torn))
         assert sql(path, "PRAGMA user_version") == [(1,)]
         assert sql(path, "SELECT count(*) FROM timelines") == [(1,)]
