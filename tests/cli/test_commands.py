@@ -178,7 +178,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
         (["threads", "list", "surplus"], 2, "unknown arguments: surplus (see threadline threads list --help)"),
         (["links"], 2, "unknown command 'links', did you mean 'link'? (see threadline --help)"),
         (["threads", "shwo"], 2, "unknown verb 'shwo', did you mean 'show'? (see threadline threads --help)"),
-        (["threads", "export", "x", "--format", "xml"], 2, "--format must be jsonl or json or markdown, got 'xml'"),
+        (["threads", "export", "x", "--format", "xml"], 2, "--format must be one of jsonl, json, markdown, got 'xml'"),
         (["threads", "show"], 2, "missing thread (see threadline threads show --help)"),
         (["chat", "--agent"], 2, "--agent needs a value"),
         (["chat", "--continue", "--resume", "x"], 2, "--resume cannot be used with --continue"),

@@ -54,6 +54,6 @@ def _explain_choice(name: str, typed: str, choices: list[str]) -> str:
     import difflib  # noqa: PLC0415 - used only after a typing mistake
 
     if name not in (COMMAND, VERB):
-        return f"{name} must be {' or '.join(choices)}, got {typed!r}"
+        return f"{name} must be one of {', '.join(choices)}, got {typed!r}"
     near = difflib.get_close_matches(typed, choices, n=1)
     return f"unknown {name.lower()} {typed!r}" + (f", did you mean {near[0]!r}?" if near else "")

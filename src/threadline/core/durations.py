@@ -9,13 +9,15 @@ from threadline.core.errors import InvalidInput, quote
 
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LONGEST_SECONDS = 36_500 * 86_400
 
 
 def parse_duration(text: str) -> dt.timedelta:
     found = _DURATION.fullmatch(text.strip().lower())
     if not found:
         raise InvalidInput(f"duration must be a number with s, m, h, d or w, such as 90s or 7d, got {quote(text)}")
-    try:
-        return dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
-    except OverflowError:
-        raise InvalidInput(f"duration must be less than 2,700,000 years, got {quote(text)}") from None
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    # Past this a date could leave the range of the calendar: callers add the duration to the present time.
+    if seconds > _LONGEST_SECONDS:
+        raise InvalidInput(f"duration must be at most 36500d, got {quote(text)}")
+    return dt.timedelta(seconds=seconds)
