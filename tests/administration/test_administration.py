@@ -1,4 +1,4 @@
-"""What administrators do: it is done once, it is on record, and a token's text is nowhere."""
+"""Administration: tokens, purges and agents, each with an audit entry; a token's text is not stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def told(admin: Administration) -> list[tuple[str, str, str]]:
     return [(act.actor_id, act.act, act.target) for act in await admin.acts()]
 
 
-async def test_a_token_is_found_by_its_text_and_kept_without_it(
+async def test_a_token_is_found_by_its_text_which_is_not_stored(
     admin: Administration, store: Store, tenant_id: str
 ) -> None:
     token, text = await admin.create_token("ada", name="laptop", role="viewer")
@@ -47,7 +47,7 @@ async def test_a_token_is_found_by_its_text_and_kept_without_it(
     assert text.rpartition("_")[2] not in stored
 
 
-async def test_making_and_revoking_are_on_record(admin: Administration) -> None:
+async def test_creating_and_revoking_have_audit_entries(admin: Administration) -> None:
     token, _ = await admin.create_token("ada", name="laptop")
     await admin.revoke_token(token.id)
     assert await told(admin) == [("root", "token.revoked", token.id), ("root", "token.created", token.id)]
@@ -58,7 +58,7 @@ async def test_making_and_revoking_are_on_record(admin: Administration) -> None:
     assert len(await told(admin)) == 2
 
 
-async def test_what_cannot_be_is_refused_and_not_on_record(admin: Administration, clock: ManualClock) -> None:
+async def test_invalid_tokens_are_refused_without_audit_entries(admin: Administration, clock: ManualClock) -> None:
     with pytest.raises(InvalidInput, match="must be in the future"):
         await admin.create_token("ada", name="laptop", expires_at=clock.now())
     with pytest.raises(InvalidInput, match="role"):
@@ -75,7 +75,7 @@ async def test_what_cannot_be_is_refused_and_not_on_record(admin: Administration
 
 
 @pytest.mark.parametrize("role", ["viewer", "member"])
-async def test_only_administrators_administer(store: Store, tenant_id: str, clock: ManualClock, role: str) -> None:
+async def test_only_administrators_may_administer(store: Store, tenant_id: str, clock: ManualClock, role: str) -> None:
     member = Administration(store, Sealer(), clock, Scope(tenant_id, "ada", role))  # type: ignore[arg-type]
     for refused in (
         member.create_token("ada", name="laptop"),
@@ -88,7 +88,7 @@ async def test_only_administrators_administer(store: Store, tenant_id: str, cloc
             await refused
 
 
-async def test_a_purged_user_leaves_only_the_record_of_it(
+async def test_a_purged_user_leaves_only_the_audit_entry(
     admin: Administration, store: Store, tenant_id: str, clock: ManualClock
 ) -> None:
     operator = Administration(store, Sealer(), clock, system_scope(tenant_id), actor_id="operator:root")
@@ -100,7 +100,7 @@ async def test_a_purged_user_leaves_only_the_record_of_it(
         await operator.purge_user("ada")
 
 
-async def test_changes_of_agents_are_on_record_without_their_keys(
+async def test_changes_of_agents_have_audit_entries_without_keys(
     admin: Administration, store: Store, tenant_id: str, clock: ManualClock
 ) -> None:
     agents = TenantAgents(store, Sealer(), lambda row, *, trusted: as_agent(repr), Scope(tenant_id, "root", "admin"))

@@ -1,4 +1,4 @@
-"""What tests of the loop share: asking an agent, and calls to make."""
+"""Helpers for tests of the loop: run an agent, build calls."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ async def events_of(agent: Agent, prompt: Prompt | None = None, services: AgentS
     return [event async for event in agent.run(prompt or prompt_of("go"), services or memory_services())]
 
 
-async def hear(events: AsyncIterator[Event]) -> tuple[list[Event], str | None]:
-    """What was said, and how it failed if it did."""
-    heard: list[Event] = []
+async def collect(events: AsyncIterator[Event]) -> tuple[list[Event], str | None]:
+    """All events, and the error text if the run failed."""
+    events_seen: list[Event] = []
     try:
         async for event in events:
-            heard.append(event)  # noqa: PERF401 - what was heard before the failure counts
+            events_seen.append(event)  # noqa: PERF401 - events before a failure count
     except AgentFailed as exc:
-        return heard, str(exc)
-    return heard, None
+        return events_seen, str(exc)
+    return events_seen, None
 
 
 def text_of(events: Iterable[Event]) -> str:

@@ -1,4 +1,4 @@
-"""Servers that stand in for providers, and a tool with an effect."""
+"""Fake provider servers, and a tool with a side effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop's time passes only while everybody waits, and then at once: no busy machine takes an answer's time. For
     tests that wait for nothing outside the loop."""
     loop: Any = asyncio.get_running_loop()
-    selector = loop._selector  # noqa: SLF001 - a loop that exists shows it to nobody
+    selector = loop._selector  # noqa: SLF001 - the loop has no public access to it
     now, select = loop.time(), selector.select
 
     def pass_time(timeout: float | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""A server that answers as badly as it is told to: byte by byte, cut off, silent, or not at all."""
+"""A server that misbehaves as scripted: slow, truncated, silent or unreachable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Request(NamedTuple):
 
 
 class FaultServer:
-    """Plays one script per request, the last one for all that follow. `requests` is what was asked."""
+    """Plays one script per request, the last one for all further requests. `requests` contains what was received."""
 
     def __init__(self) -> None:
         self.scripts: list[Script] = []
@@ -83,7 +83,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def sse(*payloads: Any, named: bool = False) -> list[bytes]:
-    """The frames of a stream: a string as it is, anything else as JSON."""
+    """The frames of a stream: strings unchanged, everything else as JSON."""
     return [_frame(payload, named=named) for payload in payloads]
 
 
@@ -94,12 +94,12 @@ def _frame(payload: Any, *, named: bool) -> bytes:
 
 
 def streamed(*frames: bytes, whole: bool = True) -> bytes:
-    """A whole answer of these frames; without `whole` the connection ends before the answer does."""
+    """A complete response of these frames; without `whole` the connection closes before its end."""
     return stream_head() + b"".join(chunk(frame) for frame in frames) + (LAST_CHUNK if whole else b"")
 
 
 def hanging(*frames: bytes) -> Script:
-    """These frames, and then silence for as long as the client listens."""
+    """These frames, then silence until the client disconnects."""
 
     async def play(writer: asyncio.StreamWriter) -> None:
         writer.write(stream_head() + b"".join(chunk(frame) for frame in frames))

@@ -1,6 +1,6 @@
-"""A provider that is none: aimock, a real server on a real port that speaks OpenAI's and Anthropic's APIs.
+"""A mock provider: aimock, a real server with OpenAI's and Anthropic's APIs.
 
-It comes from npm, pinned by the lock file in `aimock/`.
+Installed from npm, pinned by the lock file in `aimock/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Approval: who is asked, when, and what comes of an answer that comes later."""
+"""Approvals: when they are requested, and how a decision of a later turn is applied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.agents.agent_calls import DONE, call, events_of, hear
+from tests.agents.agent_calls import DONE, call, collect, events_of
 from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
@@ -30,7 +30,7 @@ async def explode() -> None:
     raise RuntimeError("boom")
 
 
-async def test_people_are_asked_about_one_call_at_a_time_in_order() -> None:
+async def test_approvals_are_requested_one_at_a_time_in_order() -> None:
     asked: list[str] = []
     asking = 0
 
@@ -81,7 +81,7 @@ def waiting_for(approval: Approval | None) -> Prompt:
         (Approval("a1", approved=False, reason="no"), ToolDenied("c1", "no")),
     ],
 )
-async def test_an_approval_that_has_come_settles_the_call_before_the_next_round(
+async def test_a_decided_approval_finishes_the_call_before_the_next_round(
     approval: Approval, expected: Event, book: Tool
 ) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
@@ -95,9 +95,7 @@ async def test_an_approval_that_has_come_settles_the_call_before_the_next_round(
     assert [part.call_id for part in shown.parts if isinstance(part, ToolPart)] == ["c1"]
 
 
-async def test_an_answer_to_a_request_is_not_asked_for_again_but_a_missing_one_is(
-    book: Tool, booked: list[str]
-) -> None:
+async def test_only_undecided_approvals_are_requested_again(book: Tool, booked: list[str]) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     events = await events_of(
         LoopAgent(ScriptedModel(DONE), [seat]),
@@ -115,17 +113,17 @@ class Thoughtful:
 
 
 @pytest.mark.usefixtures("idle_time")
-async def test_the_time_stands_still_while_a_person_thinks(book: Tool) -> None:
+async def test_the_time_budget_is_paused_while_a_person_decides(book: Tool) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [seat], limits=RunLimits(seconds=0.08))
     assert (await events_of(agent, services=memory_services(approver=Thoughtful())))[-1] == Finish()
 
 
 @pytest.mark.usefixtures("idle_time")
-async def test_the_time_goes_on_once_the_person_has_answered(book: Tool) -> None:
+async def test_the_time_budget_resumes_after_the_decision(book: Tool) -> None:
     seat = Tool.from_function(book.function, needs_approval=True)
     model = ScriptedModel([call("c1")], [asyncio.Event().wait])
     agent = LoopAgent(model, [seat], limits=RunLimits(seconds=0.08))
-    heard, error = await hear(agent.run(prompt_of("go"), memory_services(approver=Thoughtful())))
+    heard, error = await collect(agent.run(prompt_of("go"), memory_services(approver=Thoughtful())))
     assert heard[-1] == StepStart()
     assert error == "the reply took longer than 0.08 s and was stopped"

@@ -1,4 +1,4 @@
-"""The rehearsal agent's arithmetic: right, exact, and deaf to everything that is not arithmetic."""
+"""The calculator of the rehearsal agent: correct, exact, and limited to arithmetic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from threadline.agents.arithmetic import calculate
         ("1/1000000000", "0.000000001"),
     ],
 )
-def test_it_calculates(expression: str, value: str) -> None:
+def test_expressions_are_calculated(expression: str, value: str) -> None:
     assert calculate(expression) == value
 
 
@@ -63,7 +63,7 @@ def test_it_calculates(expression: str, value: str) -> None:
         "1\x00",
     ],
 )
-def test_what_is_no_arithmetic_is_refused_at_once(expression: str) -> None:
+def test_input_that_is_not_arithmetic_is_refused_quickly(expression: str) -> None:
     before = time.process_time()
     with pytest.raises(ValueError):
         calculate(expression)
@@ -77,7 +77,7 @@ def test_whole_numbers_are_exact(a: int, b: int, sign: str) -> None:
 
 
 @given(st.text(alphabet="0123456789+-*/%().eE_ ^", max_size=200))
-def test_any_line_of_arithmetic_signs_gives_a_number_or_a_value_error(line: str) -> None:
+def test_any_arithmetic_characters_give_a_number_or_a_value_error(line: str) -> None:
     with contextlib.suppress(ValueError):
         Fraction(calculate(line))
 

@@ -1,4 +1,4 @@
-"""The bridge: any spelling of a dispatch payload in, an OpenAI-compatible server asked, its answer out."""
+"""The bridge: any form of dispatch payload in, a request to an OpenAI-compatible server, its reply out."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def post(address: str, body: Any, *headers: str, kind: str = "application/
         ({"messages": [{"role": "user", "content": "new"}], "content": "old"}, [{"role": "user", "content": "new"}]),
     ],
 )
-async def test_the_server_always_gets_the_normalised_array(
+async def test_the_server_always_gets_an_array_of_messages(
     address: str, upstream: FaultServer, payload: Any, sent: Any
 ) -> None:
     said = await post(address, payload)
@@ -131,7 +131,7 @@ async def test_the_server_always_gets_the_normalised_array(
         (b'{"content": "' + b"x" * BODY_BYTES + b'"}', 413, "limit_exceeded"),
     ],
 )
-async def test_bad_input_is_refused_with_a_code_and_nothing_is_asked(
+async def test_invalid_payloads_get_an_error_code_and_are_not_forwarded(
     address: str, upstream: FaultServer, body: Any, status: int, code: str
 ) -> None:
     said = await post(address, body)
@@ -152,12 +152,12 @@ async def test_bad_input_is_refused_with_a_code_and_nothing_is_asked(
         (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9223372036854775808\r\n\r\n", 413),
     ],
 )
-async def test_what_is_no_payload_is_refused(address: str, upstream: FaultServer, raw: bytes, status: int) -> None:
+async def test_invalid_requests_are_refused(address: str, upstream: FaultServer, raw: bytes, status: int) -> None:
     assert (await send(address, raw)).status == status
     assert upstream.requests == []
 
 
-async def test_what_is_no_http_is_hung_up_on_and_the_next_request_works(address: str) -> None:
+async def test_input_that_is_not_http_closes_the_connection_only(address: str) -> None:
     host, _, port = address.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"\x16\x03\x01 hello?\r\n\r\n")
@@ -166,7 +166,7 @@ async def test_what_is_no_http_is_hung_up_on_and_the_next_request_works(address:
     assert (await post(address, {"content": "hi"})).status == 200
 
 
-async def test_a_stream_is_streamed_and_ends_with_done(address: str) -> None:
+async def test_a_reply_is_streamed_and_ends_with_done(address: str) -> None:
     said = await post(address, {"content": "hi"}, "accept: text/event-stream")
     assert "text/event-stream" in said.headers
     lines = [line for line in said.body.replace("\r\n", "\n").split("\n") if line.startswith("data: ")]
@@ -180,7 +180,7 @@ async def test_a_stream_is_streamed_and_ends_with_done(address: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_a_server_that_cannot_be_asked_is_a_bad_gateway(address: str, upstream: FaultServer, accept: str) -> None:
+async def test_an_unreachable_upstream_is_a_bad_gateway(address: str, upstream: FaultServer, accept: str) -> None:
     upstream.will(answer(401, b"{}"))
     said = await post(address, {"content": "hi"}, f"accept: {accept}")
     if accept == "application/json":
@@ -189,7 +189,7 @@ async def test_a_server_that_cannot_be_asked_is_a_bad_gateway(address: str, upst
         assert said.status == 502
 
 
-async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(upstream: FaultServer) -> None:
+async def test_an_upstream_that_stops_midway_ends_the_stream_with_an_error(upstream: FaultServer) -> None:
     upstream.will(hanging(*sse({"choices": [{"delta": {"content": "Once"}}]})))
     async with serve_bridge(bridge_to(upstream, silence_seconds=1)) as address:
         said = await post(address, {"content": "hi"}, "accept: text/event-stream")
@@ -197,32 +197,32 @@ async def test_a_server_that_breaks_off_ends_the_stream_with_an_error(upstream: 
     assert '{"type":"error","errorText":"the agent did not reply in time"}' in said.body
 
 
-async def test_with_a_token_every_request_needs_it(upstream: FaultServer) -> None:
+async def test_with_a_token_every_request_must_send_it(upstream: FaultServer) -> None:
     async with serve_bridge(bridge_to(upstream), token="sésame") as address:
         assert (await post(address, {"content": "hi"}, host="bridge.example")).status == 401
         assert (await post(address, {"content": "hi"}, "authorization: Bearer no")).status == 401
         assert upstream.requests == []
 
 
-async def test_an_address_that_others_can_reach_needs_a_token(upstream: FaultServer) -> None:
+async def test_a_public_address_needs_a_token(upstream: FaultServer) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1"):
         with pytest.raises(SettingsInvalid, match="token is missing"):
             await serve_bridge(bridge_to(upstream), host=host).__aenter__()
 
 
-async def test_an_empty_token_is_none(upstream: FaultServer) -> None:
+async def test_an_empty_token_is_refused(upstream: FaultServer) -> None:
     with pytest.raises(SettingsInvalid, match="token must not be empty"):
         await serve_bridge(bridge_to(upstream), host="0.0.0.0", token=" ").__aenter__()
 
 
-async def test_a_caller_may_name_the_model_where_none_is_fixed(upstream: FaultServer) -> None:
+async def test_a_caller_may_choose_the_model_if_none_is_configured(upstream: FaultServer) -> None:
     async with serve_bridge(bridge_to(upstream)) as address:
         await post(address, {"content": "hi", "model": "theirs"})
         await post(address, {"content": "hi", "model": 5})
     assert [request.body["model"] for request in upstream.requests] == ["theirs", "default"]
 
 
-async def test_an_address_that_is_taken_is_told(address: str, upstream: FaultServer) -> None:
+async def test_an_address_in_use_is_reported(address: str, upstream: FaultServer) -> None:
     port = int(address.rpartition(":")[2])
     with pytest.raises(SettingsInvalid, match=r"cannot listen on 127\.0\.0\.1 port \d+: Address already in use$"):
         await serve_bridge(bridge_to(upstream), port=port).__aenter__()
@@ -247,7 +247,7 @@ async def test_the_command_serves_until_it_is_stopped(upstream: FaultServer) -> 
 
 
 @pytest.mark.req("S3-09")
-async def test_a_remote_agent_behind_the_bridge_answers_from_a_real_server(aimock: MockProvider) -> None:
+async def test_a_remote_agent_works_through_the_bridge(aimock: MockProvider) -> None:
     async with serve_bridge(Bridge(f"{aimock.url}/v1", model="gpt-5")) as address:
         prompt = prompt_of("first", "yes?", "hello", system="You are kind.")
         events = [event async for event in RemoteAgent(address).run(prompt, memory_services())]

@@ -1,4 +1,4 @@
-"""One call, one result, on every way out; and nothing unrepeatable runs twice."""
+"""Each call has exactly one result in every case, and no unrepeatable tool runs twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def pass_on(call: ToolCall) -> Cancel | None:
 
 class Broken:
     async def decide(self, call: ToolCall) -> Verdict:
-        raise ConnectionError("nobody there")
+        raise ConnectionError("no connection")
 
 
 async def explode() -> None:
@@ -59,7 +59,7 @@ async def explode() -> None:
         ("hook cancel", ToolResult("c1", {"dry run": True}), False),
         (
             "approval error",
-            ToolError("c1", "approval for book could not be requested: ConnectionError: nobody there"),
+            ToolError("c1", "approval for book could not be requested: ConnectionError: no connection"),
             False,
         ),
         ("denied", ToolDenied("c1", "too dear"), False),
@@ -67,7 +67,7 @@ async def explode() -> None:
         ("success", ToolResult("c1", {"booked": "a"}), True),
     ],
 )
-async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
+async def test_a_call_has_exactly_one_result_in_each_of_six_cases(
     way: str, expected: Event, ran: bool, book: Tool
 ) -> None:
     hooks = Hooks(before=(pass_on, {"hook error": refuse, "hook cancel": cancel}.get(way, pass_on)))
@@ -95,7 +95,7 @@ async def test_a_call_has_one_result_on_each_of_the_six_ways_out(
         (ToolCall("c1", "book", '{"seat": "1'), 'arguments of book must be a JSON object, got \'{"seat": "1\''),
     ],
 )
-async def test_a_call_that_cannot_be_run_is_told_to_the_model(sent: ToolCall, said: str, book: Tool) -> None:
+async def test_an_invalid_call_is_an_error_for_the_model(sent: ToolCall, said: str, book: Tool) -> None:
     journal = MemoryJournal()
     events = await events_of(LoopAgent(ScriptedModel([sent], DONE), [book]), services=memory_services(journal))
     assert events[2] == ToolError("c1", said)
@@ -103,7 +103,7 @@ async def test_a_call_that_cannot_be_run_is_told_to_the_model(sent: ToolCall, sa
     assert journal.log == []
 
 
-async def test_a_hook_after_a_tool_sees_what_came_of_it_and_may_change_it(book: Tool) -> None:
+async def test_an_after_hook_gets_the_result_and_may_replace_it(book: Tool) -> None:
     seen: list[ToolOutcome] = []
 
     async def watch(call: ToolCall, ran: ToolOutcome) -> ToolOutcome | None:
@@ -122,7 +122,7 @@ async def test_a_hook_after_a_tool_sees_what_came_of_it_and_may_change_it(book: 
     assert events[2] == ToolResult("c1", "something")
 
 
-async def test_a_hook_that_fails_after_a_tool_makes_an_error_that_says_the_tool_ran(book: Tool) -> None:
+async def test_a_failing_after_hook_is_an_error_that_says_the_tool_ran(book: Tool) -> None:
     async def fail(call: ToolCall, ran: ToolOutcome) -> ToolOutcome | None:
         raise OSError("log full")
 
@@ -130,7 +130,7 @@ async def test_a_hook_that_fails_after_a_tool_makes_an_error_that_says_the_tool_
     assert events[2] == ToolError("c1", "book ran, but a hook after it failed: OSError: log full")
 
 
-async def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_it_is_told() -> None:
+async def test_the_intent_is_stored_before_the_tool_runs_and_the_result_before_it_is_emitted() -> None:
     journal = MemoryJournal()
 
     async def book() -> str:
@@ -155,7 +155,7 @@ async def test_without_a_stored_intent_nothing_runs(book: Tool, booked: list[str
 
 
 @pytest.mark.req("S1-13")
-async def test_an_unrepeatable_tool_that_was_cut_off_is_not_run_again(book: Tool, booked: list[str]) -> None:
+async def test_an_interrupted_unrepeatable_tool_is_not_run_again(book: Tool, booked: list[str]) -> None:
     journal = MemoryJournal()
     await journal.begin(call("c1"), repeatable=False)
     events = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), [book]), services=memory_services(journal))
@@ -167,7 +167,7 @@ async def test_an_unrepeatable_tool_that_was_cut_off_is_not_run_again(book: Tool
     assert booked == []
 
 
-async def test_a_repeatable_tool_that_was_cut_off_is_run_again(book: Tool, booked: list[str]) -> None:
+async def test_an_interrupted_repeatable_tool_is_run_again(book: Tool, booked: list[str]) -> None:
     journal = MemoryJournal()
     await journal.begin(call("c1"), repeatable=True)
     again = Tool.from_function(book.function, repeatable=True)
@@ -177,7 +177,7 @@ async def test_a_repeatable_tool_that_was_cut_off_is_run_again(book: Tool, booke
 
 
 @pytest.mark.parametrize(("began", "now"), [(False, True), (True, False)])
-async def test_a_tool_has_to_be_repeatable_both_when_it_began_and_now(
+async def test_a_tool_must_be_repeatable_both_at_its_start_and_now(
     began: bool, now: bool, book: Tool, booked: list[str]
 ) -> None:
     journal = MemoryJournal()
@@ -214,7 +214,7 @@ async def test_after_a_crash_between_two_results_the_first_is_reused_and_the_sec
     assert ran == ["1", "2"]
 
 
-async def test_a_turn_taken_over_goes_on_with_what_was_said(book: Tool, booked: list[str]) -> None:
+async def test_a_turn_taken_over_continues_the_reply(book: Tool, booked: list[str]) -> None:
     journal = MemoryJournal()
     await journal.begin(call("c1", seat="9"), repeatable=False)
     await journal.end("c1", {"output": {"booked": "9"}})
@@ -234,7 +234,7 @@ async def test_a_turn_taken_over_goes_on_with_what_was_said(book: Tool, booked: 
     )
 
 
-async def test_a_recorded_error_is_told_again_as_an_error(booked: list[str]) -> None:
+async def test_a_recorded_error_is_replayed_as_an_error(booked: list[str]) -> None:
     journal = MemoryJournal()
     agent = [Tool.from_function(explode, name="book")]
     first = await events_of(LoopAgent(ScriptedModel([call("c1")], DONE), agent), services=memory_services(journal))

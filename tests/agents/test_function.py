@@ -1,4 +1,4 @@
-"""Any function as an agent."""
+"""Functions as agents."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ async def test_an_async_generator_streams_text_and_events() -> None:
     ]
 
 
-async def test_an_async_function_answers_at_once() -> None:
+async def test_an_async_function_returns_the_reply() -> None:
     async def echo(text: str) -> str:
         return text.upper()
 
     assert await said(echo, prompt_of("first", "ok", "second")) == [TextDelta("SECOND"), Finish()]
 
 
-async def test_a_plain_function_answers_from_a_thread() -> None:
+async def test_a_plain_function_runs_in_a_thread() -> None:
     def where(prompt: Prompt) -> str:
         return threading.current_thread().name
 
     assert await said(where) == [TextDelta("threadline-tool"), Finish()]
 
 
-async def test_a_second_parameter_gets_the_desk() -> None:
+async def test_a_second_parameter_gets_the_services() -> None:
     async def look(prompt: Prompt, services: AgentServices, tone: str = "plain") -> str:
         return type(services.journal).__name__
 
     assert await said(look) == [TextDelta("MemoryJournal"), Finish()]
 
 
-async def test_an_agent_is_an_agent_already() -> None:
+async def test_an_agent_object_is_used_unchanged() -> None:
     agent = RehearsalAgent()
     assert as_agent(agent) is agent
 
 
-async def test_what_is_neither_text_nor_event_is_named() -> None:
+async def test_a_return_value_of_another_type_is_named() -> None:
     async def odd(text: str) -> Any:
         return {"a": 1}
 
@@ -71,7 +71,7 @@ async def test_what_is_neither_text_nor_event_is_named() -> None:
         await said(odd)
 
 
-async def test_a_failure_in_words_fails_the_answer() -> None:
+async def test_an_exception_fails_the_run_with_its_message() -> None:
     async def failing(text: str) -> Any:
         yield "I begin"
         yield Failure("no luck")
@@ -85,7 +85,7 @@ async def test_a_failure_in_words_fails_the_answer() -> None:
         await said(raising)
 
 
-async def test_its_answer_is_bounded() -> None:
+async def test_the_reply_of_a_function_is_limited() -> None:
     async def endless(text: str) -> Any:
         while True:
             yield "x" * 100
@@ -95,7 +95,7 @@ async def test_its_answer_is_bounded() -> None:
         [event async for event in agent.run(prompt_of("hi"), memory_services())]
 
 
-def test_what_cannot_be_an_agent_is_refused() -> None:
+def test_a_value_that_cannot_be_an_agent_is_refused() -> None:
     def plain_generator(text: str) -> Iterator[str]:
         yield text
 

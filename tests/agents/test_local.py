@@ -1,4 +1,4 @@
-"""The local model: a process of its own that comes when it is asked, and goes when nobody is left."""
+"""The local model: a separate process that starts on the first request and ends with this one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[FaultServer]:
 
 @pytest.fixture
 def model_file(tmp_path: Path, server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model whose server is only pretended: the process is real, the answers come from the fault server."""
+    """A fake model: the process is real, its replies come from the fault server."""
     script = tmp_path / "pretended_server.py"
     script.write_text(LOADED.replace("URL", server.url))
     monkeypatch.setattr(local, "_SERVER", script)
@@ -60,7 +60,7 @@ async def events_of(model: LocalModel, prompt: Prompt) -> list[Event]:
     return [event async for event in LoopAgent(model).run(prompt, memory_services())]
 
 
-async def test_the_process_starts_once_and_is_asked_with_its_key(model_file: Path, server: FaultServer) -> None:
+async def test_the_process_starts_once_and_requires_its_key(model_file: Path, server: FaultServer) -> None:
     model = LocalModel(str(model_file), options={"temperature": 0})
     for _ in range(2):
         events = await events_of(model, prompt_of("one", "two", "three", system="Be short."))
@@ -87,7 +87,7 @@ async def test_a_process_that_died_is_started_again(model_file: Path) -> None:
     await model.close()
 
 
-async def test_a_refusal_is_told(model_file: Path, server: FaultServer) -> None:
+async def test_an_error_of_the_server_is_reported(model_file: Path, server: FaultServer) -> None:
     server.will(answer(400, b'{"error": {"message": "exceeds the available context size"}}'))
     model = LocalModel(str(model_file))
     with pytest.raises(AgentFailed, match="exceeds the available context size"):
@@ -95,7 +95,7 @@ async def test_a_refusal_is_told(model_file: Path, server: FaultServer) -> None:
     await model.close()
 
 
-async def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_be_loaded_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "broken.gguf"
     file.write_bytes(b"not a model")
     model = LocalModel(str(file))
@@ -104,7 +104,7 @@ async def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     await model.close()
 
 
-def test_a_file_that_is_not_there_is_told_at_once() -> None:
+def test_a_missing_model_file_is_reported_immediately() -> None:
     with pytest.raises(SettingsInvalid, match="does not exist"):
         LocalModel("/nowhere/model.gguf")
 

@@ -1,4 +1,4 @@
-"""The tool loop: rounds, tools at the same time, limits, and stopping in the middle."""
+"""The tool loop: rounds, concurrent tools, limits, and stopping in the middle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agent_calls import DONE, call, events_of, hear
+from tests.agents.agent_calls import DONE, call, collect, events_of
 from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool, tool
@@ -80,7 +80,7 @@ async def test_a_call_is_run_and_the_next_round_sees_it_paired_with_its_result(b
     )
 
 
-async def test_calls_of_one_round_run_together_and_are_told_in_order() -> None:
+async def test_calls_of_one_round_run_concurrently_and_are_emitted_in_order() -> None:
     first_may_end = asyncio.Event()
 
     async def book(seat: str) -> str:
@@ -95,7 +95,7 @@ async def test_calls_of_one_round_run_together_and_are_told_in_order() -> None:
     assert events[3:5] == [ToolResult("c1", "first"), ToolResult("c2", "second")]
 
 
-async def test_no_more_tools_run_at_once_than_the_limit_says() -> None:
+async def test_no_more_tools_run_concurrently_than_the_limit() -> None:
     running, most = 0, 0
 
     async def book() -> None:
@@ -112,7 +112,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says() -> None:
 
 async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answered(book: Tool) -> None:
     model = ScriptedModel(*[[call(f"c{n}")] for n in range(5)])
-    shown, error = await hear(
+    shown, error = await collect(
         LoopAgent(model, [book], limits=RunLimits(rounds=3)).run(prompt_of("go"), memory_services())
     )
     assert error == "the agent called tools for 3 rounds without finishing its reply"
@@ -120,34 +120,34 @@ async def test_an_agent_that_never_stops_calling_is_stopped_with_all_calls_answe
 
 
 @pytest.mark.usefixtures("idle_time")
-async def test_a_model_that_hangs_is_stopped_when_the_time_is_over() -> None:
+async def test_a_model_that_hangs_is_stopped_when_the_budget_is_used_up() -> None:
     model = ScriptedModel([TextDelta("Let me see"), asyncio.Event().wait])
     with pytest.raises(AgentFailed, match=r"took longer than 0\.02 s"):
         await events_of(LoopAgent(model, limits=RunLimits(seconds=0.02)))
 
 
 @pytest.mark.usefixtures("idle_time")
-async def test_a_tool_that_hangs_is_answered_and_then_the_time_is_over() -> None:
+async def test_a_tool_that_hangs_gets_an_error_result_before_the_run_is_stopped() -> None:
     async def book() -> None:
         await asyncio.Event().wait()
 
     agent = LoopAgent(ScriptedModel([call("c1")], DONE), [tool(book)], limits=RunLimits(seconds=0.02))
-    shown, error = await hear(agent.run(prompt_of("go"), memory_services()))
+    shown, error = await collect(agent.run(prompt_of("go"), memory_services()))
     assert error == "the reply took longer than 0.02 s and was stopped"
     assert isinstance(shown[2], ToolError)
     assert "was stopped" in shown[2].error
 
 
-async def test_a_reply_that_never_ends_is_stopped_before_it_cannot_be_stored() -> None:
+async def test_an_endless_reply_is_stopped_while_it_can_still_be_stored() -> None:
     model = ScriptedModel([TextDelta("x" * 400), TextDelta("é" * 400), Finish()])
-    shown, error = await hear(
+    shown, error = await collect(
         LoopAgent(model, limits=RunLimits(reply_bytes=1000)).run(prompt_of("go"), memory_services())
     )
     assert error == "the reply grew beyond 1,000 bytes and was stopped"
     assert shown == [StepStart(), TextDelta("x" * 400)]
 
 
-async def test_a_result_with_no_room_left_becomes_an_error_not_silence() -> None:
+async def test_a_result_that_is_too_large_for_the_reply_becomes_an_error() -> None:
     async def book() -> str:
         return "x" * 600
 
@@ -208,21 +208,23 @@ async def test_a_model_that_swallows_its_cancellation_does_not_get_more_time() -
             await asyncio.Event().wait()
 
     model = ScriptedModel([stubborn, TextDelta("late"), TextDelta("later"), Finish()])
-    heard, error = await hear(LoopAgent(model, limits=RunLimits(seconds=0.02)).run(prompt_of("go"), memory_services()))
+    heard, error = await collect(
+        LoopAgent(model, limits=RunLimits(seconds=0.02)).run(prompt_of("go"), memory_services())
+    )
     assert error == "the reply took longer than 0.02 s and was stopped"
     assert heard == [StepStart()]
     assert _cancellations() == 0
 
 
 @pytest.mark.usefixtures("idle_time")
-async def test_being_cancelled_goes_before_running_out_of_time() -> None:
+async def test_cancellation_takes_precedence_over_the_time_limit() -> None:
     hanging = asyncio.Event()
 
     async def work_on() -> None:
         try:
             await hanging.wait()
         finally:
-            # The reader is cancelled by somebody else while it is being cancelled for the time.
+            # The reader is cancelled from outside while the time budget cancels it too.
             reader.cancel()
 
     answer = LoopAgent(ScriptedModel([work_on]), limits=RunLimits(seconds=0.02)).run(prompt_of("go"), memory_services())
@@ -242,7 +244,7 @@ async def _read(answer: Any) -> None:
         pass
 
 
-async def test_two_tools_with_one_name_are_refused(book: Tool) -> None:
+async def test_two_tools_with_the_same_name_are_refused(book: Tool) -> None:
     with pytest.raises(InvalidInput, match="must be unique, got book, book"):
         LoopAgent(ScriptedModel(), [book, book])
 

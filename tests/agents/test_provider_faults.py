@@ -1,4 +1,4 @@
-"""Providers that hang, break off or send nonsense: one clear sentence each, and never a second beginning."""
+"""Providers that hang, disconnect or send invalid data: one clear error each, and no second start of a reply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agent_calls import hear
+from tests.agents.agent_calls import collect
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
 from threadline.agents.anthropic import AnthropicModel
 from threadline.agents.loop import LoopAgent
@@ -88,13 +88,13 @@ def ask(model: Model, *messages: PromptMessage) -> AsyncIterator[Event]:
 
 
 async def given_up(model: Model) -> tuple[list[Event], str | None]:
-    heard = await hear(ask(model))
+    heard = await collect(ask(model))
     await model.close()
     return heard
 
 
 @PROVIDERS
-async def test_a_provider_that_never_answers_is_given_up(provider: str, server: FaultServer) -> None:
+async def test_a_provider_that_never_replies_times_out(provider: str, server: FaultServer) -> None:
     server.will(silent)
     heard, error = await given_up(made(provider, server, silence_seconds=0.2))
     assert error == "the model server did not reply in time"
@@ -103,7 +103,7 @@ async def test_a_provider_that_never_answers_is_given_up(provider: str, server: 
 
 
 @PROVIDERS
-async def test_a_provider_that_falls_silent_is_given_up_with_what_was_said(
+async def test_a_provider_that_stops_sending_times_out_and_its_text_is_kept(
     provider: str, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(hanging(*text))
@@ -114,22 +114,22 @@ async def test_a_provider_that_falls_silent_is_given_up_with_what_was_said(
 
 
 @PROVIDERS
-async def test_a_connection_that_breaks_mid_stream_is_told(
+async def test_a_connection_that_breaks_mid_stream_is_reported(
     model: Model, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(streamed(*text, whole=False))
-    heard, error = await hear(ask(model))
+    heard, error = await collect(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error == "the model server could not be reached or closed the connection"
     assert len(server.requests) == 1
 
 
 @PROVIDERS
-async def test_a_stream_that_ends_without_saying_so_is_no_answer(
+async def test_a_stream_without_a_finish_reason_is_an_error(
     model: Model, server: FaultServer, text: list[bytes]
 ) -> None:
     server.will(streamed(*text))
-    heard, error = await hear(ask(model))
+    heard, error = await collect(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error == "the provider stopped in the middle of its reply"
 
@@ -139,12 +139,12 @@ async def test_a_stream_that_ends_without_saying_so_is_no_answer(
     "nonsense",
     ['{"id": "1", "choi', "[" * 100_000, "[]", "null", '{"choices": 5, "type": 7}', '{"choices": [{"delta": 3}]}'],
 )
-async def test_what_cannot_be_read_is_told_as_such(
+async def test_an_unreadable_reply_is_reported(
     model: Model, server: FaultServer, text: list[bytes], nonsense: str, provider: str
 ) -> None:
     frame = sse(nonsense)[0]
     server.will(streamed(*text, frame if provider == "openai" else b"event: message_delta\n" + frame))
-    heard, error = await hear(ask(model))
+    heard, error = await collect(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert error in (
         "the model server sent a reply that cannot be read",
@@ -154,11 +154,11 @@ async def test_what_cannot_be_read_is_told_as_such(
 
 
 @PROVIDERS
-async def test_a_fault_before_the_first_word_is_tried_again_and_forgotten(
+async def test_a_failure_before_the_first_event_is_retried(
     model: Model, server: FaultServer, text: list[bytes], end: list[bytes]
 ) -> None:
     server.will(streamed(whole=False), streamed(*text, *end))
-    heard, error = await hear(ask(model))
+    heard, error = await collect(ask(model))
     assert error is None
     assert isinstance(heard[0], Status)
     assert heard[1] == TextDelta("Once upon")
@@ -166,44 +166,44 @@ async def test_a_fault_before_the_first_word_is_tried_again_and_forgotten(
 
 
 @PROVIDERS
-async def test_an_error_inside_the_stream_is_told(
+async def test_an_error_inside_the_stream_is_reported(
     model: Model, server: FaultServer, text: list[bytes], provider: str
 ) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "too many of you"}}
     server.will(streamed(*text, *sse(error, named=provider == "anthropic")))
-    heard, told = await hear(ask(model))
+    heard, told = await collect(ask(model))
     assert heard == [TextDelta("Once upon")]
     assert told is not None
     assert "too many of you" in told
 
 
 @PROVIDERS
-async def test_a_quota_that_is_used_up_is_not_tried_again(model: Model, server: FaultServer) -> None:
+async def test_an_exhausted_quota_is_not_retried(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"code": "insufficient_quota", "message": "no money"}}'))
-    _, error = await hear(ask(model))
+    _, error = await collect(ask(model))
     assert error == "the model server reports that the account's quota is used up"
     assert len(server.requests) == 1
 
 
 @PROVIDERS
-async def test_a_wait_that_is_too_long_is_told_instead_of_waited(model: Model, server: FaultServer) -> None:
+async def test_a_retry_delay_that_is_too_long_is_reported_instead(model: Model, server: FaultServer) -> None:
     server.will(answer(429, b'{"error": {"message": "later"}}', "retry-after: 3600"))
-    _, error = await hear(ask(model))
+    _, error = await collect(ask(model))
     assert error == "the model server is limiting requests (HTTP 429): later; try again in 3600 s"
     assert len(server.requests) == 1
 
 
 @PROVIDERS
-async def test_an_answer_that_is_no_json_at_all_is_told_by_its_status(model: Model, server: FaultServer) -> None:
+async def test_an_error_without_json_is_reported_by_its_status(model: Model, server: FaultServer) -> None:
     server.will(answer(502, b"<html>Bad Gateway</html>", kind="text/html"))
-    _, error = await hear(ask(model))
+    _, error = await collect(ask(model))
     assert error == "the model server had an internal error (HTTP 502)"
 
 
 @PROVIDERS
-async def test_a_server_that_is_not_there_is_told(provider: str, server: FaultServer) -> None:
+async def test_an_unreachable_server_is_reported(provider: str, server: FaultServer) -> None:
     model = made(provider, server, base_url="http://127.0.0.1:9")
-    _, error = await hear(ask(model))
+    _, error = await collect(ask(model))
     await model.close()
     assert error == "the model server could not be reached or closed the connection"
 
@@ -218,7 +218,7 @@ async def test_closing_the_round_closes_the_connection(model: Model, server: Fau
 
 
 @PROVIDERS
-async def test_half_characters_in_history_and_in_answers_do_not_break_the_round(
+async def test_lone_surrogates_in_history_and_replies_do_not_break_the_round(
     model: Model, server: FaultServer, provider: str
 ) -> None:
     emoji = "\\ud83d"
@@ -247,7 +247,7 @@ def anthropic_call(arguments: str, reason: str) -> list[bytes]:
 
 
 @PROVIDERS
-async def test_arguments_that_were_cut_off_are_told_to_the_model_and_the_next_round_is_sound(
+async def test_truncated_arguments_are_an_error_for_the_model_and_the_next_round_is_valid(
     model: Model, server: FaultServer, provider: str, text: list[bytes], end: list[bytes]
 ) -> None:
     cut = '{"where": "Ber'
@@ -265,7 +265,7 @@ async def test_arguments_that_were_cut_off_are_told_to_the_model_and_the_next_ro
     assert "arguments of look must be a JSON object" in str(server.requests[1].body)
 
 
-async def test_a_signed_thought_goes_back_byte_for_byte(server: FaultServer) -> None:
+async def test_signed_reasoning_is_sent_back_byte_for_byte(server: FaultServer) -> None:
     thought = {"type": "thinking", "thinking": "", "signature": ""}
     frames = sse(
         {"type": "message_start", "message": {"usage": {"input_tokens": 3, "cache_read_input_tokens": 2}}},
@@ -286,13 +286,13 @@ async def test_a_signed_thought_goes_back_byte_for_byte(server: FaultServer) -> 
     )
     server.will(streamed(*frames))
     model = made("anthropic", server)
-    heard, _ = await hear(ask(model))
+    heard, _ = await collect(ask(model))
     assert ReasoningEnd({"anthropic": {"signature": "c2ln+/="}}) in heard
     fold = Fold()
     for event in heard:
         fold.add(event)
     history = (say("user", "think"), PromptMessage("assistant", fold.parts()), say("user", "sure?"))
-    await hear(ask(model, *history))
+    await collect(ask(model, *history))
     await model.close()
     assert server.requests[1].body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hm, yes.", "signature": "c2ln+/="},
@@ -323,7 +323,7 @@ async def test_the_environments_key_is_never_sent_to_another_server(
         monkeypatch.setenv(name, "environment-secret")
     server.will(streamed(*text, *end))
     model = made(provider, server, api_key=None)
-    await hear(ask(model))
+    await collect(ask(model))
     await model.close()
     assert "environment-secret" not in str(server.requests[0].headers)
 
@@ -339,18 +339,18 @@ async def test_without_any_key_the_setting_is_named(
 
 
 @PROVIDERS
-async def test_options_go_into_the_request_as_they_are(
+async def test_options_are_added_to_the_request_unchanged(
     provider: str, server: FaultServer, text: list[bytes], end: list[bytes]
 ) -> None:
     server.will(streamed(*text, *end))
     model = made(provider, server, options={"temperature": 0.25, "top_k": 3})
-    await hear(ask(model))
+    await collect(ask(model))
     await model.close()
     assert (server.requests[0].body["temperature"], server.requests[0].body["top_k"]) == (0.25, 3)
 
 
-async def test_an_anthropic_agent_without_a_model_says_so(server: FaultServer) -> None:
+async def test_an_anthropic_agent_without_a_model_is_an_error(server: FaultServer) -> None:
     model = AnthropicModel(api_key="k", base_url=server.url)
     with pytest.raises(SettingsInvalid, match="has no model"):
-        await hear(ask(model))
+        await collect(ask(model))
     await model.close()

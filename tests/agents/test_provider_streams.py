@@ -1,4 +1,4 @@
-"""Streams as providers send them, line by line, and the events they become. The files are in `golden/`."""
+"""Recorded streams of providers and the events they become. The files are in `golden/`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_stream_becomes_these_events(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_stream_that_ends_early_never_passes_for_a_whole_one(path: Path) -> None:
+def test_a_truncated_stream_is_never_accepted_as_complete(path: Path) -> None:
     lines = path.read_text().splitlines()
     ending = next(n for n, line in enumerate(lines) if '_reason":"' in line)
     for size in range(ending):
@@ -54,7 +54,7 @@ def test_a_stream_that_ends_early_never_passes_for_a_whole_one(path: Path) -> No
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @given(chunks=st.lists(JSON, max_size=6))
-def test_whatever_is_sent_gives_events_or_a_fault(name: str, chunks: list[Any]) -> None:
+def test_any_input_gives_events_or_request_failed(name: str, chunks: list[Any]) -> None:
     deltas = codec(name)
     try:
         for chunk in [*chunks, {"choices": [{"finish_reason": "stop"}], "type": "x"}]:

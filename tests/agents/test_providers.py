@@ -1,4 +1,4 @@
-"""The OpenAI and Anthropic adapters against a server that speaks both APIs: what is asked, and what is heard."""
+"""The OpenAI and Anthropic adapters against a server with both APIs: requests and events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.agents.agent_calls import hear, text_of
+from tests.agents.agent_calls import collect, text_of
 from tests.agents.mock_provider import MockProvider
 from threadline.agents.anthropic import AnthropicModel
 from threadline.agents.loop import LoopAgent
@@ -75,7 +75,7 @@ def ask(model: Model, words: str) -> AsyncIterator[Event]:
 
 
 @PROVIDERS
-async def test_text_streams_in_and_usage_and_the_end_follow(model: Model) -> None:
+async def test_text_is_streamed_followed_by_usage_and_finish(model: Model) -> None:
     events = await events_of(model, prompt_of("hello", system="You are kind."))
     assert events == [
         StepStart(),
@@ -87,7 +87,7 @@ async def test_text_streams_in_and_usage_and_the_end_follow(model: Model) -> Non
 
 
 @PROVIDERS
-async def test_tools_are_offered_called_at_once_and_answered(model: Model, aimock: MockProvider) -> None:
+async def test_tools_are_offered_and_called_concurrently(model: Model, aimock: MockProvider) -> None:
     events = await events_of(model, prompt_of("weather?"), tool(weather))
     assert [event for event in events if not isinstance(event, Usage)] == [
         StepStart(),
@@ -112,36 +112,36 @@ async def test_tools_are_offered_called_at_once_and_answered(model: Model, aimoc
 
 
 @PROVIDERS
-async def test_reasoning_is_heard_apart_from_text(model: Model) -> None:
+async def test_reasoning_is_separate_from_text(model: Model) -> None:
     events = await events_of(model, prompt_of("think"))
     thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
     assert (thought, text_of(events)) == ("Let me think about it.", "42.")
 
 
 @PROVIDERS
-async def test_the_reason_for_the_end_is_kept(model: Model) -> None:
+async def test_the_finish_reason_is_kept(model: Model) -> None:
     assert (await events_of(model, prompt_of("long")))[-1] == Finish("length")
 
 
 @PROVIDERS
-async def test_the_threads_model_goes_before_the_agents(model: Model, aimock: MockProvider) -> None:
+async def test_the_threads_model_overrides_the_agents(model: Model, aimock: MockProvider) -> None:
     await events_of(model, prompt_of("long", model="other-model"))
     assert aimock.last_request()["model"] == "other-model"
 
 
 @PROVIDERS
-async def test_an_answer_that_is_cut_off_fails_and_is_not_begun_again(model: Model, slept: Sleeper) -> None:
-    shown, error = await hear(ask(model, "cut off"))
+async def test_a_truncated_reply_fails_and_is_not_retried(model: Model, slept: Sleeper) -> None:
+    shown, error = await collect(ask(model, "cut off"))
     assert text_of(shown).startswith("This answer is cut")
     assert error == "the model server could not be reached or closed the connection"
     assert slept.waits == []
 
 
 @PROVIDERS
-async def test_a_limited_request_waits_as_long_as_it_is_told_and_says_so(
+async def test_a_rate_limited_request_waits_as_requested_and_reports_it(
     model: Model, slept: Sleeper, provider: str
 ) -> None:
-    events, _ = await hear(ask(model, f"limited by {provider}"))
+    events, _ = await collect(ask(model, f"limited by {provider}"))
     assert slept.waits == [7.0]
     assert isinstance(events[0], Status)
     assert "is limiting requests (HTTP 429): slow down; retrying in 7 s" in events[0].text
@@ -149,22 +149,22 @@ async def test_a_limited_request_waits_as_long_as_it_is_told_and_says_so(
 
 
 @PROVIDERS
-async def test_a_refused_key_is_told_without_repeating_it(model: Model, slept: Sleeper) -> None:
-    _, error = await hear(ask(model, "refused"))
+async def test_a_rejected_key_is_reported_without_quoting_it(model: Model, slept: Sleeper) -> None:
+    _, error = await collect(ask(model, "refused"))
     assert error == "the model server rejected the key (HTTP 401): check the agent's key and its permissions"
     assert slept.waits == []
 
 
 @PROVIDERS
-async def test_a_server_in_trouble_is_tried_again_with_growing_waits(model: Model, slept: Sleeper) -> None:
-    shown, error = await hear(ask(model, "broken"))
+async def test_server_errors_are_retried_with_growing_delays(model: Model, slept: Sleeper) -> None:
+    shown, error = await collect(ask(model, "broken"))
     assert error == "the model server had an internal error (HTTP 500): it burns"
     assert slept.waits == [1.0, 2.0]
     assert all(isinstance(event, Status) for event in shown)
 
 
 @PROVIDERS
-async def test_a_prompt_that_is_refused_is_told_in_the_providers_words(model: Model, slept: Sleeper) -> None:
-    _, error = await hear(ask(model, "too much"))
+async def test_a_rejected_prompt_is_reported_with_the_providers_reason(model: Model, slept: Sleeper) -> None:
+    _, error = await collect(ask(model, "too much"))
     assert error == "the model server rejected the request (HTTP 400): the prompt is too long: 9 tokens > 8"
     assert slept.waits == []

@@ -1,4 +1,4 @@
-"""From a row to an agent: what is chosen, what is refused, and what nobody has to install."""
+"""Agents from configuration rows: which adapter is chosen, what is refused, which extras are needed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def row(provider: str, model: str | None = None, **settings: Any) -> AgentRow:
     return AgentRow(id="helper", name="Helper", provider=provider, model=model, settings=settings)
 
 
-async def test_rehearsal_needs_nothing() -> None:
+async def test_the_rehearsal_agent_needs_no_settings() -> None:
     assert "You said" in text_of(await events_of(build_agent(row("rehearsal")), prompt_of("hello")))
 
 
 @pytest.mark.parametrize(("provider", "path"), [("openai", "/v1"), ("anthropic", "")])
-async def test_a_provider_answers_with_the_tools_it_is_given(provider: str, path: str, aimock: MockProvider) -> None:
+async def test_a_provider_gets_the_configured_tools(provider: str, path: str, aimock: MockProvider) -> None:
     async def weather(city: str) -> str:
         if city == "Oz":
             raise LookupError("no such city")
@@ -47,7 +47,7 @@ async def test_a_provider_answers_with_the_tools_it_is_given(provider: str, path
     assert aimock.last_request()["model"] == "some-model"
 
 
-async def test_a_remote_agent_is_given_its_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_remote_agent_gets_its_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELPER_TOKEN", "secret")
     async with faulty() as server:
         server.will(answer(200, b'{"content": "Hello."}'))
@@ -56,7 +56,7 @@ async def test_a_remote_agent_is_given_its_token_from_the_environment(monkeypatc
         assert server.requests[0].headers["authorization"] == "bearer secret"
 
 
-async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_function_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "helpers_of_mine.py").write_text("async def echo(text: str):\n    yield text.upper()\n")
     monkeypatch.syspath_prepend(tmp_path)
     agent = build_agent(row("function", function="helpers_of_mine:echo"))
@@ -90,7 +90,7 @@ async def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pyte
         ),
     ],
 )
-def test_what_is_wrong_with_a_row_is_named(wrong: AgentRow, said: str) -> None:
+def test_an_invalid_row_is_an_error_that_names_the_fault(wrong: AgentRow, said: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
         build_agent(wrong)
     assert str(caught.value) == said
@@ -109,14 +109,14 @@ def test_what_is_wrong_with_a_row_is_named(wrong: AgentRow, said: str) -> None:
         row("local"),
     ],
 )
-def test_an_agent_of_a_tenant_is_not_trusted_with_the_house(greedy: AgentRow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenants_agent_may_not_use_the_operators_resources(greedy: AgentRow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "the operator's")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "the operator's")
     with pytest.raises(SettingsInvalid):
         build_agent(greedy, trusted=False)
 
 
-async def test_a_remote_agent_of_a_tenant_stays_outside() -> None:
+async def test_a_tenants_remote_agent_may_not_reach_internal_addresses() -> None:
     async with faulty() as server:
         server.will(answer(200, b'{"content": "inside"}'))
         agent = build_agent(row("remote", url=server.url, attempts=1), trusted=False)
@@ -129,7 +129,7 @@ async def test_a_remote_agent_of_a_tenant_stays_outside() -> None:
     ("provider", "extra"), [("openai", "openai"), ("anthropic", "anthropic"), ("remote", "remote"), ("local", "local")]
 )
 def test_a_missing_extra_is_named(provider: str, extra: str, tmp_path: Path) -> None:
-    """In a Python that has nothing but what the base needs."""
+    """In a Python with only the base dependencies."""
     for name in ("msgspec", "apsw"):
         found = importlib.util.find_spec(name)
         assert found is not None

@@ -1,4 +1,4 @@
-"""The rehearsal agent: the same answer to the same prompt, made of what it was given."""
+"""The rehearsal agent: the same reply for the same prompt, built from the prompt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def said(events: list[Event]) -> str:
     return " ".join(part.text for part in fold.parts() if isinstance(part, TextPart))
 
 
-async def test_it_shows_what_it_was_given() -> None:
+async def test_the_reply_describes_the_prompt() -> None:
     prompt = prompt_of(
         "hello",
         "hi",
@@ -55,13 +55,13 @@ async def test_it_shows_what_it_was_given() -> None:
     )
 
 
-async def test_the_first_answer_says_where_help_is() -> None:
+async def test_the_first_reply_mentions_help() -> None:
     assert said(await answer(prompt_of("hello"))) == (
         "You said: “hello”. This is the first thing you say to me here. Say help to see what I can rehearse."
     )
 
 
-async def test_it_streams_word_by_word_and_says_what_it_cost() -> None:
+async def test_the_reply_is_streamed_word_by_word_with_usage() -> None:
     events = await answer(prompt_of("hello there"))
     words = [event for event in events if isinstance(event, TextDelta)]
     assert len(words) == 22
@@ -90,12 +90,12 @@ async def test_it_streams_word_by_word_and_says_what_it_cost() -> None:
         ("help", rehearsal_script.HELP),
     ],
 )
-async def test_it_knows_a_few_requests(request_: str, reply: str) -> None:
+async def test_known_requests_have_their_own_replies(request_: str, reply: str) -> None:
     events = await answer(prompt_of("I was in Bern", "ah", "and in Basel", "oh", request_))
     assert said(events) == reply
 
 
-async def test_two_calculations_are_two_calls_at_once() -> None:
+async def test_two_calculations_are_two_concurrent_calls() -> None:
     events = await answer(prompt_of("calculate 1+1 and 2+2"))
     kinds = [type(event) for event in events if isinstance(event, (ToolCall, ToolResult))]
     assert kinds == [ToolCall, ToolCall, ToolResult, ToolResult]
@@ -121,7 +121,7 @@ async def test_a_turn_taken_over_does_not_stamp_twice() -> None:
     assert [line.split()[0] for line in journal.log] == ["begin", "end", "begin"]
 
 
-async def test_a_stamp_waits_for_approval_and_takes_no_for_an_answer() -> None:
+async def test_a_stamp_needs_approval_and_accepts_a_denial() -> None:
     deferred = await answer(prompt_of("stamp hello"), approver=FixedApprover("defer"))
     assert isinstance(deferred[-2], ApprovalRequest)
     assert deferred[-1] == Finish("tool-calls")
@@ -134,7 +134,7 @@ async def test_reasoning_can_be_rehearsed() -> None:
     assert ReasoningDelta("So, rain. Let me see.") in events
 
 
-async def test_faults_can_be_rehearsed() -> None:
+async def test_failures_can_be_rehearsed() -> None:
     shown: list[Event] = []
     with pytest.raises(AgentFailed, match="as requested"):
         shown += [event async for event in RehearsalAgent().run(prompt_of("fail at once"), memory_services())]
@@ -143,7 +143,7 @@ async def test_faults_can_be_rehearsed() -> None:
     assert said([await anext(breaking) for _ in range(4)]) == "I begin to"
 
 
-async def test_slowness_can_be_rehearsed() -> None:
+async def test_slow_replies_can_be_rehearsed() -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -156,7 +156,7 @@ async def test_slowness_can_be_rehearsed() -> None:
     assert len(slept) > 10
 
 
-async def test_a_huge_wish_is_bounded() -> None:
+async def test_requested_sizes_are_bounded() -> None:
     words = [event for event in await answer(prompt_of("long 999999")) if isinstance(event, TextDelta)]
     assert len(words) == rehearsal_script.LONGEST_WORDS
 
@@ -165,7 +165,7 @@ async def test_an_empty_prompt_is_answered() -> None:
     assert said(await answer(Prompt(messages=()))).startswith("You said: “”.")
 
 
-def test_importing_it_loads_no_provider() -> None:
+def test_importing_the_rehearsal_agent_loads_no_provider() -> None:
     heavy = {"openai", "anthropic", "httpx2", "h11", "pydantic"}
     look = "import sys, threadline.agents.rehearsal; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""An agent behind HTTP: what it is sent, the shapes in which it may answer, and how it may fail."""
+"""Agents behind HTTP: the request, the accepted forms of a reply, and failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.agent_calls import hear
+from tests.agents.agent_calls import collect
 from tests.agents.fault_server import FaultServer, answer, faulty, hanging, silent, sse, streamed
 from threadline.agents.limits import RunLimits
 from threadline.agents.remote import RemoteAgent
@@ -57,11 +57,11 @@ def replied(body: Any) -> bytes:
     return answer(200, json.dumps(body).encode())
 
 
-async def test_it_is_sent_the_dispatch_payload_its_token_and_the_turns_id(server: FaultServer) -> None:
+async def test_a_remote_agent_gets_the_dispatch_payload_its_token_and_the_turns_id(server: FaultServer) -> None:
     server.will(replied({"content": "Hello."}))
     prompt = prompt_of("one", "two", "three", system="Persisted user context:\nBern", turn_id="t1")
-    heard, _ = await hear(ask(agent(server, token="secret"), prompt))
-    assert heard == [TextDelta("Hello."), Finish()]
+    events, _ = await collect(ask(agent(server, token="secret"), prompt))
+    assert events == [TextDelta("Hello."), Finish()]
     request = server.requests[0]
     assert request.line == "POST /agent?x=1 HTTP/1.1"
     assert request.headers["authorization"] == "bearer secret"
@@ -91,19 +91,19 @@ async def test_it_is_sent_the_dispatch_payload_its_token_and_the_turns_id(server
         {"reply": "Hello.", "progress": 100},
     ],
 )
-async def test_a_json_answer_may_have_any_of_the_usual_shapes(server: FaultServer, body: Any) -> None:
+async def test_a_json_reply_may_have_any_of_the_usual_shapes(server: FaultServer, body: Any) -> None:
     server.will(replied(body))
-    assert await hear(ask(agent(server))) == ([TextDelta("Hello."), Finish()], None)
+    assert await collect(ask(agent(server))) == ([TextDelta("Hello."), Finish()], None)
 
 
-async def test_usage_in_a_json_answer_is_taken(server: FaultServer) -> None:
+async def test_usage_in_a_json_reply_is_read(server: FaultServer) -> None:
     server.will(replied({"content": "Hello.", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
-    heard, _ = await hear(ask(agent(server)))
-    assert Usage(5, 2) in heard
+    events, _ = await collect(ask(agent(server)))
+    assert Usage(5, 2) in events
 
 
 @pytest.mark.req("S3-26")
-async def test_unknown_and_progress_events_are_passed_over(server: FaultServer) -> None:
+async def test_unknown_and_progress_events_are_ignored(server: FaultServer) -> None:
     server.will(
         streamed(
             b": heartbeat\n\n",
@@ -119,11 +119,11 @@ async def test_unknown_and_progress_events_are_passed_over(server: FaultServer) 
             *sse({"type": "text-delta", "text": "lo."}),
         )
     )
-    assert await hear(ask(agent(server))) == ([TextDelta("Hel"), TextDelta("lo."), Finish()], None)
+    assert await collect(ask(agent(server))) == ([TextDelta("Hel"), TextDelta("lo."), Finish()], None)
 
 
 @pytest.mark.parametrize(
-    ("sent", "heard"),
+    ("sent", "events"),
     [
         ({"type": "text-delta", "id": "1", "delta": "Hi"}, TextDelta("Hi")),
         ({"type": "reasoning-delta", "delta": "Hm"}, ReasoningDelta("Hm")),
@@ -136,23 +136,23 @@ async def test_unknown_and_progress_events_are_passed_over(server: FaultServer) 
         ({"type": "status", "text": "looking"}, Status("looking")),
     ],
 )
-async def test_a_stream_may_speak_any_of_the_usual_dialects(server: FaultServer, sent: Any, heard: Event) -> None:
+async def test_a_stream_may_have_any_of_the_usual_formats(server: FaultServer, sent: Any, events: Event) -> None:
     server.will(
         streamed(*sse(sent, {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]", {"delta": "late"}))
     )
-    assert await hear(ask(agent(server))) == ([heard, Finish("length")], None)
+    assert await collect(ask(agent(server))) == ([events, Finish("length")], None)
 
 
-async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> None:
+async def test_events_of_its_own_tools_are_shown(server: FaultServer) -> None:
     call = {"type": "tool-call", "call_id": "c1", "name": "look", "input": {"a": 1}}
     result = {"type": "tool-result", "call_id": "c1", "output": [2**70]}
     request = {"type": "approval-request", "call_id": "c1", "approval_id": "a1"}
     server.will(streamed(*sse(call, request, result, {"type": "final-text", "text": "Done."}, {"type": "finish"})))
-    heard, error = await hear(ask(agent(server)))
+    events, error = await collect(ask(agent(server)))
     assert error is None
-    assert heard[0] == ToolCall("c1", "look", {"a": 1})
-    assert isinstance(heard[1], ToolResult)
-    assert heard[2:] in ([TextDelta("Done."), Finish()], [FinalText("Done."), Finish()])
+    assert events[0] == ToolCall("c1", "look", {"a": 1})
+    assert isinstance(events[1], ToolResult)
+    assert events[2:] in ([TextDelta("Done."), Finish()], [FinalText("Done."), Finish()])
 
 
 @pytest.mark.parametrize(
@@ -172,52 +172,52 @@ async def test_what_it_says_of_its_own_tools_is_shown(server: FaultServer) -> No
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "the agent closed the connection too early"),
     ],
 )  # fmt: skip
-async def test_an_answer_that_is_none_is_told_in_one_sentence(server: FaultServer, script: bytes, said: str) -> None:
+async def test_an_invalid_reply_is_reported_in_one_sentence(server: FaultServer, script: bytes, said: str) -> None:
     server.will(script)
-    assert (await hear(ask(agent(server))))[1] == said
+    assert (await collect(ask(agent(server))))[1] == said
 
 
-async def test_an_agent_that_never_answers_is_given_up(server: FaultServer) -> None:
+async def test_an_agent_that_never_replies_times_out(server: FaultServer) -> None:
     server.will(silent)
-    heard, error = await hear(ask(agent(server, silence_seconds=0.2)))
+    events, error = await collect(ask(agent(server, silence_seconds=0.2)))
     assert error == "the agent did not reply in time"
-    assert [type(event) for event in heard] == [Status]
+    assert [type(event) for event in events] == [Status]
 
 
 @pytest.mark.parametrize("script", [hanging(*sse({"delta": "Once"})), streamed(*sse({"delta": "Once"}), whole=False)])
-async def test_an_agent_that_breaks_off_is_not_asked_again(server: FaultServer, script: Any) -> None:
+async def test_an_agent_that_stops_midway_is_not_retried(server: FaultServer, script: Any) -> None:
     server.will(script)
-    heard, error = await hear(ask(agent(server, silence_seconds=1)))
-    assert heard == [TextDelta("Once")]
+    events, error = await collect(ask(agent(server, silence_seconds=1)))
+    assert events == [TextDelta("Once")]
     assert error in ("the agent did not reply in time", "the agent closed the connection too early")
     assert len(server.requests) == 1
 
 
-async def test_a_passing_fault_is_tried_again(server: FaultServer) -> None:
+async def test_a_transient_failure_is_retried(server: FaultServer) -> None:
     server.will(answer(503, b"{}", "retry-after: 2"), replied("Hello."))
-    heard, error = await hear(ask(agent(server)))
+    events, error = await collect(ask(agent(server)))
     assert error is None
-    assert heard[0] == Status("the agent had an internal error (HTTP 503); retrying in 2 s")
+    assert events[0] == Status("the agent had an internal error (HTTP 503); retrying in 2 s")
 
 
-async def test_an_agent_that_is_not_there_is_told() -> None:
+async def test_an_unreachable_agent_is_reported() -> None:
     gone = RemoteAgent("http://127.0.0.1:9/", retrier=Retrier(RetryPolicy(attempts=1)))
-    assert await hear(ask(gone)) == ([], "the agent could not be reached")
+    assert await collect(ask(gone)) == ([], "the agent could not be reached")
 
 
-async def test_an_answer_without_end_is_bounded(server: FaultServer) -> None:
+async def test_an_endless_reply_is_bounded(server: FaultServer) -> None:
     server.will(streamed(*sse(*[{"delta": "x" * 600}] * 3)))
-    heard, error = await hear(ask(agent(server, limits=RunLimits(reply_bytes=1_000))))
+    events, error = await collect(ask(agent(server, limits=RunLimits(reply_bytes=1_000))))
     assert error == "the reply grew beyond 1,000 bytes and was stopped"
-    assert len(heard) == 1
+    assert len(events) == 1
 
 
-async def test_a_line_without_end_is_bounded(server: FaultServer) -> None:
+async def test_an_endless_line_is_bounded(server: FaultServer) -> None:
     server.will(streamed(b"data: " + b"x" * 1_100_000))
-    assert (await hear(ask(agent(server))))[1] == "the agent sent a line of more than 1,048,576 characters"
+    assert (await collect(ask(agent(server))))[1] == "the agent sent a line of more than 1,048,576 characters"
 
 
-async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> None:
+async def test_closing_the_reply_closes_the_connection(server: FaultServer) -> None:
     server.will(hanging(*sse({"delta": "Once"})))
     said = agent(server).run(prompt_of("hi"), memory_services())
     assert await anext(said) == TextDelta("Once")
@@ -230,11 +230,11 @@ async def test_closing_the_answer_closes_the_connection(server: FaultServer) -> 
     ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "[::]", "0.0.0.0", "localhost",
      "169.254.169.254", "10.0.0.1", "[fe80::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1"],
 )  # fmt: skip
-async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(server: FaultServer, host: str) -> None:
+async def test_internal_addresses_are_refused_in_every_spelling(server: FaultServer, host: str) -> None:
     port = server.url.rpartition(":")[2]
     server.will(replied("inside"))
     inside = RemoteAgent(f"http://{host}:{port}/", public_only=True, retrier=Retrier(RetryPolicy(attempts=1)))
-    _, error = await hear(ask(inside))
+    _, error = await collect(ask(inside))
     assert error in (
         "the agent's address must be public, got an internal one",
         "the agent's host name cannot be resolved",
@@ -244,7 +244,7 @@ async def test_an_address_inside_the_house_is_refused_however_it_is_spelled(serv
 
 async def test_a_port_of_another_protocol_is_refused() -> None:
     ssh = RemoteAgent("http://93.184.216.34:22/", public_only=True)
-    assert (await hear(ask(ssh)))[1] == "the agent's port must be 80, 443 or at least 1024, got 22"
+    assert (await collect(ask(ssh)))[1] == "the agent's port must be 80, 443 or at least 1024, got 22"
 
 
 def test_public_addresses_are_public() -> None:
@@ -257,13 +257,13 @@ def test_public_addresses_are_public() -> None:
     ["gopher://a/", "data:text/plain,a", "file:///etc/passwd", "http://", "a.example", "http://a@127.0.0.1:80@b/",
      "http://user:pw@a.example/", "http://a.example:99999/", "http://a b/", "http://[::1/", "http://a\r\nx: y/"],
 )  # fmt: skip
-def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
+def test_other_urls_than_plain_http_are_refused(url: str) -> None:
     with pytest.raises(SettingsInvalid):
         parse_url(url)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), max_size=5), st.data())
-def test_events_are_read_the_same_wherever_the_pieces_end(texts: list[str], data: st.DataObject) -> None:
+def test_events_are_parsed_the_same_wherever_chunks_end(texts: list[str], data: st.DataObject) -> None:
     ending = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
     raw = "".join(f"event: e{ending}data: {text}{ending}data:more{ending}{ending}" for text in texts).encode() + b"\n"
     reader = SseReader()

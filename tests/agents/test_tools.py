@@ -1,4 +1,4 @@
-"""Tools from typed functions: what the model is told, what is accepted, and that every call comes back."""
+"""Tools from typed functions: schemas, validation, and limits of every call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def measure(
     unit: Unit = Unit.METRE,
     mode: Literal["quick", "sure"] = "quick",
     note: Annotated[str | None, "shown beside the number"] = None,
-    tags: list[str] = [],  # noqa: B006 - a mutable default must stay nobody's
+    tags: list[str] = [],  # noqa: B006 - a mutable default must not be shared
 ) -> str:
     """Measure a place.
 
@@ -83,7 +83,7 @@ def test_the_schema_comes_from_the_hints_and_the_docstring() -> None:
     )
 
 
-async def test_arguments_arrive_as_the_types_the_function_names() -> None:
+async def test_arguments_are_converted_to_the_functions_types() -> None:
     keywords = measure.check({"place": {"name": "Säntis"}, "times": 2, "unit": "ft"})
     assert await measure.run(keywords) == "Säntis 2 ft quick None []"
 
@@ -100,7 +100,7 @@ async def test_arguments_arrive_as_the_types_the_function_names() -> None:
         ([1], "must be a JSON object"),
     ],
 )
-def test_a_bad_argument_is_told_to_the_model(sent: Any, said: str) -> None:
+def test_an_invalid_argument_is_an_error_for_the_model(sent: Any, said: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         measure.check(sent)
     assert said in str(caught.value)
@@ -114,7 +114,7 @@ def test_a_tool_is_unrepeatable_unless_it_says_otherwise() -> None:
     assert not tool(look).needs_approval
 
 
-def test_a_function_that_cannot_be_described_is_refused_when_it_is_made_a_tool() -> None:
+def test_a_function_without_a_schema_is_refused_as_a_tool() -> None:
     class Odd: ...
 
     def takes_odd(odd: Odd) -> None: ...
@@ -181,13 +181,13 @@ def fail_to_explain() -> None:
         (fail_to_explain, "Mute"),
     ],
 )
-async def test_whatever_a_tool_raises_becomes_a_text(function: Any, said: str) -> None:
+async def test_any_exception_of_a_tool_becomes_text(function: Any, said: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         await tool(function).run({})
     assert str(caught.value) == said
 
 
-async def test_a_sync_tool_that_never_returns_is_left_behind() -> None:
+async def test_a_sync_tool_that_never_returns_is_abandoned() -> None:
     never = threading.Event()
     with pytest.raises(ToolFailed, match=r"did not return within 0\.02 s; it may still be running"):
         await tool(timeout=0.02)(lambda_named("wait", never.wait)).run({})
@@ -254,7 +254,7 @@ async def test_cancelling_the_caller_cancels_the_tool() -> None:
     assert ended.is_set()
 
 
-async def test_the_time_left_of_a_turn_shortens_a_tools_own() -> None:
+async def test_the_time_budget_of_a_turn_shortens_a_tools_timeout() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -262,7 +262,7 @@ async def test_the_time_left_of_a_turn_shortens_a_tools_own() -> None:
         await tool(forever).run({}, at_most=0.02)
 
 
-async def test_a_hundred_megabytes_come_back_cut_and_say_so() -> None:
+async def test_a_hundred_megabytes_are_cut_and_marked() -> None:
     def flood() -> str:
         return "é" * 50_000_000
 
@@ -293,7 +293,7 @@ def test_text_at_the_limit_is_whole() -> None:
         pytest.param(10**5000, "its int is not JSON data", id="huge"),
     ],
 )
-def test_what_is_no_json_is_named(value: Any, said: str) -> None:
+def test_a_result_that_is_not_json_is_named(value: Any, said: str) -> None:
     with pytest.raises(ToolFailed) as caught:
         to_json_data(value, 1000)
     assert str(caught.value).startswith("the tool ran, but")
@@ -307,7 +307,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
         to_json_data(loop, 1000)
 
 
-def test_values_that_know_their_json_are_taken() -> None:
+def test_values_with_a_json_form_are_accepted() -> None:
     assert to_json_data({"place": Place("a", 2.5), "unit": Unit.FOOT, 3: (1, 2)}, 1000) == {
         "place": {"name": "a", "height": 2.5},
         "unit": "ft",
@@ -315,7 +315,7 @@ def test_values_that_know_their_json_are_taken() -> None:
     }
 
 
-def test_half_characters_and_nuls_are_mended_wherever_they_stand() -> None:
+def test_lone_surrogates_and_nuls_are_replaced_everywhere() -> None:
     assert to_json_data("a\ud800b\x00c", 1000) == "a\ufffdb\ufffdc"
     assert to_json_data({"k\udc00": ["\x00", {"x": "\ud83d"}]}, 1000) == {"k\ufffd": ["\ufffd", {"x": "\ufffd"}]}
     assert to_json_data("\ud83d\ude00", 1000) == "😀"
@@ -328,5 +328,5 @@ def test_half_characters_and_nuls_are_mended_wherever_they_stand() -> None:
         max_leaves=20,
     )
 )
-def test_whatever_comes_back_can_be_stored_and_is_bounded(value: Any) -> None:
+def test_any_result_can_be_stored_and_is_bounded(value: Any) -> None:
     assert len(jsontext.dump(to_json_data(value, 200))) <= 600

@@ -1,4 +1,4 @@
-"""Bodies as the platforms send them, in the shapes that their documentation shows."""
+"""Webhook bodies in the forms that the platforms document."""
 
 from __future__ import annotations
 

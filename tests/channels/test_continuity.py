@@ -1,4 +1,4 @@
-"""One conversation: begun on the web, gone on in Slack, in WhatsApp and in the terminal, read on the web again."""
+"""One conversation on the web, in Slack, in WhatsApp and in the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOME = "home-rehearsal"
 
 
 async def said(stage: Simulation, platform: str, text: str) -> str:
-    """What the bot answers to this there."""
+    """The bot's reply to this text."""
     fake = stage.platforms[platform]
     before = len(fake.sent)
     assert (await fake.say(text)).status == 200
@@ -29,7 +29,7 @@ async def said(stage: Simulation, platform: str, text: str) -> str:
 
 
 async def typed(database: Path, text: str) -> str:
-    """What the terminal answers, as a process of its own."""
+    """The reply in the terminal, run as a separate process."""
     command = ("-m", "threadline", "chat", "--resume", HOME, "-p", text, "--database", str(database))
     env = {**os.environ, "HOME": str(database.parent)}
     process = await asyncio.create_subprocess_exec(

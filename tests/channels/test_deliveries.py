@@ -1,4 +1,4 @@
-"""What the platforms send and what it is read as, side by side in golden files."""
+"""Webhook bodies and the deliveries they become, side by side in golden files."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def as_json(delivery: Delivery) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("platform", "case"), CASES)
-def test_a_webhook_is_read_as_the_golden_file_says(platform: str, case: dict[str, Any]) -> None:
+def test_webhooks_are_parsed_as_in_the_golden_file(platform: str, case: dict[str, Any]) -> None:
     assert as_json(CHANNELS[platform].parse_webhook(json.dumps(case["body"]).encode())) == case["delivery"]

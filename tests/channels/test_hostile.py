@@ -1,4 +1,4 @@
-"""Whatever a body or an answer holds, a codec has an answer to it and raises nothing but what it says it does."""
+"""Codecs with hostile bodies and responses: they raise only the errors they document."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(channel: Channel, delivery: Delivery) -> None:
 
 
 @pytest.mark.parametrize(("channel", "body"), SAMPLES)
-def test_one_odd_value_anywhere_in_a_body_is_ignored_or_read(channel: Channel, body: bytes) -> None:
+def test_one_unexpected_value_anywhere_in_a_body_is_ignored_or_parsed(channel: Channel, body: bytes) -> None:
     for number in range(len(list(places(json.loads(body))))):
         for odd in ODD:
             value = json.loads(body)
@@ -66,7 +66,7 @@ def test_one_odd_value_anywhere_in_a_body_is_ignored_or_read(channel: Channel, b
 
 
 @pytest.mark.parametrize(("channel", "body"), SAMPLES)
-def test_one_missing_value_anywhere_in_a_body_is_ignored_or_read(channel: Channel, body: bytes) -> None:
+def test_one_missing_value_anywhere_in_a_body_is_ignored_or_parsed(channel: Channel, body: bytes) -> None:
     for number in range(len(list(places(json.loads(body))))):
         value = json.loads(body)
         container, key = list(places(value))[number]
@@ -77,7 +77,7 @@ def test_one_missing_value_anywhere_in_a_body_is_ignored_or_read(channel: Channe
 @pytest.mark.parametrize("channel", [Slack(), Telegram(), WhatsApp()], ids=lambda channel: channel.platform)
 @settings(max_examples=40, deadline=None)
 @given(body=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()), status=st.integers(200, 599))
-def test_any_body_and_any_answer_are_read(channel: Channel, body: bytes, status: int) -> None:
+def test_any_body_and_any_response_are_parsed(channel: Channel, body: bytes, status: int) -> None:
     with suppress(InvalidJson, LimitExceeded):
         check(channel, channel.parse_webhook(body))
     channel.parse_response(HttpResponse(status, {}, body))
@@ -89,7 +89,7 @@ def test_any_body_and_any_answer_are_read(channel: Channel, body: bytes, status:
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b'{"a":' * 100_000, b'{"a":"' + b"x" * 1_000_000 + b'"}', b"9" * 100_000]
 )
-def test_large_and_deep_bodies_are_answered(channel: Channel, body: bytes) -> None:
+def test_large_and_deep_bodies_are_parsed_or_refused(channel: Channel, body: bytes) -> None:
     with suppress(InvalidJson, LimitExceeded):
         check(channel, channel.parse_webhook(body))
     channel.parse_response(HttpResponse(200, {}, body))

@@ -126,9 +126,9 @@ class TestTelegram:
             with pytest.raises(Forbidden):
                 await bot.send_message(1001, "again")
             with pytest.raises(BadRequest, match="hat not found"):
-                await bot.send_message(5, "nobody")
+                await bot.send_message(5, "unknown")
 
-    async def test_its_bot_is_given_updates_or_a_webhook(self, telegram: FakeTelegram) -> None:
+    async def test_its_bot_gets_updates_or_a_webhook(self, telegram: FakeTelegram) -> None:
         async with Bot(telegram.secrets["bot_token"], base_url=f"{telegram.api}/bot") as bot:
             await telegram.post("one")
             await telegram.post("two")
@@ -159,8 +159,8 @@ class TestTelegram:
         assert nothing.last is None
 
 
-class _ToTheStandIn(httpx.BaseTransport):
-    """pywa knows one address only; this is the way from there to the stand-in."""
+class _RedirectToFake(httpx.BaseTransport):
+    """pywa has one fixed address; this redirects it to the fake."""
 
     def __init__(self, url: str) -> None:
         self._url = httpx.URL(url)
@@ -197,7 +197,7 @@ class TestWhatsApp:
 
     async def test_its_client_talks_to_the_stand_in(self, whatsapp: FakeWhatsApp) -> None:
         def converse() -> str:
-            session = httpx.Client(transport=_ToTheStandIn(whatsapp.api))
+            session = httpx.Client(transport=_RedirectToFake(whatsapp.api))
             client = PywaClient(
                 phone_id=NUMBER_ID, token=whatsapp.secrets["access_token"], session=session, validate_updates=False
             )
@@ -212,7 +212,7 @@ class TestWhatsApp:
                     with pytest.raises(error):
                         client.send_message(whatsapp.person, "again")
                 with pytest.raises(pywa.errors.ReEngagementMessage):
-                    client.send_message("4915550000", "a stranger")
+                    client.send_message("4915550000", "unknown")
             return str(sent.id)
 
         whatsapp.write("hi")
@@ -227,7 +227,7 @@ OUTCOMES: list[tuple[Fault, type]] = [
 
 
 @pytest.mark.parametrize("fake", [FakeSlack, FakeTelegram, FakeWhatsApp])
-async def test_what_our_codec_sends_arrives_and_its_answer_is_understood(fake: type[FakePlatform]) -> None:
+async def test_requests_of_our_codec_arrive_and_their_responses_are_parsed(fake: type[FakePlatform]) -> None:
     async with fake() as platform:
         channel = channel_for(platform)
         (arrival,) = channel.parse_webhook(platform.write("hi")).arrivals
@@ -246,7 +246,7 @@ async def test_what_our_codec_sends_arrives_and_its_answer_is_understood(fake: t
         assert len(platform.sent) == 1
 
 
-async def test_slack_posts_one_message_for_one_key_however_often_it_is_sent(slack: FakeSlack) -> None:
+async def test_slack_posts_one_message_per_key_on_repeated_requests(slack: FakeSlack) -> None:
     channel = Slack(slack.api)
     request = channel.build_request(slack.secrets, "DU1001", channel.render("hi")[0], "outbox-1")
     slack.fail_next(Fault("silent"))

@@ -1,4 +1,4 @@
-"""An agent's Markdown as each platform shows it, and long replies in pieces."""
+"""Markdown replies as each platform shows them, and long replies in several messages."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def plain_size(block: Block) -> Size:
 
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda channel: channel.platform)
-def test_a_reply_is_shown_as_the_golden_file_says(channel: Channel) -> None:
+def test_a_reply_is_rendered_as_in_the_golden_file(channel: Channel) -> None:
     rendered = [json.loads(payload) for payload in channel.render((GOLDEN / "reply.md").read_text(encoding="utf-8"))]
     expected = json.loads((GOLDEN / f"reply.{channel.platform}.json").read_text(encoding="utf-8"))
     assert rendered == expected
 
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda channel: channel.platform)
-def test_nothing_to_show_is_no_payload(channel: Channel) -> None:
+def test_an_empty_reply_has_no_payload(channel: Channel) -> None:
     assert channel.render("") == channel.render(" \n\n\t") == []
 
 
 @pytest.mark.parametrize(
     "text", ["[name]: https://a.example", "<!-- a comment -->", ">" * 300 + " deep", "&nbsp;x", "\\"]
 )
-def test_no_text_vanishes_because_markdown_has_a_use_for_it(text: str) -> None:
+def test_no_text_disappears_because_of_markdown_syntax(text: str) -> None:
     for channel in CHANNELS:
         assert channel.render(text)
 
@@ -80,7 +80,7 @@ def test_any_text_can_be_rendered(channel: Channel, text: str) -> None:
 
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda channel: channel.platform)
-def test_a_long_reply_is_cut_between_words_and_keeps_its_order(channel: Channel) -> None:
+def test_a_long_reply_is_split_between_words_in_order(channel: Channel) -> None:
     text = "\n\n".join(" ".join(f"word{n}x{m}" for m in range(90)) + "." for n in range(40))
     payloads = channel.render(text)
     assert len(payloads) > 5
@@ -89,7 +89,7 @@ def test_a_long_reply_is_cut_between_words_and_keeps_its_order(channel: Channel)
 
 
 @pytest.mark.parametrize("channel", [Slack(), WhatsApp()], ids=lambda channel: channel.platform)
-def test_long_code_becomes_pieces_of_code(channel: Channel) -> None:
+def test_long_code_becomes_several_code_blocks(channel: Channel) -> None:
     code = "\n".join(f"    line {n:04} < 1" for n in range(2000))
     payloads = [shown(payload) for payload in channel.render(f"See:\n\n```python\n{code}\n```\n\nDone.")]
     assert len(payloads) > 5
@@ -105,7 +105,7 @@ def test_escaping_counts_toward_the_limit() -> None:
     assert "".join(payloads) == "&lt;&amp;&gt;" * 3000
 
 
-def test_telegram_takes_a_hundred_entities_and_no_more() -> None:
+def test_telegram_messages_have_at_most_a_hundred_entities() -> None:
     payloads = [json.loads(payload) for payload in Telegram().render("**a** b " * 250)]
     assert [len(payload["entities"]) for payload in payloads] == [100, 100, 50]
 
@@ -113,7 +113,7 @@ def test_telegram_takes_a_hundred_entities_and_no_more() -> None:
 @pytest.mark.parametrize(
     "text", ["[" * 40_000, "![" * 20_000, "*a " * 15_000, "`a" * 20_000, "> a\n" * 4_000, "a\n\n" * 3_000]
 )
-def test_a_text_that_means_harm_costs_little_time(text: str) -> None:
+def test_hostile_texts_are_rendered_quickly(text: str) -> None:
     began = time.process_time()
     for channel in CHANNELS:
         channel.render(text)
@@ -133,7 +133,7 @@ def test_splitting_loses_nothing_but_white_space_and_keeps_the_limit(blocks: lis
 
 @settings(max_examples=60, deadline=None)
 @given(blocks=BLOCKS, limit=st.integers(8, 80))
-def test_every_entity_covers_text_and_lies_on_whole_characters(blocks: list[Block], limit: int) -> None:
+def test_every_entity_covers_text_and_whole_characters(blocks: list[Block], limit: int) -> None:
     for piece in split([block for block in blocks if block.text.strip()], measure, Size(limit, ranges=6)):
         message = compose(piece)
         wide = message["text"].encode("utf-16-le")
@@ -145,7 +145,7 @@ def test_every_entity_covers_text_and_lies_on_whole_characters(blocks: list[Bloc
             assert covered.decode("utf-16-le").strip()
 
 
-def test_a_character_of_several_code_points_is_kept_whole() -> None:
+def test_graphemes_are_not_split() -> None:
     family, flag, accent = "👩\u200d👩\u200d👧", "🇩🇪", "e\u0301"
     for character in (family, flag, accent, "👍🏽"):
         block = Block("text", (Span(character * 6),))
@@ -153,7 +153,7 @@ def test_a_character_of_several_code_points_is_kept_whole() -> None:
         assert pieces == [character] * 6
 
 
-def test_a_cut_prefers_lines_then_sentences_then_words() -> None:
+def test_a_split_prefers_lines_then_sentences_then_words() -> None:
     def first(text: str, limit: int) -> str:
         return next(cut(Block("text", (Span(text),)), plain_size, Size(limit))).text
 
@@ -163,7 +163,7 @@ def test_a_cut_prefers_lines_then_sentences_then_words() -> None:
     assert first("abcdefghij", 4) == "abcd"
 
 
-def test_styles_go_on_after_a_cut() -> None:
+def test_styles_continue_after_a_split() -> None:
     (block,) = markdown.parse_markdown("**one two three four**")
     pieces = list(cut(block, plain_size, Size(9)))
     assert [(piece.text, piece.spans[0].styles) for piece in pieces] == [

@@ -1,4 +1,4 @@
-"""Slack: who signed, what arrived, what is sent, what came of it."""
+"""The Slack codec: signatures, incoming messages, requests, responses."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def ignored(event: Any) -> Ignored:
 class TestSignatures:
     @pytest.mark.req("S3-10", "S3-11")
     @pytest.mark.parametrize("late", [-300, 0, 300])
-    def test_a_signature_of_the_last_five_minutes_is_taken(self, late: int) -> None:
+    def test_a_signature_of_the_last_five_minutes_is_accepted(self, late: int) -> None:
         body = slack(slack_message())
         CHANNEL.verify(SECRETS, signed(body, str(int(NOW.timestamp()) + late)), body, NOW)
 
     @pytest.mark.req("S3-10", "S3-11")
     @pytest.mark.parametrize("late", [-301, 301])
-    def test_a_stale_or_future_one_is_not(self, late: int) -> None:
+    def test_a_stale_or_future_signature_is_refused(self, late: int) -> None:
         body = slack(slack_message())
         with pytest.raises(SignatureInvalid):
             CHANNEL.verify(SECRETS, signed(body, str(int(NOW.timestamp()) + late)), body, NOW)
@@ -52,12 +52,12 @@ class TestSignatures:
     @pytest.mark.parametrize(
         "stamp", ["abc", "", "1e30", "-5", f" {STAMP}", f"{STAMP} ", f"+{STAMP}", f"{STAMP}.0", "９" * 10, "1" * 400]
     )
-    def test_a_timestamp_that_is_none_is_refused(self, stamp: str) -> None:
+    def test_an_invalid_timestamp_is_refused(self, stamp: str) -> None:
         with pytest.raises(SignatureInvalid):
             CHANNEL.verify(SECRETS, signed(b"{}", stamp), b"{}", NOW)
 
     @pytest.mark.req("S3-10", "S3-11")
-    def test_a_body_written_anew_is_not_the_body_that_was_signed(self) -> None:
+    def test_a_reserialized_body_does_not_match_its_signature(self) -> None:
         body = slack(slack_message("naïve"))
         again = json.dumps(json.loads(body), ensure_ascii=False).encode()
         assert again != body
@@ -66,20 +66,20 @@ class TestSignatures:
 
     @pytest.mark.req("S3-10")
     @pytest.mark.parametrize("wrong", ["", "v0=", "v0=" + "0" * 64, "v0=ünï", "\ud800", "v1=" + "0" * 64])
-    def test_a_wrong_signature_is_refused_whatever_it_is_made_of(self, wrong: str) -> None:
+    def test_any_wrong_signature_is_refused(self, wrong: str) -> None:
         headers = [("X-Slack-Request-Timestamp", STAMP), ("X-Slack-Signature", wrong)]
         with pytest.raises(SignatureInvalid):
             CHANNEL.verify(SECRETS, headers, b"{}", NOW)
 
     @pytest.mark.req("S3-10")
-    def test_a_missing_or_doubled_header_is_refused(self) -> None:
+    def test_a_missing_or_repeated_header_is_refused(self) -> None:
         right = signed(b"{}")
         for headers in ([], right[:1], right[1:], [*right, right[1]], [*right, ("x-slack-request-TIMESTAMP", STAMP)]):
             with pytest.raises(SignatureInvalid):
                 CHANNEL.verify(SECRETS, headers, b"{}", NOW)
 
     @pytest.mark.req("S3-10")
-    def test_another_tenants_secret_or_none_verifies_nothing(self) -> None:
+    def test_another_tenants_secret_or_no_secret_is_refused(self) -> None:
         headers = signed(b"{}", secret="another tenant's")
         for secrets in (SECRETS, {}, {"signing_secret": ""}):
             with pytest.raises(SignatureInvalid):
@@ -88,7 +88,7 @@ class TestSignatures:
     def test_header_names_may_be_in_any_case(self) -> None:
         CHANNEL.verify(SECRETS, [(name.upper(), value) for name, value in signed(b"{}")], b"{}", NOW)
 
-    def test_nobody_asks_with_get(self) -> None:
+    def test_there_is_no_handshake_by_get(self) -> None:
         with pytest.raises(NotFound):
             CHANNEL.answer_handshake(SECRETS, {"hub.mode": "subscribe"})
 
@@ -106,7 +106,7 @@ class TestArrivals:
         )
 
     @pytest.mark.req("S3-18")
-    def test_a_text_that_comes_as_message_and_as_mention_has_one_key(self) -> None:
+    def test_a_text_sent_as_message_and_mention_has_one_key(self) -> None:
         said = slack_message(f"<@{BOT}> hello", channel="C0001", channel_type="channel")
         mention = {**said, "type": "app_mention"}
         del mention["channel_type"], mention["client_msg_id"]
@@ -114,35 +114,35 @@ class TestArrivals:
         assert arrival(said).text == "hello"
         assert arrival(said).shared
 
-    def test_in_a_channel_the_reply_goes_to_the_thread(self) -> None:
+    def test_in_a_channel_the_reply_is_sent_to_the_thread(self) -> None:
         said = slack_message(f"<@{BOT}> hello", channel="C0001", channel_type="channel")
         assert arrival(said).recipient == "C0001:1700000000.000100"
         inside = arrival({**said, "thread_ts": "1699999999.000001"})
         assert (inside.recipient, inside.place) == ("C0001:1699999999.000001", "C0001")
         assert inside.reply_to == "C0001:1699999999.000001"
 
-    def test_what_is_said_to_others_in_a_channel_is_not_ours(self) -> None:
+    def test_channel_messages_for_others_are_ignored(self) -> None:
         assert ignored(slack_message("hello", channel="C0001", channel_type="channel")).reason == "unaddressed"
 
-    def test_files_are_named_and_never_fetched(self) -> None:
+    def test_files_become_placeholders_and_are_not_fetched(self) -> None:
         files = [{"name": "a\nb.pdf", "mimetype": "application/pdf", "url_private": "http://169.254.169.254/"}, {}]
         found = arrival(slack_message("look", subtype="file_share", files=files))
         assert found.text == "look\n[file: a b.pdf (application/pdf)]\n[file]"
 
-    def test_references_are_read_as_words(self) -> None:
+    def test_references_become_text(self) -> None:
         text = "<@U2|bob> in <#C1|general>: <https://a.example|this>, <https://b.example>, <!here> &lt;b&gt; &amp;lt;"
         assert arrival(slack_message(text)).text == (
             "@bob in #general: this (https://a.example), https://b.example, @here <b> &lt;"
         )
 
-    def test_a_mention_alone_says_nothing(self) -> None:
+    def test_a_mention_alone_is_ignored_as_empty(self) -> None:
         assert ignored(slack_message(f"<@{BOT}> ")).reason == "empty"
 
-    def test_without_an_authorization_the_first_mention_is_taken_for_the_bot(self) -> None:
+    def test_without_an_authorization_the_first_mention_counts_as_the_bots(self) -> None:
         mention = slack_message("<@U9> hello", type="app_mention", channel="C0001")
         assert arrival(mention, bot=None).text == "hello"
 
-    def test_half_a_character_and_a_nul_are_mended(self) -> None:
+    def test_lone_surrogates_and_nuls_are_replaced(self) -> None:
         assert arrival(slack_message("a\ud83db\x00")).text == "a\ufffdb\ufffd"
 
     @pytest.mark.req("S3-11")
@@ -164,16 +164,16 @@ class TestArrivals:
             ({"user": ""}, "broken"),
         ],
     )
-    def test_what_gets_no_turn_says_why(self, changes: dict[str, Any], reason: str) -> None:
+    def test_ignored_messages_have_a_reason(self, changes: dict[str, Any], reason: str) -> None:
         assert ignored(slack_message(**changes)).reason == reason
 
-    def test_an_event_that_is_none_is_broken(self) -> None:
+    def test_an_invalid_event_is_ignored_as_broken(self) -> None:
         events: list[Any] = [None, [], "message", {"type": 5}]
         for event in events:
             assert ignored(event).reason == "broken"
 
     @pytest.mark.req("S3-11")
-    def test_the_challenge_is_read(self) -> None:
+    def test_the_challenge_is_returned(self) -> None:
         delivery = CHANNEL.parse_webhook(b'{"type":"url_verification","token":"t","challenge":"3eZbrw1a"}')
         assert delivery.challenge == "3eZbrw1a"
 
@@ -186,21 +186,21 @@ class TestArrivals:
     @pytest.mark.parametrize(
         "body", [b"", b"{", b"\xff\xfe{}", b"\xef\xbb\xbf{}", b"nope", b'{"a":NaN}', b"payload=%7B"]
     )
-    def test_what_is_not_json_is_refused(self, body: bytes) -> None:
+    def test_a_body_that_is_not_json_is_refused(self, body: bytes) -> None:
         with pytest.raises(InvalidJson):
             CHANNEL.parse_webhook(body)
 
-    def test_what_is_nested_too_deeply_is_refused(self) -> None:
+    def test_a_body_that_is_nested_too_deeply_is_refused(self) -> None:
         with pytest.raises(LimitExceeded):
             CHANNEL.parse_webhook(b'{"type":' + b"[" * 10_000 + b"]" * 10_000 + b"}")
 
-    def test_json_that_is_no_envelope_is_kept_from_being_sent_again(self) -> None:
+    def test_json_without_an_envelope_is_acknowledged(self) -> None:
         for body in (b"[]", b"null", b"{}", b'{"type":{}}', b'"text"'):
             assert CHANNEL.parse_webhook(body).ignored == (Ignored("broken", "envelope"),)
 
 
 class TestSending:
-    def test_a_request_says_where_and_with_which_key(self) -> None:
+    def test_a_request_has_its_channel_and_key(self) -> None:
         (payload,) = CHANNEL.render("**hi**")
         request = CHANNEL.build_request(SECRETS, "C0001:1700000000.000100", payload, "outbox-1")
         assert (request.method, request.url, request.repeatable) == (
@@ -216,18 +216,18 @@ class TestSending:
         assert again["client_msg_id"] == body["client_msg_id"]
         assert "thread_ts" not in again
 
-    def test_a_request_does_not_show_its_secret(self) -> None:
+    def test_the_repr_of_a_request_has_no_secret(self) -> None:
         request = CHANNEL.build_request(SECRETS, "D1", CHANNEL.render("hi")[0], "k")
         assert "xoxb" not in repr(request)
         assert "xoxb" not in f"{request}"
 
     @pytest.mark.parametrize("token", [None, "", "xoxb\r\nHost: evil", "xöxb", "a b"])
-    def test_a_token_that_cannot_be_sent_is_a_setting_to_mend(self, token: str | None) -> None:
+    def test_a_token_that_cannot_be_sent_is_a_settings_error(self, token: str | None) -> None:
         secrets = {} if token is None else {"bot_token": token}
         with pytest.raises(SettingsInvalid):
             CHANNEL.build_request(secrets, "D1", CHANNEL.render("hi")[0], "k")
 
-    def test_nothing_an_agent_says_mentions_anybody(self) -> None:
+    def test_a_reply_cannot_mention_people(self) -> None:
         (payload,) = CHANNEL.render(
             "<!channel> <@U1> &lt;!here&gt; `<!everyone>` [x](<https://a.example|<!here>>)\n\n    <!here>"
         )
@@ -252,10 +252,10 @@ class TestSending:
             (302, "", Permanent("http_302")),
         ],
     )
-    def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
+    def test_a_response_has_its_outcome(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         assert CHANNEL.parse_response(HttpResponse(status, {"retry-after": "7"}, raw)) == outcome
 
     @pytest.mark.parametrize("asked", ["", "soon", "-1", "1e9", "٣", "9" * 30])
-    def test_a_retry_after_that_is_none_is_left_out(self, asked: str) -> None:
+    def test_an_invalid_retry_after_is_ignored(self, asked: str) -> None:
         assert CHANNEL.parse_response(HttpResponse(429, {"retry-after": asked}, b"")) == Transient("http_429", None)

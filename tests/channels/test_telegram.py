@@ -1,4 +1,4 @@
-"""Telegram: who knows the secret, what arrived, what is sent, what came of it."""
+"""The Telegram codec: the webhook secret, incoming messages, requests, responses, polling."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reason(body: bytes) -> str:
 
 class TestSecret:
     @pytest.mark.req("S3-10", "S3-13")
-    def test_the_secret_word_is_taken(self) -> None:
+    def test_the_webhook_secret_is_accepted(self) -> None:
         CHANNEL.verify(SECRETS, [(HEADER, SECRETS["webhook_secret"])], b"{}", NOW)
 
     @pytest.mark.req("S3-10", "S3-13")
@@ -58,7 +58,7 @@ class TestSecret:
             [(HEADER, "a-word_of-our-own"), (HEADER.lower(), "a-word_of-our-own")],
         ],
     )
-    def test_anything_else_is_refused(self, headers: list[tuple[str, str]]) -> None:
+    def test_any_other_secret_is_refused(self, headers: list[tuple[str, str]]) -> None:
         with pytest.raises(SignatureInvalid):
             CHANNEL.verify(SECRETS, headers, b"{}", NOW)
 
@@ -68,14 +68,14 @@ class TestSecret:
             with pytest.raises(SignatureInvalid):
                 CHANNEL.verify(secrets, [(HEADER, "")], b"{}", NOW)
 
-    def test_nobody_asks_with_get(self) -> None:
+    def test_there_is_no_handshake_by_get(self) -> None:
         with pytest.raises(NotFound):
             CHANNEL.answer_handshake(SECRETS, {})
 
 
 class TestArrivals:
     @pytest.mark.req("S3-13", "S3-18")
-    def test_a_message_is_known_by_its_chat_and_its_number(self) -> None:
+    def test_a_message_is_identified_by_chat_and_number(self) -> None:
         assert arrival(telegram_message("hello")) == Arrival(
             platform="telegram",
             key="111:42",
@@ -87,13 +87,13 @@ class TestArrivals:
         )
 
     @pytest.mark.req("S3-13")
-    def test_in_a_group_the_reply_goes_to_the_group_and_its_topic(self) -> None:
+    def test_in_a_group_the_reply_is_sent_to_the_group_and_topic(self) -> None:
         found = arrival(telegram_message("hello", chat=GROUP))
         assert (found.place, found.recipient, found.sender, found.shared) == ("-100200300", "-100200300", "111", True)
         topic = arrival(telegram_message("hello", chat=GROUP, message_thread_id=7, is_topic_message=True))
         assert (topic.place, topic.recipient) == ("-100200300", "-100200300:7")
 
-    def test_an_answer_names_what_it_answers(self) -> None:
+    def test_a_reply_names_the_message_it_replies_to(self) -> None:
         assert arrival(telegram_message("yes", reply_to_message=telegram_message(message_id=40))).reply_to == "111:40"
 
     @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ class TestArrivals:
             ("/etc/passwd", "url", "/etc/passwd"),
         ],
     )
-    def test_commands_and_the_bots_name_are_said_as_everywhere(self, text: str, kind: str, said: str) -> None:
+    def test_commands_and_the_bots_name_are_normalized(self, text: str, kind: str, said: str) -> None:
         length = len(text.split()[0].rstrip(","))
         assert arrival(telegram_message(text, entities=[{"type": kind, "offset": 0, "length": length}])).text == said
 
@@ -124,7 +124,7 @@ class TestArrivals:
             (10**30, 10**30, "😀 here x"),
         ],
     )
-    def test_a_hidden_address_is_shown_and_odd_ranges_are_clipped(self, offset: int, length: int, said: str) -> None:
+    def test_hidden_urls_are_shown_and_invalid_ranges_clipped(self, offset: int, length: int, said: str) -> None:
         entity = {"type": "text_link", "offset": offset, "length": length, "url": "https://a.example"}
         assert arrival(telegram_message("😀 here x", entities=[entity])).text == said
 
@@ -144,7 +144,7 @@ class TestArrivals:
             ({"video_note": {}}, "[video note]"),
         ],
     )
-    def test_what_is_not_text_is_named(self, changes: dict[str, Any], said: str) -> None:
+    def test_media_become_placeholders(self, changes: dict[str, Any], said: str) -> None:
         assert arrival(telegram_message(None, **changes)).text == said
 
     @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ class TestArrivals:
             (b"[]", "broken"),
         ],
     )
-    def test_what_gets_no_turn_says_why(self, body: bytes, why: str) -> None:
+    def test_ignored_messages_have_a_reason(self, body: bytes, why: str) -> None:
         assert reason(body) == why
 
     @pytest.mark.req("S3-19")
-    def test_what_is_not_json_is_refused(self) -> None:
+    def test_a_body_that_is_not_json_is_refused(self) -> None:
         with pytest.raises(InvalidJson):
             CHANNEL.parse_webhook(b"update_id=1")
 
 
 class TestSending:
     @pytest.mark.req("S3-13")
-    def test_a_request_says_where(self) -> None:
+    def test_a_request_has_its_chat(self) -> None:
         (payload,) = CHANNEL.render("**hi** 😀 *you*")
         request = CHANNEL.build_request(SECRETS, "-100200300:7", payload, "k")
         assert request.url == "https://api.telegram.org/bot123456:AAH-secret_token/sendMessage"
@@ -192,12 +192,12 @@ class TestSending:
         assert body["link_preview_options"] == {"is_disabled": True}
 
     @pytest.mark.parametrize("token", ["", "123", "123:a/../b", "123:a\n", "x:abc"])
-    def test_a_token_that_is_none_is_a_setting_to_mend(self, token: str) -> None:
+    def test_an_invalid_token_is_a_settings_error(self, token: str) -> None:
         with pytest.raises(SettingsInvalid):
             CHANNEL.build_request({"bot_token": token}, "1", CHANNEL.render("hi")[0], "k")
 
     @pytest.mark.parametrize("recipient", ["", "@channel", "1:2:3", "1/2", "٣"])
-    def test_a_recipient_that_is_none_is_refused(self, recipient: str) -> None:
+    def test_an_invalid_recipient_is_refused(self, recipient: str) -> None:
         with pytest.raises(SettingsInvalid):
             CHANNEL.build_request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
 
@@ -222,13 +222,13 @@ class TestSending:
             (400, {"ok": False}, Permanent("http_400")),
         ],
     )
-    def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
+    def test_a_response_has_its_outcome(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         assert CHANNEL.parse_response(HttpResponse(status, {}, raw)) == outcome
 
 
 class TestAsking:
-    def test_asking_confirms_what_went_before(self) -> None:
+    def test_polling_confirms_earlier_updates(self) -> None:
         assert json.loads(CHANNEL.build_poll_request(SECRETS, 0, 25).body).keys() == {
             "timeout",
             "limit",
@@ -236,7 +236,7 @@ class TestAsking:
         }
         assert json.loads(CHANNEL.build_poll_request(SECRETS, 41, 25).body)["offset"] == 42
 
-    def test_updates_are_deliveries_and_a_broken_one_costs_only_itself(self) -> None:
+    def test_updates_become_deliveries_and_a_broken_one_affects_no_other(self) -> None:
         updates = [json.loads(telegram(telegram_message("one"))), {"update_id": 10_007}, "?"]
         found = CHANNEL.parse_poll_response(HttpResponse(200, {}, json.dumps({"ok": True, "result": updates}).encode()))
         assert isinstance(found, Polled)
@@ -253,8 +253,8 @@ class TestAsking:
             (500, "?", Transient),
         ],
     )
-    def test_no_answer_says_whether_to_ask_again(self, status: int, body: Any, kind: type) -> None:
+    def test_a_failed_poll_is_transient_or_permanent(self, status: int, body: Any, kind: type) -> None:
         assert isinstance(CHANNEL.parse_poll_response(HttpResponse(status, {}, json.dumps(body).encode())), kind)
 
-    def test_nothing_new_is_nothing(self) -> None:
+    def test_an_empty_poll_has_no_deliveries(self) -> None:
         assert CHANNEL.parse_poll_response(HttpResponse(200, {}, b'{"ok":true,"result":[]}')) == Polled()

@@ -1,4 +1,4 @@
-"""WhatsApp: who signed, what arrived, what is sent, what came of it."""
+"""The WhatsApp codec: signatures, the handshake, incoming messages, requests, responses."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class TestSignatures:
     @pytest.mark.parametrize(
         "body", [whatsapp(whatsapp_message()), b'{"text":"\\u00e9"}', '{"text":"é"}'.encode(), b"\xff"]
     )
-    def test_the_raw_bytes_are_what_is_signed(self, body: bytes) -> None:
+    def test_the_signature_covers_the_raw_bytes(self, body: bytes) -> None:
         CHANNEL.verify(SECRETS, [(HEADER, signature(SECRETS["app_secret"], body))], body, NOW)
 
     @pytest.mark.req("S3-10", "S3-12")
-    def test_the_same_json_written_otherwise_is_not(self) -> None:
+    def test_reserialized_json_does_not_match(self) -> None:
         headers = [(HEADER, signature(SECRETS["app_secret"], b'{"text":"\\u00e9"}'))]
         with pytest.raises(SignatureInvalid):
             CHANNEL.verify(SECRETS, headers, '{"text":"é"}'.encode(), NOW)
 
     @pytest.mark.req("S3-10", "S3-12")
-    def test_a_missing_old_doubled_or_foreign_signature_is_refused(self) -> None:
+    def test_a_missing_old_repeated_or_foreign_signature_is_refused(self) -> None:
         right = (HEADER, signature(SECRETS["app_secret"], b"{}"))
         foreign = (HEADER, signature("another app's", b"{}"))
         bare = (HEADER, right[1].removeprefix("sha256="))
@@ -71,7 +71,7 @@ class TestHandshake:
     ASKED: ClassVar = {"hub.mode": "subscribe", "hub.verify_token": "our-word", "hub.challenge": "1158201444"}
 
     @pytest.mark.req("S3-12")
-    def test_the_challenge_is_given_back_to_who_knows_the_word(self) -> None:
+    def test_the_challenge_is_returned_for_the_right_verify_token(self) -> None:
         assert CHANNEL.answer_handshake(SECRETS, self.ASKED) == "1158201444"
 
     @pytest.mark.req("S3-12")
@@ -87,22 +87,22 @@ class TestHandshake:
             {"hub.challenge": "1" * 300},
         ],
     )
-    def test_nobody_else_gets_one(self, change: dict[str, str]) -> None:
+    def test_other_requests_get_no_challenge(self, change: dict[str, str]) -> None:
         with pytest.raises(SignatureInvalid):
             CHANNEL.answer_handshake(SECRETS, {**self.ASKED, **change})
 
-    def test_without_a_word_there_is_no_handshake(self) -> None:
+    def test_without_a_verify_token_there_is_no_handshake(self) -> None:
         with pytest.raises(SignatureInvalid):
             CHANNEL.answer_handshake({"verify_token": ""}, {**self.ASKED, "hub.verify_token": ""})
 
-    def test_a_curious_visitor_finds_nothing(self) -> None:
+    def test_a_get_without_parameters_is_not_found(self) -> None:
         with pytest.raises(NotFound):
             CHANNEL.answer_handshake(SECRETS, {})
 
 
 class TestArrivals:
     @pytest.mark.req("S3-18")
-    def test_a_message_is_known_by_its_wamid(self) -> None:
+    def test_a_message_is_identified_by_its_wamid(self) -> None:
         assert arrival(whatsapp_message("hello")) == Arrival(
             platform="whatsapp",
             key="wamid.HBgLMTY1MDU1NTEyMzQVAgASGBQzQQ==",
@@ -114,7 +114,7 @@ class TestArrivals:
         )
 
     @pytest.mark.req("S3-12")
-    def test_one_broken_message_of_fifty_does_not_cost_the_others(self) -> None:
+    def test_one_broken_message_of_fifty_does_not_affect_the_others(self) -> None:
         batch: list[Any] = [whatsapp_message(f"message {n}", id=f"wamid.{n}") for n in range(50)]
         batch[17] = {"from": 5, "type": "text"}
         delivery = CHANNEL.parse_webhook(whatsapp(*batch))
@@ -122,7 +122,7 @@ class TestArrivals:
         assert delivery.ignored == (Ignored("broken", "message"),)
 
     @pytest.mark.req("S3-12")
-    def test_a_status_is_no_turn_and_a_failed_one_names_what_failed(self) -> None:
+    def test_a_status_starts_no_turn_and_a_failed_one_is_reported(self) -> None:
         statuses: list[Any] = [
             {"id": "wamid.1", "status": "delivered", "timestamp": "1", "biz_opaque_callback_data": "outbox-1"},
             {"id": "wamid.2", "status": "read", "timestamp": "1"},
@@ -143,7 +143,7 @@ class TestArrivals:
             Report("outbox-3", Permanent("131026")),
         )
 
-    def test_someone_who_shows_no_number_is_known_by_their_id(self) -> None:
+    def test_a_user_without_a_visible_number_is_identified_by_id(self) -> None:
         message = whatsapp_message("hello", from_user_id="US.13491208655302741918")
         del message["from"]
         found = arrival(message)
@@ -161,7 +161,7 @@ class TestArrivals:
             ({"type": "contacts", "contacts": [{"name": {"formatted_name": "Bob"}}]}, "[contact: Bob]"),
         ],
     )
-    def test_what_is_not_text_is_named(self, changes: dict[str, Any], said: str) -> None:
+    def test_media_become_placeholders(self, changes: dict[str, Any], said: str) -> None:
         assert arrival(whatsapp_message(None, **changes)).text == said
 
     @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ class TestArrivals:
             (whatsapp_message(id=""), "broken"),
         ],
     )
-    def test_what_gets_no_turn_says_why(self, message: dict[str, Any], reason: str) -> None:
+    def test_ignored_messages_have_a_reason(self, message: dict[str, Any], reason: str) -> None:
         delivery = CHANNEL.parse_webhook(whatsapp(message))
         assert (delivery.arrivals, [found.reason for found in delivery.ignored]) == ((), [reason])
 
@@ -197,7 +197,7 @@ class TestArrivals:
         )
 
     @pytest.mark.req("S3-19")
-    def test_what_is_not_json_is_refused(self) -> None:
+    def test_a_body_that_is_not_json_is_refused(self) -> None:
         with pytest.raises(InvalidJson):
             CHANNEL.parse_webhook(b"{'object': 1}")
 
@@ -205,7 +205,7 @@ class TestArrivals:
 class TestSending:
     RECIPIENT = f"{NUMBER_ID}:16505551234"
 
-    def test_a_request_says_where_and_carries_its_key(self) -> None:
+    def test_a_request_has_its_recipient_and_key(self) -> None:
         (payload,) = CHANNEL.render("**hi** [you](https://a.example)")
         request = CHANNEL.build_request(SECRETS, self.RECIPIENT, payload, "outbox-1")
         assert request.url == f"https://graph.facebook.com/v23.0/{NUMBER_ID}/messages"
@@ -221,7 +221,7 @@ class TestSending:
         }
 
     @pytest.mark.parametrize("recipient", ["", "16505551234", "1/2:3", ":3", "1:", "1:+3"])
-    def test_a_recipient_that_is_none_is_refused(self, recipient: str) -> None:
+    def test_an_invalid_recipient_is_refused(self, recipient: str) -> None:
         with pytest.raises(SettingsInvalid):
             CHANNEL.build_request(SECRETS, recipient, CHANNEL.render("hi")[0], "k")
 
@@ -240,6 +240,6 @@ class TestSending:
             (503, "", Transient("http_503", None)),
         ],
     )
-    def test_an_answer_is_judged(self, status: int, body: Any, outcome: object) -> None:
+    def test_a_response_has_its_outcome(self, status: int, body: Any, outcome: object) -> None:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         assert CHANNEL.parse_response(HttpResponse(status, {}, raw)) == outcome

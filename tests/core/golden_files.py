@@ -1,4 +1,4 @@
-"""Reading golden files: conversations as UIMessages, and what each codec makes of them."""
+"""Golden files: conversations as UIMessages, and their encoding in each format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Hypothesis draws for the rules of turns: events in any order, messages as a store or an import may hold them."""
+"""Hypothesis strategies: events in any order, and messages as a store or an import may contain them."""
 
 from __future__ import annotations
 

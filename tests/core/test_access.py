@@ -1,4 +1,4 @@
-"""Tokens as texts and as values."""
+"""API tokens: their text, and their validity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threadline.core.access import ApiToken, make_token, parse_token
 from threadline.core.errors import InvalidName
 
 
-def test_the_text_of_a_token_is_read_to_the_letter() -> None:
+def test_only_an_exact_token_is_parsed() -> None:
     text = make_token("acme-2")
     read = parse_token(text)
     assert read is not None
@@ -22,7 +22,7 @@ def test_the_text_of_a_token_is_read_to_the_letter() -> None:
         make_token("ACME")
 
 
-def test_a_token_works_until_its_end() -> None:
+def test_a_token_is_valid_until_it_expires() -> None:
     end = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     token = ApiToken("t", "ada", "laptop", "member", end, expires_at=end)
     assert token.is_valid(end - dt.timedelta(microseconds=1))

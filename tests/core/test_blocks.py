@@ -1,4 +1,4 @@
-"""Anthropic's content blocks: pairs and roles as the API wants them, and back again without loss."""
+"""Anthropic's content blocks: valid pairs and roles, and lossless round trips."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def assistant(*parts: Part) -> PromptMessage:
     return PromptMessage("assistant", parts)
 
 
-def test_a_conversation_is_spelled_out_as_recorded() -> None:
+def test_a_conversation_is_encoded_as_in_the_golden_file() -> None:
     system, messages = to_blocks(golden_prompt("conversation.ui.json"))
     assert {"system": list(system), "messages": messages} == golden("conversation.blocks.json")
 
 
 @pytest.mark.req("S4-05")
-def test_a_session_file_is_read_as_recorded() -> None:
+def test_a_session_file_is_decoded_as_in_the_golden_file() -> None:
     session = golden("session.blocks.json")
     assert as_ui(messages_from_blocks(session["messages"], system=session["system"])) == golden("session.ui.json")
 
@@ -56,7 +56,7 @@ def test_a_session_file_is_read_as_recorded() -> None:
         [{"type": "redacted_thinking", "data": "ZW5j"}, {"type": "text", "text": "So."}],
     ],
 )
-def test_what_an_assistant_said_round_trips(blocks: list[dict[str, Any]]) -> None:
+def test_assistant_messages_round_trip(blocks: list[dict[str, Any]]) -> None:
     opening = {"role": "user", "content": [{"type": "text", "text": OPENING}]}
     assert to_blocks([assistant(*from_blocks(blocks))]).messages == [opening, {"role": "assistant", "content": blocks}]
 
@@ -88,7 +88,7 @@ def test_a_call_and_its_result_round_trip_as_one_part(result: dict[str, Any]) ->
 
 
 @pytest.mark.req("S4-05")
-def test_a_malformed_tool_input_is_kept_as_a_string_and_goes_out_inside_an_object() -> None:
+def test_a_malformed_tool_input_is_kept_as_a_string_and_sent_inside_an_object() -> None:
     (part,) = from_blocks([{"type": "tool_use", "id": "c", "name": "t", "input": '{"city": '}])
     assert isinstance(part, ToolPart)
     assert part.input_value() == '{"city": '
@@ -98,7 +98,7 @@ def test_a_malformed_tool_input_is_kept_as_a_string_and_goes_out_inside_an_objec
     assert again == part
 
 
-def test_results_stand_at_the_head_of_the_next_user_message_in_the_order_of_their_calls() -> None:
+def test_results_start_the_next_user_message_in_the_order_of_their_calls() -> None:
     calls = assistant(tool_part("t", "a", {}, output=1), tool_part("t", "b", {}, output=2))
     assert to_blocks([say("user", "go"), calls, say("user", "and?")]).messages[2] == {
         "role": "user",
@@ -140,13 +140,13 @@ def test_a_denied_call_is_answered_with_the_reason(approval: Approval | None, wo
     assert result == {"type": "tool_result", "tool_use_id": "c", "content": words, "is_error": True}
 
 
-def test_reasoning_that_anthropic_did_not_sign_stays_at_home() -> None:
+def test_reasoning_that_anthropic_did_not_sign_is_not_sent() -> None:
     foreign = ReasoningPart("Hm.", {"openai": {"itemId": "rs_1"}})
     messages = to_blocks([say("user", "go"), assistant(foreign, ReasoningPart("Plain."), TextPart("So."))]).messages
     assert messages[1]["content"] == [{"type": "text", "text": "So."}]
 
 
-def test_neighbours_of_one_role_become_one_message_and_the_user_always_begins() -> None:
+def test_adjacent_messages_of_one_role_are_joined_and_the_user_is_first() -> None:
     messages = to_blocks([assistant(TextPart("Welcome.")), say("user", "a"), say("user", "b")]).messages
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert [block["text"] for block in messages[2]["content"]] == ["a", "b"]
@@ -187,7 +187,7 @@ def test_text_that_looks_like_markup_stays_inside_the_users_content(text: str) -
         ),
     ],
 )
-def test_files_go_as_images_and_documents(part: FilePart, sent: dict[str, Any]) -> None:
+def test_files_are_sent_as_images_and_documents(part: FilePart, sent: dict[str, Any]) -> None:
     assert to_blocks([PromptMessage("user", (part,))]).messages[0]["content"] == [sent]
 
 
@@ -206,7 +206,7 @@ def test_files_go_as_images_and_documents(part: FilePart, sent: dict[str, Any]) 
         FilePart("image/png", "file:///etc/passwd", "x"),
     ],
 )
-def test_a_file_that_the_provider_would_refuse_is_only_named(part: FilePart) -> None:
+def test_a_file_that_the_provider_would_reject_becomes_a_note(part: FilePart) -> None:
     (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
     assert block == {"type": "text", "text": f"[file x, {part.media_type}]"}
 
@@ -220,13 +220,13 @@ def test_a_file_that_the_provider_would_refuse_is_only_named(part: FilePart) -> 
         (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
     ],
 )
-def test_every_image_that_the_provider_takes_is_known_by_its_first_bytes(content: bytes, media_type: str) -> None:
+def test_every_accepted_image_type_is_detected_by_its_first_bytes(content: bytes, media_type: str) -> None:
     part = FilePart("image/x", f"data:image/x;base64,{base64.b64encode(content).decode()}")
     (block,) = to_blocks([PromptMessage("user", (part,))]).messages[0]["content"]
     assert block["source"]["media_type"] == media_type
 
 
-def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
+def test_an_image_is_sent_with_the_type_of_its_bytes() -> None:
     gif = FilePart("image/png", "data:image/png;base64,R0lGODlhAQABAAAAACw=")
     (block,) = to_blocks([PromptMessage("user", (gif,))]).messages[0]["content"]
     assert block["source"]["media_type"] == "image/gif"
@@ -235,7 +235,7 @@ def test_an_image_goes_under_the_type_its_bytes_give_it() -> None:
     ]
 
 
-def test_a_tool_may_answer_with_an_image_and_what_only_looks_like_one_goes_as_json() -> None:
+def test_a_tool_may_return_an_image_and_a_look_alike_is_sent_as_json() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGODlhAQABAAAAACw="}}
     broken = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "?"}}
     odd = ({"type": "text"}, {"type": "text", "text": " "}, {"type": "text", "text": "a", "id": 1})
@@ -246,7 +246,7 @@ def test_a_tool_may_answer_with_an_image_and_what_only_looks_like_one_goes_as_js
     assert [jsontext.parse(result["content"]) for result in results[2:]] == [[value] for value in odd]
 
 
-def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
+def test_blocks_without_an_equivalent_are_kept_and_not_sent() -> None:
     orphan = {"type": "tool_result", "tool_use_id": "gone", "content": "late"}
     odd = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     assert from_blocks([orphan, odd]) == (DataPart(FOREIGN_BLOCK, orphan), DataPart(FOREIGN_BLOCK, odd))
@@ -255,19 +255,19 @@ def test_what_has_no_part_of_its_own_is_kept_whole_and_sent_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"role": "robot", "content": "x"}, {"role": "user", "content": 7}, {"content": [7]}])
-def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_message_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         messages_from_blocks([wrong])
 
 
-def test_an_empty_message_is_nothing_and_thinking_may_be_unsigned() -> None:
+def test_an_empty_message_is_dropped_and_thinking_may_be_unsigned() -> None:
     thinking = {"type": "thinking", "thinking": "Hm."}
     assert messages_from_blocks([{"role": "user", "content": ""}, {"role": "assistant", "content": [thinking]}]) == (
         assistant(ReasoningPart("Hm.")),
     )
 
 
-def test_an_error_of_several_blocks_is_read_as_their_words() -> None:
+def test_an_error_of_several_blocks_becomes_their_text() -> None:
     use = {"type": "tool_use", "id": "c", "name": "t", "input": {}}
     lines = [{"type": "text", "text": text} for text in ("it", "broke")]
     result = {"type": "tool_result", "tool_use_id": "c", "content": lines, "is_error": True}
@@ -282,7 +282,7 @@ def test_the_first_result_of_a_call_is_kept() -> None:
 
 @pytest.mark.req("S1-13", "S4-05")
 @given(strategies.histories)
-def test_whatever_the_history_roles_alternate_and_each_call_is_answered_right_after(
+def test_for_any_history_roles_alternate_and_results_follow_their_calls(
     history: list[PromptMessage],
 ) -> None:
     system, messages = to_blocks(history)

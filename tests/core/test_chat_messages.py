@@ -1,4 +1,4 @@
-"""OpenAI's chat-completions messages: pairs as the API wants them, arguments as JSON text, and back again."""
+"""OpenAI's chat messages: valid pairs, arguments as JSON text, and round trips."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def called(call_id: str, arguments: str) -> dict[str, Any]:
     }
 
 
-def test_a_conversation_is_spelled_out_as_recorded() -> None:
+def test_a_conversation_is_encoded_as_in_the_golden_file() -> None:
     assert to_chat(golden_prompt("conversation.ui.json")) == golden("conversation.chat.json")
 
 
-def test_an_export_is_read_as_recorded() -> None:
+def test_an_export_is_decoded_as_in_the_golden_file() -> None:
     assert as_ui(from_chat(golden("export.chat.json"))) == golden("export.ui.json")
 
 
-def test_system_texts_go_under_the_role_that_is_asked_for() -> None:
+def test_system_texts_get_the_requested_role() -> None:
     assert to_chat([say("system", "Be brief.")], system_role="developer") == [
         {"role": "developer", "content": "Be brief."}
     ]
@@ -70,13 +70,13 @@ def test_calls_of_one_round_are_one_message_and_their_results_follow_in_order() 
     assert [(message["tool_call_id"], message["content"]) for message in messages[1:3]] == [("a", "1"), ("b", "broke")]
 
 
-def test_arguments_are_kept_byte_for_byte_and_numbers_of_any_size_survive() -> None:
+def test_arguments_are_kept_byte_for_byte_with_numbers_of_any_size() -> None:
     arguments = '{"at": 1e2, "n": 123456789012345678901234567890}'
     messages = [called("c", arguments), {"role": "tool", "tool_call_id": "c", "content": "ok"}]
     assert to_chat(from_chat(messages)) == messages
 
 
-def test_malformed_arguments_stay_a_string_and_go_out_inside_an_object() -> None:
+def test_malformed_arguments_stay_a_string_and_are_sent_inside_an_object() -> None:
     (reply,) = from_chat([called("c", '{"city": ')])
     (part,) = reply.parts
     assert isinstance(part, ToolPart)
@@ -93,12 +93,12 @@ def test_a_dangling_call_is_never_sent() -> None:
     ]
 
 
-def test_reasoning_has_no_place_here() -> None:
+def test_reasoning_is_not_sent() -> None:
     signed = ReasoningPart("Hm.", {"anthropic": {"signature": "s"}})
     assert to_chat([assistant(signed, TextPart("So."))]) == [{"role": "assistant", "content": "So."}]
 
 
-def test_neighbours_of_one_role_are_joined_where_the_server_wants_it() -> None:
+def test_adjacent_messages_of_one_role_are_joined_if_requested() -> None:
     neighbours = [say("user", "a"), say("user", "b"), assistant(TextPart("c")), assistant(TextPart("d"))]
     assert len(to_chat(neighbours)) == 4
     assert to_chat(neighbours, alternating=True) == [
@@ -132,13 +132,11 @@ def test_text_that_looks_like_markup_stays_inside_the_users_content(text: str) -
         (FilePart("image/png", "file:///etc/passwd"), {"type": "text", "text": "[file, image/png]"}),
     ],
 )
-def test_only_files_that_the_provider_takes_are_sent_and_for_others_a_note(
-    part: FilePart, sent: dict[str, Any]
-) -> None:
+def test_accepted_files_are_sent_and_others_become_notes(part: FilePart, sent: dict[str, Any]) -> None:
     assert to_chat([PromptMessage("user", (part,))]) == [{"role": "user", "content": [sent]}]
 
 
-def test_links_and_files_are_read_as_files() -> None:
+def test_links_and_files_become_file_parts() -> None:
     link = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjc="}}
     bare = {"type": "file", "file": {"filename": "a", "file_data": "JVBERi0xLjc="}}
@@ -154,7 +152,7 @@ def test_links_and_files_are_read_as_files() -> None:
     )
 
 
-def test_a_result_without_a_call_is_left_out_wherever_it_stands() -> None:
+def test_a_result_without_a_call_is_dropped() -> None:
     orphan = {"role": "tool", "tool_call_id": "gone", "content": "late"}
     hello = {"role": "assistant", "content": "Hello."}
     assert from_chat([orphan, hello]) == (assistant(TextPart("Hello.")),)
@@ -164,7 +162,7 @@ def test_a_result_without_a_call_is_left_out_wherever_it_stands() -> None:
     )
 
 
-def test_a_content_part_of_an_unknown_kind_is_kept_whole() -> None:
+def test_a_content_part_of_an_unknown_kind_is_kept_unchanged() -> None:
     audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     assert from_chat([{"role": "user", "content": [audio]}]) == (
         PromptMessage("user", (DataPart(FOREIGN_PART, audio),)),
@@ -181,12 +179,12 @@ def test_a_content_part_of_an_unknown_kind_is_kept_whole() -> None:
         {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
     ],
 )
-def test_what_is_no_message_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_message_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         from_chat([wrong])
 
 
-def test_a_source_after_the_last_call_says_nothing() -> None:
+def test_a_source_after_the_last_call_is_not_sent() -> None:
     call = ToolPart("c", "weather", "output-available", b"{}", output=b'"sun"')
     source = SourceUrlPart("s", "https://example.org")
     told = to_chat([assistant(call, StepStartPart(), source)])
@@ -195,9 +193,7 @@ def test_a_source_after_the_last_call_says_nothing() -> None:
 
 @pytest.mark.req("S1-13")
 @given(strategies.histories, st.booleans())
-def test_whatever_the_history_each_call_is_answered_right_after(
-    history: list[PromptMessage], alternating: bool
-) -> None:
+def test_for_any_history_results_follow_their_calls(history: list[PromptMessage], alternating: bool) -> None:
     messages = to_chat(history, alternating=alternating)
     waiting: list[str] = []
     for message in messages:
@@ -234,7 +230,7 @@ def test_chat_messages_round_trip_through_parts(history: list[PromptMessage]) ->
     assert [part for message in again for part in message.parts if isinstance(part, ToolPart)] == calls
 
 
-def test_rounds_of_calls_alone_are_kept_apart() -> None:
+def test_rounds_with_only_calls_are_kept_apart() -> None:
     reply = assistant(tool_part("t", "a", {}, output="1"), StepStartPart(), tool_part("t", "b", {}, output="2"))
     messages = to_chat([reply])
     assert [message["role"] for message in messages] == ["assistant", "tool", "assistant", "tool"]

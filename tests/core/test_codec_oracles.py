@@ -1,4 +1,4 @@
-"""The providers' own types as oracles: what the codecs write is what the official clients declare."""
+"""The official clients' types as oracles for what the codecs write."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_any_history_is_what_both_clients_declare(history: list[PromptMessage]) 
     check_chat(history)
 
 
-def test_the_oracles_can_say_no() -> None:
+def test_the_oracles_reject_invalid_messages() -> None:
     with pytest.raises(pydantic.ValidationError):
         consume(BLOCKS.validate_python([{"type": "tool_use", "id": "c", "name": "t", "input": "text"}]))
     with pytest.raises(pydantic.ValidationError):

@@ -192,7 +192,7 @@ def test_dangling_calls_of_the_window_are_repaired() -> None:
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
-def test_text_that_looks_like_markup_stays_what_the_user_said(text: str) -> None:
+def test_text_that_looks_like_markup_stays_user_text(text: str) -> None:
     history = [stored("user", text, seq=0)]
     prompt = assemble(history, say("user", text), window=TWELVE)
     assert lines(prompt) == [("user", text), ("user", text)]

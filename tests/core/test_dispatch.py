@@ -20,7 +20,7 @@ from threadline.core.windows import Window
 SNAPSHOT = {"role": "system", "content": "Persisted user context:\nI live in Rome."}
 
 
-def test_a_conversation_is_spelled_out_as_recorded() -> None:
+def test_a_conversation_is_encoded_as_in_the_golden_file() -> None:
     assert dispatch.payload(Prompt(golden_prompt("conversation.ui.json"))) == golden("conversation.dispatch.json")
 
 
@@ -42,7 +42,7 @@ def test_the_payload_is_snapshot_history_and_current_message_with_the_legacy_fie
 
 
 @pytest.mark.req("S3-02", "S3-08")
-def test_a_message_without_words_has_no_entry() -> None:
+def test_a_message_without_text_has_no_entry() -> None:
     calls = PromptMessage("assistant", (tool_part("t", "c", {}, output=1), TextPart(" ")))
     assert dispatch.payload(Prompt((say("user", "go"), calls, say("user", "and?"))))["messages"] == [
         {"role": "user", "content": "go"},
@@ -83,7 +83,7 @@ def test_content_parts_have_no_legacy_spelling() -> None:
 
 
 @pytest.mark.req("S3-09")
-def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
+def test_blank_entries_are_dropped_and_the_rest_is_unchanged() -> None:
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
     listed = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
     nothing: list[Any] = ["", " \n", None, []]
@@ -96,7 +96,7 @@ def test_blank_entries_are_dropped_and_the_rest_is_kept_as_it_is() -> None:
 @pytest.mark.parametrize(
     "body", [{"content": "hi"}, {"role": "user", "content": "hi"}, {"role": None, "content": "hi", "messages": []}]
 )
-def test_without_messages_role_and_content_make_one_and_the_role_is_the_users(body: dict[str, Any]) -> None:
+def test_without_messages_role_and_content_make_one_with_role_user(body: dict[str, Any]) -> None:
     assert dispatch.normalize(body) == [{"role": "user", "content": "hi"}]
 
 
@@ -125,7 +125,7 @@ def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
         {"content": 7},
     ],
 )
-def test_a_payload_without_a_message_is_refused_as_such(body: dict[str, Any]) -> None:
+def test_a_payload_without_a_message_is_refused(body: dict[str, Any]) -> None:
     for read in (dispatch.normalize, lambda given: dispatch.with_snapshot(given, "kept")):
         with pytest.raises(InvalidMessage) as refused:
             read(body)
@@ -134,14 +134,14 @@ def test_a_payload_without_a_message_is_refused_as_such(body: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
-def test_text_that_looks_like_markup_stays_what_the_user_said(text: str) -> None:
+def test_text_that_looks_like_markup_stays_user_text(text: str) -> None:
     payload = dispatch.payload(Prompt((say("user", text),)))
     assert payload == {"messages": [{"role": "user", "content": text}], "role": "user", "content": text}
 
 
 @pytest.mark.req("S3-08", "S3-09")
 @given(strategies.histories)
-def test_the_bridge_reads_every_payload_as_it_was_sent(history: list[PromptMessage]) -> None:
+def test_the_bridge_reads_every_payload_unchanged(history: list[PromptMessage]) -> None:
     payload = dispatch.payload(Prompt((*history, say("user", "now"))))
     assert dispatch.normalize(payload) == payload["messages"]
     assert payload["messages"][-1] == {"role": payload["role"], "content": payload["content"]}

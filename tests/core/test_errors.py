@@ -1,4 +1,4 @@
-"""Errors say what was wrong and what to do next, and carry the values a caller needs to act on them."""
+"""Errors name the fault and the fix, and carry the values a caller needs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("error", "message", "values"), SAID, ids=[type(error).__name__ for error, _, _ in SAID])
-def test_an_error_says_what_it_knows(error: ThreadlineError, message: str, values: dict[str, object]) -> None:
+def test_an_error_has_its_message_and_values(error: ThreadlineError, message: str, values: dict[str, object]) -> None:
     assert str(error) == message
     assert vars(error) == values
 

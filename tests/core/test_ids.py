@@ -1,4 +1,4 @@
-"""Ids sort by time, have one spelling each, and names are what a person can see."""
+"""Ids sort by time and have one spelling; names are visible text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ids_begin_with_the_time() -> None:
     assert before <= value >> 80 <= time.time_ns() // 1_000_000 + 1
 
 
-def test_threads_of_one_process_never_make_the_same_id() -> None:
+def test_threads_of_one_process_never_generate_the_same_id() -> None:
     made: list[list[str]] = [[] for _ in range(8)]
 
     def make(into: list[str]) -> None:
@@ -67,7 +67,7 @@ def test_a_state_key_has_21_characters_of_its_alphabet() -> None:
     assert len(made) == 200
 
 
-def test_a_state_key_is_never_taken_for_an_option() -> None:
+def test_a_state_key_never_looks_like_an_option() -> None:
     assert "-" not in {new_state_key()[0] for _ in range(2_000)}
 
 
@@ -117,7 +117,7 @@ def test_an_id_is_ascii(good: str) -> None:
     + [path for path in PATHS if path != "~"]
     + UNSEEN,
 )
-def test_two_spellings_of_an_id_never_meet_because_neither_is_allowed(bad: str) -> None:
+def test_ids_with_several_spellings_are_refused(bad: str) -> None:
     with pytest.raises(InvalidName, match="thread id"):
         check_id("thread", bad)
 
@@ -142,13 +142,13 @@ def test_a_name_is_visible_text_and_never_a_path(good: str) -> None:
 
 
 @pytest.mark.parametrize("unseen", UNSEEN)
-def test_a_name_with_what_nobody_sees_is_refused(unseen: str) -> None:
+def test_a_name_with_invisible_characters_is_refused(unseen: str) -> None:
     with pytest.raises(InvalidName):
         check_name("saved point", f"a{unseen}b")
 
 
 @pytest.mark.parametrize("bad", ["", " ", "\t\n", "a\nb", "a\x1b[2J", "a\x9b", "a\x00", "\ud800", "\ue000"])
-def test_a_name_of_controls_or_nothing_is_refused(bad: str) -> None:
+def test_an_empty_name_or_one_of_controls_is_refused(bad: str) -> None:
     with pytest.raises(InvalidName):
         check_name("saved point", bad)
 
@@ -166,18 +166,18 @@ def test_the_length_of_a_name_counts_characters() -> None:
 @pytest.mark.parametrize(
     "good", ["a", " a ", FAMILY, "Z" + "\u0351" * 10_000, "a\u202eb", "\u200ba", "=1+1", "\x1b[2J!"]
 )
-def test_text_is_kept_as_it_is(good: str) -> None:
+def test_valid_text_is_unchanged(good: str) -> None:
     assert check_text("message", good) is good
 
 
 @pytest.mark.parametrize("bad", ["", " \t\n", "\u200b\u200d\ufeff", "\u3164", "\U000e0041", "\x07"])
-def test_text_with_nothing_to_see_is_empty(bad: str) -> None:
+def test_text_without_visible_characters_is_refused(bad: str) -> None:
     with pytest.raises(InvalidText, match="message must not be empty"):
         check_text("message", bad)
 
 
 @pytest.mark.parametrize("bad", ["x\x00y", "\udc00", "\ude00\ud83d", "a\ud800b"])
-def test_text_with_half_characters_or_nul_is_refused(bad: str) -> None:
+def test_text_with_lone_surrogates_or_nul_is_refused(bad: str) -> None:
     with pytest.raises(InvalidText):
         check_text("message", bad)
 
@@ -200,12 +200,12 @@ def test_text_with_half_characters_or_nul_is_refused(bad: str) -> None:
         ("", ""),
     ],
 )
-def test_a_title_is_one_line_of_whole_characters(text: str, title: str) -> None:
+def test_a_title_is_one_line_of_whole_graphemes(text: str, title: str) -> None:
     assert title_from(text) == title
 
 
 @given(st.text(st.characters(), max_size=300))
-def test_a_title_is_short_and_can_be_stored_whatever_was_said(text: str) -> None:
+def test_any_text_gives_a_short_title_that_can_be_stored(text: str) -> None:
     title = title_from(text)
     assert len(title) <= TITLE_LENGTH
     assert title == title.strip()

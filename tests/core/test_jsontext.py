@@ -1,4 +1,4 @@
-"""Strict JSON: what is refused before anything is stored, and that the rest keeps its value exactly."""
+"""Strict JSON: what is refused, and that everything else keeps its exact value."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ SMALL_JSON = json_values(5)
 
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_not_strict_json_is_refused(raw: bytes) -> None:
+def test_json_that_is_not_strict_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidJson, match="the request"):
         jsontext.parse(raw, "the request")
 
 
 @pytest.mark.parametrize("raw", NUL.values(), ids=NUL.keys())
-def test_a_nul_is_refused_however_it_is_spelled(raw: bytes) -> None:
+def test_a_nul_is_refused_in_every_spelling(raw: bytes) -> None:
     with pytest.raises(InvalidText, match="the request must not contain NUL"):
         jsontext.parse(raw, "the request")
 
 
 @pytest.mark.parametrize("raw", TOO_DEEP.values(), ids=TOO_DEEP.keys())
-def test_what_is_nested_too_deep_is_refused_at_once(raw: bytes) -> None:
+def test_deep_nesting_is_refused_quickly(raw: bytes) -> None:
     began = time.process_time()
     with pytest.raises(LimitExceeded, match="nesting depth must be at most 64"):
         jsontext.parse(raw)
@@ -114,7 +114,7 @@ def test_what_is_nested_too_deep_is_refused_at_once(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(("raw", "value"), KEPT.values(), ids=KEPT.keys())
-def test_what_is_sound_keeps_its_value(raw: bytes, value: Any) -> None:
+def test_valid_json_keeps_its_value(raw: bytes, value: Any) -> None:
     assert jsontext.parse(raw) == value
 
 
@@ -124,7 +124,7 @@ def test_text_is_read_like_bytes() -> None:
         jsontext.parse('"\ud800"')
 
 
-def test_a_hundred_thousand_keys_are_read_in_no_time() -> None:
+def test_a_hundred_thousand_keys_are_read_quickly() -> None:
     raw = json.dumps({f"key {number}": number for number in range(100_000)}).encode()
     began = time.process_time()
     assert len(jsontext.parse(raw)) == 100_000
@@ -132,7 +132,7 @@ def test_a_hundred_thousand_keys_are_read_in_no_time() -> None:
 
 
 @given(JSON)
-def test_what_is_written_is_read_back_the_same(value: Any) -> None:
+def test_written_json_is_read_back_unchanged(value: Any) -> None:
     raw = jsontext.dump(value)
     jsontext.check(raw)
     assert repr(jsontext.parse(raw)) == repr(value)
@@ -140,18 +140,18 @@ def test_what_is_written_is_read_back_the_same(value: Any) -> None:
 
 
 @given(JSON)
-def test_whoever_writes_it_the_bytes_are_the_same(value: Any) -> None:
+def test_both_serializers_write_the_same_bytes(value: Any) -> None:
     assert jsontext.dump(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize("raw", [b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'[{"a":1,"\\u0061":2}]'])
-def test_a_key_that_stands_twice_is_refused_in_compact_json_too(raw: bytes) -> None:
+def test_a_duplicate_key_is_refused_in_compact_json_too(raw: bytes) -> None:
     with pytest.raises(InvalidJson, match="duplicate key"):
         jsontext.parse(raw)
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_any_bytes_are_a_value_or_a_typed_error(raw: bytes) -> None:
+def test_any_bytes_give_a_value_or_a_typed_error(raw: bytes) -> None:
     try:
         value = jsontext.parse(raw)
     except InvalidInput:
@@ -164,18 +164,18 @@ def test_any_bytes_are_a_value_or_a_typed_error(raw: bytes) -> None:
     [float("nan"), float("inf"), {1: 2}, {"a": {None: 1}}, {"a": object()}, [b"bytes"], 10**4_300, [-(10**4_299)]],
     ids=lambda value: type(value).__name__,
 )
-def test_what_json_cannot_say_is_not_written(value: Any) -> None:
+def test_values_that_json_cannot_express_are_refused(value: Any) -> None:
     with pytest.raises(InvalidJson, match="metadata"):
         jsontext.dump(value, "metadata")
 
 
 @pytest.mark.parametrize("value", ["\ud800", "x\x00y", {"\x00": 1}, {"a": ["\udc00"]}, {"\udfff": 1}])
-def test_text_that_cannot_be_stored_is_not_written(value: Any) -> None:
+def test_text_that_cannot_be_stored_is_refused_when_writing(value: Any) -> None:
     with pytest.raises(InvalidText, match="metadata"):
         jsontext.dump(value, "metadata")
 
 
-def test_depth_counts_the_same_on_the_way_out() -> None:
+def test_the_depth_limit_is_the_same_for_writing() -> None:
     deepest: Any = []
     for _ in range(63):
         deepest = {"a": deepest} if isinstance(deepest, list) else [deepest]
@@ -184,7 +184,7 @@ def test_depth_counts_the_same_on_the_way_out() -> None:
         jsontext.dump([deepest])
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(LimitExceeded):
@@ -195,6 +195,6 @@ def test_written_json_is_compact_and_keeps_its_letters() -> None:
     assert jsontext.dump({"é": [1, 2.0, None], "b": (True,)}) == '{"é":[1,2.0,null],"b":[true]}'.encode()
 
 
-def test_the_longest_integers_go_out_and_in() -> None:
+def test_the_longest_integers_round_trip() -> None:
     for value in (10**4_300 - 1, -(10**4_299) + 1):
         assert jsontext.parse(jsontext.dump(value)) == value

@@ -1,4 +1,4 @@
-"""Messages: new ones in a word, stored ones decoded on demand, and the AI SDK's spelling built around stored bytes."""
+"""Messages: new ones, stored ones decoded on demand, and the AI SDK's form built around the stored bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STORED = Message(
 )
 
 
-def test_a_stored_message_decodes_what_is_looked_at() -> None:
+def test_a_stored_message_is_decoded_on_demand() -> None:
     assert STORED.text == "Hé"
     assert STORED.parts == (parts.TextPart("Hé"), parts.OtherPart("hologram", b'{"type":"hologram","n":1e2}'))
     assert STORED.metadata == {"n": 2**64 + 1}
@@ -75,7 +75,7 @@ zones = st.builds(dt.timezone, st.timedeltas(dt.timedelta(hours=-23), dt.timedel
 
 
 @given(st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30), timezones=zones))  # noqa: DTZ001 - they get a zone
-def test_a_time_survives_as_microseconds(moment: dt.datetime) -> None:
+def test_a_time_round_trips_as_microseconds(moment: dt.datetime) -> None:
     assert from_us(to_us(moment)) == moment
     assert from_us(to_us(moment)).tzinfo is dt.UTC
 
@@ -85,7 +85,7 @@ ever = st.integers(to_us(dt.datetime(1, 1, 2, tzinfo=dt.UTC)), to_us(dt.datetime
 
 
 @given(st.lists(until_2106) | st.lists(ever))
-def test_many_times_are_the_same_as_each_alone(microseconds: list[int]) -> None:
+def test_many_times_convert_like_single_ones(microseconds: list[int]) -> None:
     found = all_from_us(microseconds)
     assert found == [from_us(each) for each in microseconds]
     assert all(moment.tzinfo is dt.UTC for moment in found)

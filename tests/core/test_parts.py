@@ -1,4 +1,4 @@
-"""Parts as the AI SDK spells them: the golden file says what each looks like, and no part is lost or changed."""
+"""Message parts in the AI SDK's form: the golden file has one of each, and no part is lost or changed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_parts_are_read_as_they_were_written(name: str) -> None:
 
 
 @given(st.lists(any_part, max_size=6))
-def test_any_parts_survive_a_round_trip_in_order(given_parts: list[Part]) -> None:
+def test_any_parts_round_trip_in_order(given_parts: list[Part]) -> None:
     assert parts.decode(parts.encode(given_parts)) == tuple(given_parts)
 
 
@@ -126,7 +126,7 @@ def test_any_part_of_an_unknown_kind_keeps_its_bytes(found: list[dict[str, Any]]
         st.dictionaries(st.sampled_from(["type", "text", "state", "url", "data", "input"]), SMALL_JSON), max_size=3
     )
 )
-def test_any_list_of_objects_is_parts_or_a_typed_error(found: list[dict[str, Any]]) -> None:
+def test_any_list_of_objects_gives_parts_or_a_typed_error(found: list[dict[str, Any]]) -> None:
     raw = jsontext.dump(found)
     try:
         decoded = parts.decode(raw)
@@ -138,7 +138,7 @@ def test_any_list_of_objects_is_parts_or_a_typed_error(found: list[dict[str, Any
 @pytest.mark.parametrize(
     "raw", [b"", b"{}", b"null", b"[1]", b"[{}]", b'[{"type":1}]', b"[", b'["\xff"]', b'[{"type":"a"}']
 )
-def test_what_is_not_a_list_of_parts_is_refused(raw: bytes) -> None:
+def test_json_that_is_not_a_list_of_parts_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidJson):
         parts.decode(raw)
 
@@ -148,13 +148,13 @@ def test_a_known_kind_with_a_key_of_the_wrong_type_is_refused() -> None:
         parts.decode(b'[{"type":"text","text":7}]')
 
 
-def test_plain_text_is_what_a_person_reads() -> None:
+def test_plain_text_contains_only_text_parts() -> None:
     said = (TextPart("one"), parts.tool_part("t", "c", {"not": "this"}), ReasoningPart("nor this"), TextPart("two"))
     assert parts.plain_text(said) == "one\n\ntwo"
     assert parts.plain_text(()) == ""
 
 
-def test_a_tool_call_from_plain_data_says_how_far_it_came() -> None:
+def test_a_tool_part_from_plain_data_has_its_state() -> None:
     open_call = parts.tool_part("clock", "c1", {"n": 2**70})
     assert (open_call.state, open_call.is_answered, open_call.output_value()) == ("input-available", False, None)
     assert open_call.input_value() == {"n": 2**70}

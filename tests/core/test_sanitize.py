@@ -1,4 +1,4 @@
-"""What comes from agents, tools and channels can always be stored, and is changed only where it has to be."""
+"""Output of agents, tools and channels can always be stored, and is changed only where necessary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threadline.core.sanitize import make_unique, sanitize_json, sanitize_text
 
 
 @given(st.text())
-def test_sound_text_comes_back_as_the_same_object(text: str) -> None:
+def test_valid_text_is_returned_as_the_same_object(text: str) -> None:
     if "\x00" not in text:
         assert sanitize_text(text) is text
 
@@ -28,12 +28,12 @@ def test_sound_text_comes_back_as_the_same_object(text: str) -> None:
         ("\x00\ud83d\ude00é", "\ufffd😀é"),
     ],
 )
-def test_half_characters_and_nuls_become_u_fffd_and_two_halves_one_character(given: str, mended: str) -> None:
+def test_lone_surrogates_and_nuls_become_u_fffd_and_pairs_one_character(given: str, mended: str) -> None:
     assert sanitize_text(given) == mended
 
 
 @given(strategies.json_values)
-def test_sound_json_is_left_alone(value: object) -> None:
+def test_valid_json_is_unchanged(value: object) -> None:
     mended = sanitize_json(value)
     assert mended.value is value
     assert not mended.changed
@@ -41,12 +41,12 @@ def test_sound_json_is_left_alone(value: object) -> None:
 
 
 @given(st.lists(strategies.json_values | strategies.unsound))
-def test_whatever_is_mended_is_strict_json(value: object) -> None:
+def test_sanitized_values_are_strict_json(value: object) -> None:
     mended = sanitize_json(value)
     assert jsontext.parse(mended.json) == mended.value
 
 
-def test_what_json_cannot_say_is_said_in_words() -> None:
+def test_values_that_json_cannot_express_become_text() -> None:
     value = {1: float("nan"), "set": {1}, "big": 10**5000, "bytes": b"x", "kept": [1, 1.5, None, True, "é"]}
     assert sanitize_json(value).value == {
         "1": "nan",
@@ -57,7 +57,7 @@ def test_what_json_cannot_say_is_said_in_words() -> None:
     }
 
 
-def test_what_is_too_deep_is_cut_so_that_it_still_fits_inside_a_message() -> None:
+def test_deep_values_are_cut_to_fit_inside_a_message() -> None:
     deep: object = "bottom"
     for _ in range(200):
         deep = [deep]
@@ -74,7 +74,7 @@ def test_what_is_too_deep_is_cut_so_that_it_still_fits_inside_a_message() -> Non
     assert cut.json.count(b"[") == jsontext.MAX_DEPTH - 2 + 1, "only what is too deep is cut"
 
 
-def test_an_id_that_is_taken_gets_the_first_number_that_is_free() -> None:
+def test_a_repeated_id_gets_the_first_free_suffix() -> None:
     assert make_unique("a", ()) == "a"
     assert make_unique("a", {"a"}) == "a-2"
     assert make_unique("a", {"a", "a-2"}) == "a-3"

@@ -1,4 +1,4 @@
-"""Sealing: nothing reaches a store that was not checked against the limits, read as strict JSON, and masked."""
+"""Sealing: everything stored was checked against the limits, is strict JSON, and is masked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StarMasker:
         raise NotImplementedError
 
 
-def test_a_sealed_message_is_what_will_be_stored() -> None:
+def test_a_sealed_message_has_the_stored_bytes() -> None:
     said_at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     new = NewMessage("user", (TextPart("Hé"), TextPart("you")), "m1", {"a": 1}, said_at)
     sealed = Sealer().message(new)
@@ -51,7 +51,7 @@ def test_a_sealed_message_is_what_will_be_stored() -> None:
     assert sealed.created_us == 1_767_225_600_000_000
 
 
-def test_bytes_are_sealed_as_they_were_given() -> None:
+def test_bytes_are_sealed_unchanged() -> None:
     raw = b'[ {"type":"text",  "text":"a", "extra":1e2} ]'
     sealed = Sealer(masker=StarMasker()).message(NewMessage("user", raw))
     assert sealed.parts_json is raw
@@ -59,7 +59,7 @@ def test_bytes_are_sealed_as_they_were_given() -> None:
     assert sealed.created_us is None
 
 
-def test_a_message_without_an_id_gets_one_of_its_own() -> None:
+def test_a_message_without_an_id_gets_a_new_one() -> None:
     sealer = Sealer()
     assert sealer.message(user("a")).id != sealer.message(user("a")).id
 
@@ -71,7 +71,7 @@ def test_a_message_id_outside_its_alphabet_is_refused(id: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["tool", "", "System"])
-def test_a_role_that_nobody_has_is_refused(role: str) -> None:
+def test_an_unknown_role_is_refused(role: str) -> None:
     with pytest.raises(InvalidInput, match="role"):
         Sealer().message(NewMessage(cast("Role", role), (TextPart("a"),)))
 
@@ -89,7 +89,7 @@ def test_a_message_needs_a_part() -> None:
 
 @pytest.mark.req("S1-10")
 @pytest.mark.parametrize("as_bytes", [False, True])
-def test_a_message_past_its_size_names_the_limit(as_bytes: bool) -> None:
+def test_a_message_that_is_too_large_names_the_limit(as_bytes: bool) -> None:
     sealer = Sealer(SMALL)
 
     def sized(letters: int) -> NewMessage:
@@ -103,7 +103,7 @@ def test_a_message_past_its_size_names_the_limit(as_bytes: bool) -> None:
 
 
 @pytest.mark.req("S1-10")
-def test_a_message_of_too_many_parts_names_the_limit() -> None:
+def test_a_message_with_too_many_parts_names_the_limit() -> None:
     with pytest.raises(LimitExceeded, match="parts per message must be at most 2, got 3"):
         Sealer(SMALL).message(NewMessage("user", b'[{"type":"a"},{"type":"b"},{"type":"c"}]'))
     with pytest.raises(LimitExceeded, match="parts per message must be at most 1000, got 10000"):
@@ -111,7 +111,7 @@ def test_a_message_of_too_many_parts_names_the_limit() -> None:
 
 
 @pytest.mark.req("S1-10")
-def test_metadata_and_texts_past_their_size_name_the_limit() -> None:
+def test_metadata_and_texts_that_are_too_large_name_the_limit() -> None:
     with pytest.raises(LimitExceeded, match="metadata size in bytes must be at most 20"):
         Sealer(SMALL).message(new_message("user", "a", metadata={"a": "x" * 20}))
     with pytest.raises(LimitExceeded, match="title size in bytes must be at most 10, got 12"):
@@ -162,7 +162,7 @@ def test_depth_counts_from_the_list_of_parts() -> None:
 
 
 @pytest.mark.req("S1-21")
-def test_what_is_masked_is_masked_everywhere_it_is_stored() -> None:
+def test_secrets_are_masked_in_everything_that_is_stored() -> None:
     said = (TextPart("my secret"), parts.tool_part("t", "c", {"a": ["secret"]}, output="secret"))
     metadata = {"note": "secret"}
     sealer = Sealer(masker=StarMasker())

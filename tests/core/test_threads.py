@@ -1,4 +1,4 @@
-"""Lineage: however timelines fork, the ranges of a history read as the plain list it stands for."""
+"""Lineages: for any forks, the ranges of a history contain exactly its messages. And scopes and roles."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_ranges_of_a_history_are_the_history(family: list[Drawn], data: st.D
 
 
 @given(families())
-def test_no_ancestor_lends_an_empty_range(family: list[Drawn]) -> None:
+def test_no_inherited_range_is_empty(family: list[Drawn]) -> None:
     for timeline in family:
         seqs = [point.seq for point in timeline.lineage] + [-1]
         assert seqs == sorted(set(seqs), reverse=True)
@@ -78,14 +78,14 @@ def by_own(family: list[Drawn], timeline_id: str) -> set[int]:
 
 
 @given(families())
-def test_the_ranges_are_as_few_as_they_can_be(family: list[Drawn]) -> None:
+def test_a_history_has_as_few_ranges_as_possible(family: list[Drawn]) -> None:
     for timeline in family:
         found = segments(timeline.id, timeline.lineage, 0, len(timeline.history) - 1)
         assert len(found) <= len(timeline.lineage) + 1
         assert all(one.timeline_id != two.timeline_id for one, two in pairwise(found))
 
 
-def test_a_fork_inside_a_grandparents_range_hangs_on_the_grandparent() -> None:
+def test_a_fork_inside_a_grandparents_range_refers_to_the_grandparent() -> None:
     child = lineage_of_branch(Point("root", 5), ())
     grandchild = lineage_of_branch(Point("child", 9), child)
     assert grandchild == (Point("child", 9), Point("root", 5))
@@ -95,13 +95,13 @@ def test_a_fork_inside_a_grandparents_range_hangs_on_the_grandparent() -> None:
 
 
 @pytest.mark.parametrize(("tenant_id", "user_id"), [("", "a"), ("A", "a"), ("a", ""), ("a", "\n"), ("a'--", "a")])
-def test_a_scope_needs_sound_ids(tenant_id: str, user_id: str) -> None:
+def test_a_scope_needs_valid_ids(tenant_id: str, user_id: str) -> None:
     with pytest.raises(InvalidName):
         Scope(tenant_id, user_id)
 
 
 @pytest.mark.parametrize(("role", "may"), [("viewer", 1), ("member", 2), ("admin", 3), ("system", 4)])
-def test_a_role_may_what_those_below_it_may(role: UserRole, may: int) -> None:
+def test_a_role_includes_the_roles_below_it(role: UserRole, may: int) -> None:
     roles: tuple[UserRole, ...] = ("viewer", "member", "admin", "system")
     scope = Scope(role=role)
     for allowed in roles[:may]:
@@ -111,5 +111,5 @@ def test_a_role_may_what_those_below_it_may(role: UserRole, may: int) -> None:
             scope.require(refused)
 
 
-def test_the_system_scope_is_the_house_in_one_tenant() -> None:
+def test_the_system_scope_belongs_to_one_tenant() -> None:
     assert system_scope("acme") == Scope("acme", "system", "system")

@@ -1,4 +1,4 @@
-"""The estimate is cheap, grows with the text, and errs on the side of too many."""
+"""The token estimate is cheap, grows with the text, and is rather too high than too low."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_the_estimate_is_above_a_real_count_and_within_twice_of_it(text: str, cl
 
 
 @given(st.text(), st.text())
-def test_more_text_is_never_fewer_tokens_and_nothing_is_none(one: str, other: str) -> None:
+def test_more_text_never_has_fewer_tokens_and_empty_text_has_none(one: str, other: str) -> None:
     assert estimate("") == 0
     assert max(estimate(one), estimate(other)) <= estimate(one + other) <= estimate(one) + estimate(other)
     assert (estimate(one) == 0) == (one == "")
 
 
-def test_everything_a_model_is_sent_counts_and_another_counter_can_be_given() -> None:
+def test_every_part_of_a_prompt_counts_and_the_counter_can_be_replaced() -> None:
     empty = message_tokens(PromptMessage("user", ()))
     assert message_tokens(say("user", "abcd"), len) == empty + 4
     assert (

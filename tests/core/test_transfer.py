@@ -1,4 +1,4 @@
-"""The transfer format: what is written is read back, and anything else is refused by its line number."""
+"""The export format: what is written is read back, and an invalid line is refused by its number."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read(lines: list[bytes]) -> list[ThreadLine | MessageLine | EndLine]:
     return list(Reader(LONGEST).lines(lines))
 
 
-def test_a_block_reads_back_as_it_was_written() -> None:
+def test_an_exported_thread_is_read_back_unchanged() -> None:
     odd = b'[{"type":"text","text":"\xc3\xa9"},{"type":"x-new", "n":18446744073709551616}]'
     lines = read(block(message(0), message(1, odd, role="assistant", metadata_json=b'{"a":1}')))
     assert isinstance(lines[0], ThreadLine)
@@ -74,7 +74,7 @@ def test_a_block_reads_back_as_it_was_written() -> None:
     assert lines[3] == EndLine(2)
 
 
-def test_several_blocks_stand_in_one_file() -> None:
+def test_one_file_may_contain_several_threads() -> None:
     assert [type(line) for line in read([*block(message(0)), *block()])] == [
         ThreadLine,
         MessageLine,

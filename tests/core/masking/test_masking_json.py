@@ -1,4 +1,4 @@
-"""What masking does to structured values: strings, keys, and values under names that tell."""
+"""Masking of structured values: strings, keys, and values under names such as `password`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_value_is_masked_by_its_name(kind: str, name: str) -> None:
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize("name", OTHER_NAMES)
-def test_a_name_that_tells_nothing_masks_nothing(name: str) -> None:
+def test_values_under_other_names_are_not_masked(name: str) -> None:
     value = {"a": [{name: "any words at all", "b": 1}]}
     assert MASKER.mask_json(value) is value
     assert not MASKER.may_hold(json.dumps(value).encode())
@@ -66,13 +66,13 @@ def test_a_secret_is_found_in_any_string(kind: str, before: str, secret: str, af
 
 
 @pytest.mark.parametrize("text", [text for text in LOOK_ALIKES if '"' not in text])
-def test_a_look_alike_is_told_from_raw_json_alone(text: str) -> None:
+def test_a_look_alike_is_recognised_in_raw_json(text: str) -> None:
     # A name that tells right before a quote could be a key, so it would be looked at.
     assert not MASKER.may_hold(json.dumps([f"{text} and so on"], ensure_ascii=False).encode())
 
 
 @pytest.mark.parametrize("value", [None, True, False, "", "[masked:password]", {}, []])
-def test_nothing_and_masks_stay_under_a_telling_name(value: Any) -> None:
+def test_empty_values_and_masks_under_a_secret_name_are_unchanged(value: Any) -> None:
     given = {"password": value}
     assert MASKER.mask_json(given) is given
 
@@ -85,13 +85,13 @@ def test_numbers_are_masked_where_they_can_be_a_password() -> None:
     }
 
 
-def test_everything_below_a_telling_name_is_masked() -> None:
+def test_everything_below_a_secret_name_is_masked() -> None:
     given = {"secrets": {"user": "bob", "list": ["a", {"x": "b"}], "count": 2}}
     masked = "[masked:secret]"
     assert MASKER.mask_json(given) == {"secrets": {"user": masked, "list": [masked, {"x": masked}], "count": 2}}
 
 
-def test_a_schema_that_describes_a_password_stays() -> None:
+def test_a_schema_that_describes_a_password_is_unchanged() -> None:
     schema = {"properties": {"password": {"type": "string", "description": "what you type"}}, "required": ["password"]}
     assert MASKER.mask_json(schema) is schema
 
@@ -119,7 +119,7 @@ def test_secrets_in_keys_are_masked_and_no_entry_is_lost() -> None:
     assert MASKER.mask_json(masked) is masked
 
 
-def test_only_what_holds_a_secret_is_copied() -> None:
+def test_only_values_with_secrets_are_copied() -> None:
     clean = {"deep": ["untouched"]}
     given = {"clean": clean, "text": TOKEN}
     masked = MASKER.mask_json(given)

@@ -1,4 +1,4 @@
-"""What holds of masking for any text: both sieves agree, twice is once, and pieces are as good as the whole."""
+"""Properties of masking for any text: prefilters agree, masking is idempotent, streams equal whole texts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ WITH_RE2, WITHOUT = SecretMasker(with_re2=True), SecretMasker(with_re2=False)
 
 @pytest.mark.req("S1-21")
 @given(texts)
-def test_both_sieves_mask_the_same(text: str) -> None:
+def test_both_prefilters_mask_the_same(text: str) -> None:
     assert WITH_RE2.mask_text(text) == WITHOUT.mask_text(text)
 
 
 @pytest.mark.req("S1-21")
 @given(texts)
-def test_masking_twice_is_masking_once(text: str) -> None:
+def test_masking_is_idempotent(text: str) -> None:
     once = WITH_RE2.mask_text(text)
     assert WITH_RE2.mask_text(once) is once
 
 
 @pytest.mark.req("S1-21")
 @given(cut_texts())
-def test_a_text_in_pieces_is_masked_as_a_whole_one(pieces: list[str]) -> None:
+def test_a_streamed_text_is_masked_like_a_whole_one(pieces: list[str]) -> None:
     stream = WITH_RE2.stream()
     shown = "".join([*map(stream.feed, pieces), stream.flush()])
     assert shown == WITH_RE2.mask_text("".join(pieces))
@@ -51,7 +51,7 @@ values = st.recursive(
 
 @pytest.mark.req("S1-21")
 @given(values)
-def test_structured_values_stay_json_and_the_input_is_kept(value: Any) -> None:
+def test_structured_values_stay_json_and_the_input_is_unchanged(value: Any) -> None:
     before = json.dumps(value)
     masked = WITH_RE2.mask_json(value)
     assert json.dumps(value) == before
@@ -63,14 +63,14 @@ def test_structured_values_stay_json_and_the_input_is_kept(value: Any) -> None:
 
 @pytest.mark.req("S1-21")
 @given(values, st.booleans())
-def test_what_cannot_be_told_from_raw_json_is_looked_at(value: Any, ensure_ascii: bool) -> None:
+def test_json_that_the_prefilter_rejects_needs_no_masking(value: Any, ensure_ascii: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ensure_ascii).encode("utf-8", "surrogatepass")
     for masker in (WITH_RE2, WITHOUT):
         assert masker.may_hold(raw) or masker.mask_json(value) is value
 
 
 @given(values)
-def test_raw_json_that_was_masked_holds_nothing_to_mask_but_names(value: Any) -> None:
+def test_masked_json_has_nothing_left_to_mask_but_names(value: Any) -> None:
     masked = WITH_RE2.mask_json(value)
     raw = json.dumps(masked).encode()
     assert WITH_RE2.may_hold(raw) == WITHOUT.may_hold(raw)

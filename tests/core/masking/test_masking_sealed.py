@@ -1,4 +1,4 @@
-"""Masking at the gate: whatever is sealed holds no secret, and signed reasoning is never edited."""
+"""Masking during sealing: nothing sealed contains a secret, and signed reasoning is never edited."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SEALER = Sealer(masker=SecretMasker())
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_no_part_carries_a_secret_past_the_gate(part: Part) -> None:
+def test_no_sealed_part_contains_a_secret(part: Part) -> None:
     sealed = SEALER.message(NewMessage("assistant", (part,), metadata={"m": SECRET, SECRET: 1}))
     assert sealed.metadata_json is not None
     stored = sealed.parts_json + sealed.metadata_json + sealed.text.encode()
@@ -58,7 +58,7 @@ def test_no_part_carries_a_secret_past_the_gate(part: Part) -> None:
 
 
 @pytest.mark.req("S1-21")
-def test_values_are_masked_by_their_name_in_what_a_tool_got_and_gave() -> None:
+def test_values_in_tool_inputs_and_outputs_are_masked_by_name() -> None:
     tool = parts.tool_part(
         "login", "c", {"user": "bob", "password": "hunter2"}, output={"access_token": "a b", "ok": True}
     )
@@ -69,7 +69,7 @@ def test_values_are_masked_by_their_name_in_what_a_tool_got_and_gave() -> None:
 
 
 @pytest.mark.req("S1-21")
-def test_a_part_without_a_secret_keeps_its_bytes_beside_one_that_has() -> None:
+def test_a_part_without_a_secret_keeps_its_bytes() -> None:
     clean = (
         b'{ "type":"reasoning", "text":"I th\\u00efnk 1.50", "providerMetadata":{"anthropic":{"signature":"Eq+/="}} }'
     )
@@ -87,13 +87,13 @@ def test_a_part_without_a_secret_keeps_its_bytes_beside_one_that_has() -> None:
         ReasoningPart("I think", SIGNED | {"other": {"token": "something"}}),
     ],
 )
-def test_signed_reasoning_with_a_secret_is_dropped_whole(signed: ReasoningPart) -> None:
+def test_signed_reasoning_with_a_secret_is_dropped(signed: ReasoningPart) -> None:
     kept = ReasoningPart("I think", SIGNED)
     sealed = SEALER.message(assistant((TextPart("a"), signed, kept)))
     assert parts.decode(sealed.parts_json) == (TextPart("a"), kept)
 
 
-def test_a_message_of_nothing_but_such_reasoning_says_so() -> None:
+def test_a_message_of_only_such_reasoning_gets_a_note() -> None:
     sealed = SEALER.message(assistant((ReasoningPart(SECRET, SIGNED),)))
     assert parts.decode(sealed.parts_json) == (TextPart("[masked:reasoning]"),)
 
@@ -103,7 +103,7 @@ def test_reasoning_without_a_signature_is_masked_like_any_text() -> None:
     assert parts.decode(sealed.parts_json) == (ReasoningPart(f"I use {MASK}"),)
 
 
-def test_a_message_without_secrets_is_stored_as_it_was_given() -> None:
+def test_a_message_without_secrets_is_stored_unchanged() -> None:
     raw = b'[ {"type":"text", "text":"the token-based key: value store \\n \\"quoted\\""} ]'
     assert SEALER.message(NewMessage("user", raw)).parts_json is raw
 

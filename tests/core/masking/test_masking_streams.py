@@ -1,4 +1,4 @@
-"""Masking text that arrives in pieces: no secret between two of them, and no more delay than that takes."""
+"""Masking of streamed text: no secret passes between two chunks, with the least possible delay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROSE = (
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize(("kind", "before", "secret", "after"), SECRETS)
-def test_no_cut_lets_a_secret_through(kind: str, before: str, secret: str, after: str) -> None:
+def test_no_split_lets_a_secret_through(kind: str, before: str, secret: str, after: str) -> None:
     whole = f"a {before}{secret}{after} b"
     masked = MASKER.mask_text(whole)
     for cut in range(len(whole) + 1):
@@ -26,7 +26,7 @@ def test_no_cut_lets_a_secret_through(kind: str, before: str, secret: str, after
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize(("kind", "before", "secret", "after"), SECRETS)
-def test_nothing_of_a_secret_is_shown_on_the_way(kind: str, before: str, secret: str, after: str) -> None:
+def test_no_part_of_a_secret_is_shown_while_streaming(kind: str, before: str, secret: str, after: str) -> None:
     stream = MASKER.stream()
     masked = f"a {before}[masked:{kind}]{after}"
     shown = ""
@@ -37,7 +37,7 @@ def test_nothing_of_a_secret_is_shown_on_the_way(kind: str, before: str, secret:
 
 
 @pytest.mark.parametrize("size", [1, 3, 20])
-def test_prose_flows_with_hardly_any_delay(size: int) -> None:
+def test_prose_is_hardly_delayed(size: int) -> None:
     stream = MASKER.stream()
     shown = 0
     behind = []
@@ -50,12 +50,12 @@ def test_prose_flows_with_hardly_any_delay(size: int) -> None:
 
 
 @pytest.mark.parametrize("text", LOOK_ALIKES)
-def test_what_is_no_secret_comes_out_as_it_went_in(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     stream = MASKER.stream()
     assert "".join(map(stream.feed, text)) + stream.flush() == text
 
 
-def test_a_long_secret_is_masked_at_once_and_swallowed() -> None:
+def test_a_long_secret_is_masked_immediately_and_dropped() -> None:
     stream = MASKER.stream()
     shown = stream.feed(f"it is ghp_{BODY}")
     assert shown == "it is [masked:github-token]"
@@ -63,7 +63,7 @@ def test_a_long_secret_is_masked_at_once_and_swallowed() -> None:
     assert stream.feed(". Bye") + stream.flush() == ". Bye"
 
 
-def test_a_long_key_block_is_swallowed_line_by_line() -> None:
+def test_a_long_key_block_is_dropped_line_by_line() -> None:
     lines = [KEY_BLOCK.format(kind="RSA PRIVATE KEY").splitlines()[1]] * 500
     text = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----", "thanks"])
     stream = MASKER.stream()
@@ -72,7 +72,7 @@ def test_a_long_key_block_is_swallowed_line_by_line() -> None:
     assert shown.index("[masked:private-key]") < 20
 
 
-def test_what_could_be_a_secret_forever_is_held_back_for_a_while_only() -> None:
+def test_an_endless_possible_secret_is_held_back_only_to_a_limit() -> None:
     stream = MASKER.stream()
     never_a_token = "eyJ" + "a" * 5_000
     held = len(never_a_token) - len(stream.feed(never_a_token))
@@ -81,7 +81,7 @@ def test_what_could_be_a_secret_forever_is_held_back_for_a_while_only() -> None:
     assert len(stream.feed(flood)) + held > 20_000
 
 
-def test_a_stream_begins_anew_after_its_end() -> None:
+def test_a_stream_can_be_reused_after_flush() -> None:
     stream = MASKER.stream()
     assert stream.feed("password=") + stream.flush() == "password="
     assert stream.feed("hunter2") + stream.flush() == "hunter2"

@@ -1,4 +1,4 @@
-"""What masking does to text: secrets go, everything else stays as it was."""
+"""Masking of text: secrets are replaced, everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ def test_a_secret_is_replaced_by_its_kind(
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize(("kind", "before", "secret", "after"), SECRETS)
-def test_masking_what_is_masked_changes_nothing(
-    masker: SecretMasker, kind: str, before: str, secret: str, after: str
-) -> None:
+def test_masked_text_is_not_masked_again(masker: SecretMasker, kind: str, before: str, secret: str, after: str) -> None:
     once = masker.mask_text(before + secret + after)
     assert masker.mask_text(once) is once
 
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize("text", LOOK_ALIKES)
-def test_what_only_looks_like_a_secret_is_the_same_object(masker: SecretMasker, text: str) -> None:
+def test_look_alikes_are_returned_as_the_same_object(masker: SecretMasker, text: str) -> None:
     assert masker.mask_text(text) is text
 
 
@@ -86,7 +84,7 @@ def test_base64_hides_no_secret(masker: SecretMasker, secret: str, padding: str)
 
 @pytest.mark.req("S1-21")
 @pytest.mark.parametrize("before", ["", "abc", "the key: "])
-def test_three_letters_are_enough_where_a_group_of_base64_begins(masker: SecretMasker, before: str) -> None:
+def test_three_letters_are_enough_at_the_start_of_a_base64_group(masker: SecretMasker, before: str) -> None:
     hidden = base64.b64encode(f"{before}sk-{BODY}".encode()).decode()
     assert masker.mask_text(hidden) == hidden[: len(before) * 4 // 3] + "[masked:base64-secret]"
 
@@ -102,7 +100,7 @@ def test_strings_inside_strings_hide_no_secret(masker: SecretMasker, secret: str
     assert masker.mask_text(f"\\n\\tghp_{BODY}\\n") == "\\n\\t[masked:github-token]\\n"
 
 
-def test_an_encoded_public_certificate_stays(masker: SecretMasker) -> None:
+def test_an_encoded_public_certificate_is_unchanged(masker: SecretMasker) -> None:
     public = KEY_BLOCK.format(kind="CERTIFICATE").encode()
     text = base64.b64encode(public).decode()
     assert masker.mask_text(text) is text
@@ -115,7 +113,7 @@ def test_what_follows_a_truncated_key_block_is_kept(masker: SecretMasker) -> Non
     assert masker.mask_text(text) == "[masked:private-key]…\n\nWhat is this?"
 
 
-def test_half_a_character_is_no_reason_to_fail(masker: SecretMasker) -> None:
+def test_lone_surrogates_do_not_raise(masker: SecretMasker) -> None:
     text = "\ud83d \x00 \udc00"
     assert masker.mask_text(text) is text
     assert masker.mask_text(f"{text} ghp_{BODY}") == f"{text} [masked:github-token]"

@@ -1,4 +1,4 @@
-"""What Hypothesis draws for masking: secrets whole, broken, hidden and glued to each other, among prose."""
+"""Hypothesis strategies for masking: secrets whole, broken, hidden and joined, within prose."""
 
 from __future__ import annotations
 
