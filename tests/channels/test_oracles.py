@@ -1,6 +1,6 @@
-"""The platforms' own clients, asked: do they accept what our stand-ins sign, send and answer?
+"""The platforms' official clients as oracles: they accept what our fake platforms sign, send and reply.
 
-And our codecs: do they understand the stand-ins, which those clients vouch for?
+Our codecs are then tested against those fakes.
 """
 
 from __future__ import annotations

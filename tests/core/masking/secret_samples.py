@@ -1,5 +1,5 @@
-"""Secrets that must go and look-alikes that must stay. None of them opens anything; all are put together here, so that
-no scanner of repositories takes this file for a leak."""
+"""Secrets that must be masked and look-alikes that must not. None is valid; all are assembled from pieces, so that
+secret scanners do not report this file."""
 
 from __future__ import annotations
 
