@@ -1,4 +1,4 @@
-"""Databases of one's own: these tests look at roles, settings and connections, and break what they look at."""
+"""Each of these tests has its own database, because it inspects and breaks roles, settings and connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def dsn(server: PostgresServer) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def empty_dsn(server: PostgresServer) -> AsyncIterator[str]:
-    """A database nobody has migrated, for the superuser."""
+    """A database without the schema, for the superuser."""
     async with server.database(migrated=False) as address:
         yield server.admin_dsn(address)
 
@@ -49,8 +49,8 @@ async def admin(server: PostgresServer, dsn: str) -> AsyncIterator[asyncpg.Conne
 
 
 @pytest.fixture
-def lonely() -> Iterator[PostgresServer]:
-    """A server of its own, on which nobody made our roles: they belong to all databases of a server."""
+def separate_server() -> Iterator[PostgresServer]:
+    """A separate server without our roles, which all databases of a server share."""
     server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
     server.ensure_started()
     yield server

@@ -1,4 +1,4 @@
-"""Bodies come back as they were given, whether they were worth compressing or not."""
+"""Bodies are read as they were written, compressed or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODIES = Bodies()
 
 
 @given(st.text(max_size=50), st.integers(0, 200))
-def test_a_body_comes_back(text: str, times: int) -> None:
+def test_an_unpacked_body_equals_the_packed_one(text: str, times: int) -> None:
     body = parts.encode([parts.TextPart((text * times).replace("\x00", "0"))])
     assert BODIES.unpack(BODIES.pack(body)) == body
 

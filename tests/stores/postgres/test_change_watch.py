@@ -1,4 +1,4 @@
-"""Watching turns over LISTEN and NOTIFY, and without it."""
+"""Watches of turns, with LISTEN and NOTIFY and without."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def other_process(dsn: str, clock: ManualClock) -> AsyncIterator[Transacti
     await store.close()
 
 
-async def test_a_watch_hears_another_process(
+async def test_a_watch_wakes_for_a_change_of_another_process(
     own_store: PostgresStore, other_process: Transaction, running: int
 ) -> None:
     async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
@@ -47,7 +47,7 @@ async def test_a_watch_hears_another_process(
             await waiting
 
 
-async def test_what_happens_while_nobody_waits_is_not_missed(
+async def test_a_change_between_two_waits_is_not_missed(
     own_store: PostgresStore, other_process: Transaction, running: int
 ) -> None:
     async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
@@ -55,7 +55,7 @@ async def test_what_happens_while_nobody_waits_is_not_missed(
         await watch.wait(60)
 
 
-async def test_a_turn_of_the_same_id_in_another_tenant_wakes_nobody(
+async def test_a_turn_with_the_same_id_in_another_tenant_wakes_no_watch(
     own_store: PostgresStore, admin: asyncpg.Connection, running: int
 ) -> None:
     async with own_store.watch(ALICE, "turn") as watch:
@@ -65,7 +65,7 @@ async def test_a_turn_of_the_same_id_in_another_tenant_wakes_nobody(
         assert asyncio.get_running_loop().time() - started >= 0.19
 
 
-async def test_a_rolled_back_change_is_not_told(own_store: PostgresStore, running: int) -> None:
+async def test_a_rolled_back_change_wakes_no_watch(own_store: PostgresStore, running: int) -> None:
     async def work(tx: Transaction) -> None:
         await tx.request_stop("turn")
         raise KeyError
@@ -78,7 +78,7 @@ async def test_a_rolled_back_change_is_not_told(own_store: PostgresStore, runnin
         assert asyncio.get_running_loop().time() - started >= 0.19
 
 
-async def test_a_lost_listener_wakes_everyone_and_comes_back(
+async def test_a_lost_listener_wakes_every_watch_and_reconnects(
     own_store: PostgresStore, other_process: Transaction, admin: asyncpg.Connection, running: int
 ) -> None:
     async with own_store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
@@ -93,7 +93,7 @@ async def test_a_lost_listener_wakes_everyone_and_comes_back(
         await waiting
 
 
-async def test_without_a_listener_a_watch_looks_again_and_again(
+async def test_without_a_listener_a_watch_polls(
     dsn: str, clock: ManualClock, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
@@ -118,7 +118,7 @@ async def test_many_watches_share_one_connection(
         await watch.__aexit__(None, None, None)
 
 
-async def test_closing_the_store_wakes_whoever_waits(dsn: str, clock: ManualClock, running: int) -> None:
+async def test_closing_the_store_wakes_every_watch(dsn: str, clock: ManualClock, running: int) -> None:
     store = await PostgresStore.open(dsn, clock=clock)
     async with store.watch(ALICE, "turn") as watch, asyncio.timeout(30):
         waiting = asyncio.create_task(watch.wait(60))

@@ -1,4 +1,4 @@
-"""The doctor: what it must not overlook in PostgreSQL, each broken here on purpose."""
+"""Faults that `threadline doctor` must find in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("statement", BROKEN)
-async def test_what_is_broken_is_found_with_a_remedy(
+async def test_each_fault_is_found_with_a_remedy(
     own_store: PostgresStore, admin: asyncpg.Connection, statement: str
 ) -> None:
     await create_thread_with(own_store.scoped(ALICE), "a")
@@ -36,9 +36,9 @@ async def test_what_is_broken_is_found_with_a_remedy(
     assert all(finding.remedy for finding in found)
 
 
-async def test_a_role_that_may_too_much_is_found(lonely: PostgresServer) -> None:
-    dsn = await lonely.create_database()
-    admin, store = await asyncpg.connect(lonely.admin_dsn(dsn)), await PostgresStore.open(dsn)
+async def test_a_role_with_too_many_rights_is_found(separate_server: PostgresServer) -> None:
+    dsn = await separate_server.create_database()
+    admin, store = await asyncpg.connect(separate_server.admin_dsn(dsn)), await PostgresStore.open(dsn)
     await admin.execute("ALTER ROLE threadline_worker BYPASSRLS")
     (found,) = await store.check()
     assert found.what == "role threadline_worker has more rights than it needs"
@@ -48,7 +48,7 @@ async def test_a_role_that_may_too_much_is_found(lonely: PostgresServer) -> None
     await admin.close()
 
 
-async def test_a_remedy_can_be_run_as_it_stands(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_a_remedy_can_be_run_as_given(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     await admin.execute("ALTER TABLE threadline.messages NO FORCE ROW LEVEL SECURITY")
     (found,) = await own_store.check()
     await admin.execute(found.remedy)

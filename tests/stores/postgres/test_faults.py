@@ -1,4 +1,4 @@
-"""Connections that break, servers that refuse: a typed error or a second try, and never half a transaction."""
+"""Broken connections and servers that refuse: a typed error or a retry, and never half a transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Wire:
         self._target = str(server.directory / ".s.PGSQL.5432")
         self.directory = directory
         self.cut_at: bytes | None = None
-        """Cut when the client sends this: it reaches the server, and no answer comes back."""
+        """Cut when the client sends this: it reaches the server, and the response is lost."""
         self.cuts = 0
         self._listening: asyncio.Server | None = None
 
@@ -71,7 +71,7 @@ class Wire:
 
     @staticmethod
     async def _answer(server: asyncio.StreamReader, to_client: asyncio.StreamWriter, is_cut: asyncio.Event) -> None:
-        """Until the server answers what was sent before the cut: then it has done its part, and nobody hears it."""
+        """Until the server has responded to what was sent before the cut; the response is lost."""
         while (data := await server.read(65_536)) and not is_cut.is_set():
             to_client.write(data)
         to_client.close()
@@ -92,7 +92,9 @@ async def wired(wire: Wire, dsn: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def test_a_terminated_backend_costs_a_second_try(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_work_is_retried_after_its_backend_was_terminated(
+    own_store: PostgresStore, admin: asyncpg.Connection
+) -> None:
     thread = await create_thread_with(own_store.scoped(ALICE), "a")
     tries = 0
 
@@ -109,7 +111,7 @@ async def test_a_terminated_backend_costs_a_second_try(own_store: PostgresStore,
     assert await history(own_store.scoped(ALICE), thread.id) == ["a", "b", "c"]
 
 
-async def test_idle_connections_that_died_are_replaced(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_closed_idle_connections_are_replaced(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     tx = own_store.scoped(ALICE)
     thread = await create_thread_with(tx, "a")
     await asyncio.gather(*(tx.thread(thread.id) for _ in range(8)))
@@ -117,7 +119,7 @@ async def test_idle_connections_that_died_are_replaced(own_store: PostgresStore,
     assert await asyncio.gather(*(history(tx, thread.id) for _ in range(8))) == [["a"]] * 8
 
 
-async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
+async def test_a_commit_without_an_answer_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
     thread = await create_thread_with(tx, "a")
 
@@ -131,7 +133,7 @@ async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wi
     assert await history(tx, thread.id) == ["a", "b"]
 
 
-async def test_a_verb_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
+async def test_a_write_without_an_answer_is_an_unknown_outcome(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
     thread = await create_thread_with(tx, "a")
     said = exchange("the answer to this is lost")
@@ -142,7 +144,7 @@ async def test_a_verb_that_nobody_answers_is_an_unknown_outcome(wire: Wire, wire
     assert await history(tx, thread.id) == ["a", "the answer to this is lost"]
 
 
-async def test_a_read_that_nobody_answers_is_made_again(wire: Wire, wired: PostgresStore) -> None:
+async def test_a_read_without_an_answer_is_repeated(wire: Wire, wired: PostgresStore) -> None:
     tx = wired.scoped(ALICE)
     thread = await create_thread_with(tx, "a", new=NewThread(id="findme"))
     wire.cut_at = b"findme"
@@ -150,7 +152,7 @@ async def test_a_read_that_nobody_answers_is_made_again(wire: Wire, wired: Postg
     assert wire.cuts == 1
 
 
-async def test_a_transaction_that_breaks_before_its_commit_is_made_again(wire: Wire, wired: PostgresStore) -> None:
+async def test_a_transaction_that_breaks_before_its_commit_is_repeated(wire: Wire, wired: PostgresStore) -> None:
     thread = await create_thread_with(wired.scoped(ALICE), "a")
 
     async def work(tx: Transaction) -> None:
@@ -162,7 +164,7 @@ async def test_a_transaction_that_breaks_before_its_commit_is_made_again(wire: W
     assert await history(wired.scoped(ALICE), thread.id) == ["a", "once"]
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_a_missing_server_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="check that it runs"):
         await PostgresStore.open(f"postgresql://ada@/nowhere?host={tmp_path}")
 
@@ -173,7 +175,7 @@ async def test_an_unknown_database_and_an_unknown_login_are_unavailable(server: 
             await PostgresStore.open(address)
 
 
-async def test_a_server_that_stops_for_good_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stopped_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statement_runner, "_FIRST_PAUSE_SECONDS", 0.0)
     server = PostgresServer(installations()["embedded"], Path(tempfile.mkdtemp(prefix="tl-")))
     server.ensure_started()
@@ -195,7 +197,9 @@ async def test_a_server_that_stops_for_good_is_unavailable(monkeypatch: pytest.M
     server.discard()
 
 
-async def test_a_read_only_server_says_so(own_store: PostgresStore, admin: asyncpg.Connection, dsn: str) -> None:
+async def test_a_read_only_server_has_its_own_error(
+    own_store: PostgresStore, admin: asyncpg.Connection, dsn: str
+) -> None:
     thread = await create_thread_with(own_store.scoped(ALICE), "a")
     name = await admin.fetchval("SELECT current_database()")
     await admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -216,28 +220,28 @@ async def test_a_read_only_server_says_so(own_store: PostgresStore, admin: async
     ("error", "kind", "repeatable"),
     [
         (asyncpg.DiskFullError("no space left"), StoreFull, False),
-        (asyncpg.ReadOnlySQLTransactionError("it said"), StoreReadOnly, False),
-        (asyncpg.TooManyConnectionsError("it said"), StoreUnavailable, False),
-        (asyncpg.AdminShutdownError("it said"), StoreUnavailable, True),
-        (asyncpg.ConnectionDoesNotExistError("it said"), StoreUnavailable, True),
+        (asyncpg.ReadOnlySQLTransactionError("reason"), StoreReadOnly, False),
+        (asyncpg.TooManyConnectionsError("reason"), StoreUnavailable, False),
+        (asyncpg.AdminShutdownError("reason"), StoreUnavailable, True),
+        (asyncpg.ConnectionDoesNotExistError("reason"), StoreUnavailable, True),
         (ConnectionRefusedError("refused"), StoreUnavailable, True),
-        (asyncpg.InvalidPasswordError("it said"), StoreUnavailable, False),
-        (asyncpg.UndefinedTableError("it said"), SchemaMismatch, False),
-        (asyncpg.SerializationError("it said"), StoreFailed, True),
-        (asyncpg.DeadlockDetectedError("it said"), StoreFailed, True),
+        (asyncpg.InvalidPasswordError("reason"), StoreUnavailable, False),
+        (asyncpg.UndefinedTableError("reason"), SchemaMismatch, False),
+        (asyncpg.SerializationError("reason"), StoreFailed, True),
+        (asyncpg.DeadlockDetectedError("reason"), StoreFailed, True),
         (asyncpg.DivisionByZeroError("division by zero"), StoreFailed, False),
     ],
 )
-def test_each_error_has_its_kind(error: Exception, kind: type[StoreFailed], repeatable: bool) -> None:
-    told = as_store_error(error)
-    told.__cause__ = error
-    assert type(told) is kind
-    assert may_repeat(told) is repeatable
+def test_each_driver_error_has_its_kind(error: Exception, kind: type[StoreFailed], repeatable: bool) -> None:
+    translated = as_store_error(error)
+    translated.__cause__ = error
+    assert type(translated) is kind
+    assert may_repeat(translated) is repeatable
 
 
-async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresStore) -> None:
-    """Works of the house need not wait for each other. PostgreSQL ends one of two that are deadlocked; it is begun
-    again."""
+async def test_deadlocked_transactions_both_succeed(own_store: PostgresStore) -> None:
+    """Transactions of the system scope are not serialized. PostgreSQL aborts one of two that are deadlocked, and it is
+    repeated."""
     tx = own_store.scoped(ALICE)
     one, two = await create_thread_with(tx, "a"), await create_thread_with(tx, "b")
     both_hold = asyncio.Barrier(2)
@@ -261,8 +265,8 @@ async def test_works_that_lock_each_other_out_both_succeed(own_store: PostgresSt
         assert sorted((await history(tx, thread.id))[1:]) == ["first", "second"]
 
 
-async def test_works_of_one_user_wait_for_each_other_across_processes(own_store: PostgresStore, dsn: str) -> None:
-    """Two stores stand for two processes; each work counts what is there and adds one."""
+async def test_transactions_of_one_user_are_serialized_across_processes(own_store: PostgresStore, dsn: str) -> None:
+    """Two stores simulate two processes. Each transaction counts the rows and adds one."""
     other = await PostgresStore.open(dsn)
     thread = await create_thread_with(own_store.scoped(ALICE), "0")
 
@@ -276,7 +280,7 @@ async def test_works_of_one_user_wait_for_each_other_across_processes(own_store:
     await other.close()
 
 
-async def test_a_pool_lends_no_more_than_it_may_and_in_order(server: PostgresServer, dsn: str) -> None:
+async def test_a_pool_lends_up_to_its_maximum_and_in_order(server: PostgresServer, dsn: str) -> None:
     pool = Pool(Address.parse(dsn), max_size=2)
     await pool.open(min_size=1)
     lent, most, served = 0, 0, []
@@ -293,11 +297,11 @@ async def test_a_pool_lends_no_more_than_it_may_and_in_order(server: PostgresSer
     await asyncio.gather(*(borrow(number) for number in range(20)))
     assert most == 2
     assert sorted(served) == list(range(20))
-    impatient = [asyncio.create_task(borrow(number)) for number in range(6)]
+    cancelled = [asyncio.create_task(borrow(number)) for number in range(6)]
     await asyncio.sleep(0)
-    for task in impatient[2:5]:
+    for task in cancelled[2:5]:
         task.cancel()
-    await asyncio.wait(impatient)
+    await asyncio.wait(cancelled)
     await borrow(99)
     assert served[-1] == 99
     await pool.close()
@@ -305,7 +309,7 @@ async def test_a_pool_lends_no_more_than_it_may_and_in_order(server: PostgresSer
         await borrow(100)
 
 
-async def test_a_connection_left_in_a_transaction_is_not_lent_again(dsn: str) -> None:
+async def test_a_connection_left_in_a_transaction_is_closed(dsn: str) -> None:
     pool = Pool(Address.parse(dsn), max_size=1)
     await pool.open(min_size=1)
     async with pool.borrow() as connection:
@@ -316,7 +320,7 @@ async def test_a_connection_left_in_a_transaction_is_not_lent_again(dsn: str) ->
     await pool.close()
 
 
-async def test_whoever_is_cancelled_as_a_connection_comes_back_is_not_waited_for(dsn: str) -> None:
+async def test_a_cancelled_borrower_passes_its_connection_on(dsn: str) -> None:
     pool = Pool(Address.parse(dsn), max_size=1)
     await pool.open(min_size=1)
 
@@ -325,17 +329,17 @@ async def test_whoever_is_cancelled_as_a_connection_comes_back_is_not_waited_for
             pass
 
     async with pool.borrow():
-        impatient, patient = (asyncio.create_task(borrow()) for _ in range(2))
+        cancelled, waiting = (asyncio.create_task(borrow()) for _ in range(2))
         await asyncio.sleep(0)
-        impatient.cancel()
-    # The connection came back between the cancellation and the cancelled one's learning of it.
+        cancelled.cancel()
+    # The connection was released after the cancellation and before the cancelled task ran.
     async with asyncio.timeout(30):
-        await asyncio.wait([impatient, patient])
-        assert impatient.cancelled()
+        await asyncio.wait([cancelled, waiting])
+        assert cancelled.cancelled()
         await pool.close()
 
 
-async def test_what_is_stored_after_a_cancelled_transaction_is_kept(dsn: str) -> None:
+async def test_writes_after_a_cancelled_transaction_are_committed(dsn: str) -> None:
     one, other = [await PostgresStore.open(dsn, max_size=1) for _ in range(2)]
     thread = await one.scoped(ALICE).create_thread(NewThread())
 

@@ -1,4 +1,4 @@
-"""Migrations: from nothing and from every earlier version, beside each other, killed, refused, and without rights."""
+"""Migrations: from an empty database and every earlier version, concurrent, killed, refused, and without rights."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_second_run_finds_nothing_to_do(empty_dsn: str) -> None:
 
 
 EARLIER = range(1, len(MIGRATIONS))
-"""Each leads to the next, so the first and the last meet every step; a slow run begins with each."""
+"""The first and the last cover every step; a slow run begins with each version."""
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ EARLIER = range(1, len(MIGRATIONS))
         for version in EARLIER
     ],
 )
-async def test_every_earlier_version_with_data_comes_to_the_same(
+async def test_every_earlier_version_migrates_to_the_same_schema_with_its_data(
     empty_dsn: str, server: PostgresServer, dsn: str, version: int
 ) -> None:
     await migrate.apply(empty_dsn, known=MIGRATIONS[:version])
@@ -122,7 +122,7 @@ OLD_DATA = """
 """
 
 
-async def test_migrators_at_the_same_time_wait_for_each_other(empty_dsn: str) -> None:
+async def test_concurrent_migrators_wait_for_each_other(empty_dsn: str) -> None:
     done = await asyncio.gather(*(migrate.apply(empty_dsn) for _ in range(4)))
     assert sorted(len(plan.steps) for plan in done) == [0, 0, 0, len(MIGRATIONS)]
     assert await numbers(empty_dsn) == [step.number for step in MIGRATIONS]
@@ -132,17 +132,19 @@ KILLED = """
 import asyncio, sys
 from threadline.stores.postgres import migrate
 
-def wait_for_the_end(step, done, total):
+def block(step, done, total):
     if step.number == int(sys.argv[2]):
         print("here", flush=True)
         sys.stdin.read()
 
-asyncio.run(migrate.apply(sys.argv[1], progress=wait_for_the_end))
+asyncio.run(migrate.apply(sys.argv[1], progress=block))
 """
 
 
 @pytest.mark.parametrize("at", [1, 2, len(MIGRATIONS)])
-async def test_a_killed_migrator_is_taken_over_from(empty_dsn: str, server: PostgresServer, dsn: str, at: int) -> None:
+async def test_the_next_migrator_continues_where_a_killed_one_stopped(
+    empty_dsn: str, server: PostgresServer, dsn: str, at: int
+) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", KILLED, empty_dsn, str(at), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -154,7 +156,7 @@ async def test_a_killed_migrator_is_taken_over_from(empty_dsn: str, server: Post
     assert await schema(empty_dsn) == await schema(server.admin_dsn(dsn))
 
 
-async def test_a_step_that_fails_leaves_nothing_of_itself(empty_dsn: str) -> None:
+async def test_a_failed_migration_is_rolled_back(empty_dsn: str) -> None:
     broken = with_sql(MIGRATIONS[1], MIGRATIONS[1].sql + "\nSELECT 1 / 0;")
     with pytest.raises(Exception, match="division by zero"):
         await migrate.apply(empty_dsn, known=[MIGRATIONS[0], broken])
@@ -167,7 +169,7 @@ def with_sql(step: Migration, sql: str) -> Migration:
     return migration_from(f"{step.number:03}_{step.name}.sql", sql)
 
 
-async def test_a_store_needs_the_schema_it_knows(empty_dsn: str) -> None:
+async def test_a_database_with_an_older_schema_is_refused(empty_dsn: str) -> None:
     with pytest.raises(SchemaMismatch, match="run `threadline migrate`"):
         await PostgresStore.open(empty_dsn)
     await migrate.apply(empty_dsn, known=MIGRATIONS[:2])
@@ -192,7 +194,7 @@ async def old_functions(empty_dsn: str) -> str:
     return empty_dsn
 
 
-async def test_a_store_needs_the_functions_it_knows(old_functions: str) -> None:
+async def test_a_database_with_other_functions_is_refused(old_functions: str) -> None:
     with pytest.raises(SchemaMismatch, match=r"functions.*messages, removed.*run `threadline migrate`"):
         await PostgresStore.open(old_functions)
 
@@ -221,7 +223,7 @@ async def test_changed_types_are_replaced(empty_dsn: str, server: PostgresServer
     assert await schema(empty_dsn) == await schema(server.admin_dsn(dsn))
 
 
-async def test_a_running_store_survives_that_functions_are_applied_again(
+async def test_a_running_store_survives_reapplied_functions(
     own_store: PostgresStore, server: PostgresServer, dsn: str
 ) -> None:
     alice = own_store.scoped(ALICE)
@@ -254,7 +256,7 @@ async def test_a_newer_databases_functions_are_used_and_not_replaced(old_functio
     await (await PostgresStore.open(old_functions)).close()
 
 
-async def test_a_newer_schema_is_refused_or_used_as_it_says(empty_dsn: str) -> None:
+async def test_a_newer_schema_is_used_if_it_is_compatible(empty_dsn: str) -> None:
     await migrate.apply(empty_dsn)
     newest = len(MIGRATIONS) + 1
     await run(empty_dsn, f"INSERT INTO threadline.migrations VALUES ({newest}, 'add_more', 'x', 1)")
@@ -265,7 +267,7 @@ async def test_a_newer_schema_is_refused_or_used_as_it_says(empty_dsn: str) -> N
             await refused
 
 
-async def test_another_history_is_refused(empty_dsn: str) -> None:
+async def test_a_database_with_another_history_is_refused(empty_dsn: str) -> None:
     await migrate.apply(empty_dsn)
     await run(empty_dsn, "UPDATE threadline.migrations SET checksum = 'other' WHERE number = 2")
     with pytest.raises(SchemaMismatch, match="another build"):
@@ -273,26 +275,26 @@ async def test_another_history_is_refused(empty_dsn: str) -> None:
 
 
 @pytest.fixture
-async def owner_dsn(lonely: PostgresServer) -> str:
-    """The owner of a database, who may make no roles."""
-    await run(lonely.admin_dsn(), "CREATE ROLE ada LOGIN")
-    await run(lonely.admin_dsn(), "CREATE DATABASE theirs OWNER ada")
-    return lonely.dsn("theirs", user="ada")
+async def owner_dsn(separate_server: PostgresServer) -> str:
+    """For the owner of a database who may not create roles."""
+    await run(separate_server.admin_dsn(), "CREATE ROLE ada LOGIN")
+    await run(separate_server.admin_dsn(), "CREATE DATABASE theirs OWNER ada")
+    return separate_server.dsn("theirs", user="ada")
 
 
-async def test_missing_rights_are_named_in_sql_that_helps(lonely: PostgresServer, owner_dsn: str) -> None:
+async def test_missing_rights_are_reported_as_sql_to_run(separate_server: PostgresServer, owner_dsn: str) -> None:
     with pytest.raises(SchemaMismatch, match="administrator") as refused:
         await migrate.apply(owner_dsn)
     script = str(refused.value).partition(":\n")[2]
     assert re.findall(r"CREATE ROLE (\w+)", script) == list(migrate.ROLES)
     assert "GRANT threadline_migrator TO ada;" in script
-    await run(lonely.admin_dsn(owner_dsn), script)
+    await run(separate_server.admin_dsn(owner_dsn), script)
     await migrate.apply(owner_dsn)
     with pytest.raises(SchemaMismatch, match="administrator") as unfit:
         await PostgresStore.open(owner_dsn)
     grant = str(unfit.value).partition("administrator: ")[2]
     assert grant == "GRANT threadline_app, threadline_worker TO ada;"
-    await run(lonely.admin_dsn(owner_dsn), grant)
+    await run(separate_server.admin_dsn(owner_dsn), grant)
     store = await PostgresStore.open(owner_dsn)
     thread = await create_thread_with(store.scoped(ALICE), "a")
     assert await history(store.scoped(ALICE), thread.id) == ["a"]
@@ -301,16 +303,16 @@ async def test_missing_rights_are_named_in_sql_that_helps(lonely: PostgresServer
     await store.close()
 
 
-async def test_whoever_may_make_roles_needs_no_administrator(lonely: PostgresServer) -> None:
-    await run(lonely.admin_dsn(), "CREATE ROLE maker LOGIN CREATEROLE")
-    await run(lonely.admin_dsn(), "CREATE DATABASE made OWNER maker")
-    address = lonely.dsn("made", user="maker")
+async def test_a_login_that_may_create_roles_needs_no_administrator(separate_server: PostgresServer) -> None:
+    await run(separate_server.admin_dsn(), "CREATE ROLE maker LOGIN CREATEROLE")
+    await run(separate_server.admin_dsn(), "CREATE DATABASE made OWNER maker")
+    address = separate_server.dsn("made", user="maker")
     await migrate.apply(address)
     assert (await migrate.apply(address)).steps == ()
 
 
-async def test_the_roles_own_nothing_and_may_do_nothing_else(lonely: PostgresServer) -> None:
-    address = lonely.admin_dsn()
+async def test_the_roles_own_nothing_and_have_no_other_rights(separate_server: PostgresServer) -> None:
+    address = separate_server.admin_dsn()
     await migrate.apply(address)
     connection = await asyncpg.connect(address)
     roles = await connection.fetch("""
@@ -347,7 +349,7 @@ async def test_large_tables_can_be_split_by_tenant(empty_dsn: str) -> None:
     assert (await migrate.apply(empty_dsn, partitions=4)).steps == ()
 
 
-async def test_partitions_are_chosen_once(empty_dsn: str) -> None:
+async def test_the_number_of_partitions_cannot_be_changed(empty_dsn: str) -> None:
     for wrong in (0, -1, 100_000):
         with pytest.raises(InvalidInput, match="partitions"):
             await migrate.apply(empty_dsn, partitions=wrong)
@@ -370,8 +372,8 @@ async def test_distributing_needs_citus(empty_dsn: str) -> None:
     assert (await migrate.plan(empty_dsn)).current == 0
 
 
-async def test_every_table_is_distributed_and_every_verb_leads_with_its_tenant(admin: asyncpg.Connection) -> None:
-    """What can be said of it without a cluster."""
+async def test_every_table_is_distributed_and_every_function_takes_the_tenant_first(admin: asyncpg.Connection) -> None:
+    """What can be tested without a cluster."""
     spread = set(re.findall(r"'threadline\.(\w+)'", "\n".join(migrate.distribution())))
     there = {
         row["relname"]

@@ -1,4 +1,4 @@
-"""Purges beside writers: what somebody was adding when a purge began goes with the rest."""
+"""Purges during writes: rows that are being added when a purge begins are purged as well."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WRITES: dict[str, Callable[[Transaction, str], Awaitable[object]]] = {
 MEETINGS = [
     (purge, write) for purge in PURGES for write in WRITES if purge != "thread" or write not in ("branch", "create")
 ]
-"""A purge of one thread leaves others alone."""
+"""A purge of one thread does not affect others."""
 
 
 @pytest.mark.req("SX-03")
 @pytest.mark.parametrize(("purge", "write"), MEETINGS)
-async def test_what_is_added_beside_a_purge_goes_with_the_rest(
+async def test_rows_added_during_a_purge_are_purged(
     own_store: PostgresStore, admin: asyncpg.Connection, purge: str, write: str
 ) -> None:
     thread = await create_thread_with(own_store.scoped(ALICE), "one", "two")

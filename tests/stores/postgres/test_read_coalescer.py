@@ -1,4 +1,4 @@
-"""Reads that wait for a connection: asked once for all who ask the same, and never for anybody else."""
+"""Reads that wait for a connection: equal ones share a result, those of different scopes do not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def narrow(dsn: str) -> AsyncIterator[PostgresStore]:
 
 @asynccontextmanager
 async def occupied(store: PostgresStore) -> AsyncIterator[None]:
-    """The store's only connection is somebody else's."""
+    """The store's only connection is in use."""
     taken, over = asyncio.Event(), asyncio.Event()
 
     async def hold(tx: Transaction) -> None:
@@ -43,61 +43,61 @@ async def occupied(store: PostgresStore) -> AsyncIterator[None]:
     await holding
 
 
-async def in_line(store: PostgresStore) -> int:
-    """How many wait, once everybody has asked."""
+async def waiting_reads(store: PostgresStore) -> int:
+    """How many reads wait, after all tasks have started."""
     for _ in range(10):
         await asyncio.sleep(0)
     return store.pool_stats().waiting
 
 
-async def test_those_who_wait_with_the_same_question_share_one_answer(narrow: PostgresStore) -> None:
+async def test_equal_reads_that_wait_share_one_result(narrow: PostgresStore) -> None:
     alice = narrow.scoped(ALICE)
     thread = await alice.create_thread(NewThread())
     async with occupied(narrow):
-        asking = [asyncio.create_task(alice.thread(thread.id)) for _ in range(MANY)]
-        assert await in_line(narrow) == 1
-    assert await asyncio.gather(*asking) == [await alice.thread(thread.id)] * MANY
+        reads = [asyncio.create_task(alice.thread(thread.id)) for _ in range(MANY)]
+        assert await waiting_reads(narrow) == 1
+    assert await asyncio.gather(*reads) == [await alice.thread(thread.id)] * MANY
 
 
-async def test_a_shared_answer_is_as_young_as_the_last_who_asked(
+async def test_a_shared_result_is_not_older_than_the_last_caller(
     narrow: PostgresStore, own_store: PostgresStore
 ) -> None:
     thread = await narrow.scoped(ALICE).create_thread(NewThread())
     async with occupied(narrow):
         early = asyncio.create_task(narrow.scoped(ALICE).thread(thread.id))
-        assert await in_line(narrow) == 1
+        assert await waiting_reads(narrow) == 1
         changed = await own_store.scoped(ALICE).update_thread(thread.id, ThreadChanges(title="New"))
         late = asyncio.create_task(narrow.scoped(ALICE).thread(thread.id))
-        assert await in_line(narrow) == 1
+        assert await waiting_reads(narrow) == 1
     assert await early == await late == changed
 
 
-async def test_nobody_shares_what_another_may_see(narrow: PostgresStore) -> None:
+async def test_reads_of_different_scopes_are_not_shared(narrow: PostgresStore) -> None:
     thread = await narrow.scoped(ALICE).create_thread(NewThread())
     async with occupied(narrow):
-        asking = [asyncio.create_task(narrow.scoped(who).thread(thread.id)) for who in (ALICE, BOB)]
-        assert await in_line(narrow) == 2
-    assert [found is not None for found in await asyncio.gather(*asking)] == [True, False]
+        reads = [asyncio.create_task(narrow.scoped(who).thread(thread.id)) for who in (ALICE, BOB)]
+        assert await waiting_reads(narrow) == 2
+    assert [found is not None for found in await asyncio.gather(*reads)] == [True, False]
 
 
-async def test_what_all_owners_see_alike_is_asked_for_once(narrow: PostgresStore) -> None:
+async def test_reads_for_all_users_of_a_tenant_are_shared(narrow: PostgresStore) -> None:
     agent = Agent("helper", "Helper", "echo")
     await narrow.scoped(Scope("a", "alice", "admin")).put_agent(agent)
-    stranger = Scope("b", "alice")
+    other_tenant = Scope("b", "alice")
     async with occupied(narrow):
         own = [asyncio.create_task(narrow.scoped(who).agent("helper")) for who in (ALICE, BOB, Scope("a", "carol"))]
-        other = asyncio.create_task(narrow.scoped(stranger).agent("helper"))
-        assert await in_line(narrow) == 2
+        other = asyncio.create_task(narrow.scoped(other_tenant).agent("helper"))
+        assert await waiting_reads(narrow) == 2
     assert await asyncio.gather(*own) == [agent] * 3
     assert await other is None
 
 
-async def test_who_gives_up_takes_the_answer_from_nobody(narrow: PostgresStore) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_shared_read(narrow: PostgresStore) -> None:
     alice = narrow.scoped(ALICE)
     thread = await alice.create_thread(NewThread())
     async with occupied(narrow):
         first, second = (asyncio.create_task(alice.thread(thread.id)) for _ in range(2))
-        assert await in_line(narrow) == 1
+        assert await waiting_reads(narrow) == 1
         first.cancel()
         await asyncio.wait([first])
     found = await second
@@ -106,11 +106,11 @@ async def test_who_gives_up_takes_the_answer_from_nobody(narrow: PostgresStore) 
     assert narrow.pool_stats().in_use == 0
 
 
-async def test_a_question_that_cannot_be_asked_fails_for_all_and_is_forgotten(dsn: str) -> None:
+async def test_a_failed_shared_read_fails_for_all_and_is_not_kept(dsn: str) -> None:
     pool = Pool(Address.parse(dsn), max_size=1)
     await pool.open(min_size=1)
     await pool.close()
     coalescer = ReadCoalescer(pool, lambda *_: asyncio.get_running_loop().create_future())
     for _ in range(2):
-        told = await asyncio.gather(*(coalescer.read("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
-        assert [type(error) for error in told] == [StoreUnavailable] * 3
+        errors = await asyncio.gather(*(coalescer.read("SELECT 1", ()) for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in errors] == [StoreUnavailable] * 3

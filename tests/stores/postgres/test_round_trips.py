@@ -1,4 +1,4 @@
-"""How often a turn goes to the database and back: what PostgreSQL costs is counted in round trips."""
+"""The number of round trips to the database per operation."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
 from threadline.turns.leases import Timing
 
-PATIENT = Timing(flush_seconds=60, wait_seconds=60)
-"""However busy the machine is, nothing is stored or looked for beside the turn."""
+NO_TIMERS = Timing(flush_seconds=60, wait_seconds=60)
+"""So long that no timer fires during a test, however busy the machine is."""
 
 
 class Brief:
@@ -31,8 +31,7 @@ class Brief:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that is sent, from whichever connection, but for the one of the connection that listens for
-    notices: that one is made beside the turns, whenever somebody first waits."""
+    """Every statement on any connection, except LISTEN, which a watch sends at an unpredictable moment."""
     sent: list[str] = []
     connect = Address.connect
 
@@ -46,8 +45,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return connection
 
     monkeypatch.setattr(Address, "connect", counting)
-    # Nothing else is done beside the turns, however long they take: no words are taken for search, and no other process
-    # is told. Whoever found the connection in use would open another, and that asks the server for its types.
+    # No background work: it would send statements, and a second connection, which asks the server for its types.
     monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
     monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     return sent
@@ -57,10 +55,10 @@ async def test_a_turn_takes_six_round_trips_and_its_reply_one(
     statements: list[str], dsn: str, clock: ManualClock
 ) -> None:
     store = await PostgresStore.open(dsn, clock=clock)
-    opened = Threadline(store, Settings(agent="brief"), clock, agents={"brief": Brief()}, timing=PATIENT)
+    opened = Threadline(store, Settings(agent="brief"), clock, agents={"brief": Brief()}, timing=NO_TIMERS)
     thread = await opened.as_user().create_thread()
     await thread.ask("The first one makes connections")
-    # asyncpg tells of a statement one step of the loop later.
+    # asyncpg logs a statement in the next iteration of the event loop.
     await asyncio.sleep(0)
     statements.clear()
     assert (await thread.ask("Is it far?")).text == "Not far."

@@ -1,8 +1,7 @@
-"""Row security, asked of the catalogue: whatever table there is, or will be, must be closed to the wrong eyes.
+"""Row security of every table in the catalogue, including tables that are added later.
 
-Each table is given one real row (of tenant `a`, owner `alice`), and then looked at as somebody else would: from another
-tenant, by another owner, with nothing set. A table without its policy, or a key that does not begin with the tenant,
-fails here by being there.
+Each table gets one real row (of tenant `a`, owner `alice`), which is then read and written in other scopes: of another
+tenant, of another owner, and without any scope. A new table fails these tests until it has policies and a row here.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ ALICE = Scope("a", "alice")
 SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
 WRITTEN_ONCE = frozenset(("messages", "audit"))
-"""Rows that nobody may change."""
+"""Rows that no role may update."""
 THE_HOUSES = frozenset(("permits", "audit", "credentials"))
-"""Rows that no user sees, whoever they are about."""
-STRANGERS = {
+"""Rows that no user sees."""
+OTHER_SCOPES = {
     "another tenant": Scope("b", "alice"),
-    "another tenant's house": Scope("b", "system", "system"),
+    "the system scope of another tenant": Scope("b", "system", "system"),
     "another owner": Scope("a", "bob"),
 }
 TABLES = """
@@ -55,7 +54,7 @@ async def tables(connection: asyncpg.Connection) -> list[str]:
 
 
 async def unprotected(connection: asyncpg.Connection) -> list[str]:
-    """Tables on which somebody forgot something."""
+    """Tables without forced row security or without a policy."""
     return [
         row["relname"]
         for row in await connection.fetch("""
@@ -75,7 +74,7 @@ async def unprotected(connection: asyncpg.Connection) -> list[str]:
 @pytest.fixture
 async def populated(own_store: PostgresStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
     """Alice has a row in every table, and so has search."""
-    # However slow the machine is, nobody takes in meanwhile what search is to have left.
+    # The background indexer must not empty the backlog, however slow the machine is.
     monkeypatch.setattr(search_indexer, "IDLE_SECONDS", 3_600)
     await populate(own_store, ALICE, clock)
     alice = own_store.scoped(ALICE)
@@ -93,14 +92,14 @@ async def login(dsn: str, populated: PostgresStore) -> AsyncIterator[asyncpg.Con
 
 
 @pytest.mark.req("SX-04", "S0-14", "S1-06")
-async def test_every_table_is_forced_and_has_both_policies(admin: asyncpg.Connection) -> None:
+async def test_every_table_forces_row_security_and_has_both_policies(admin: asyncpg.Connection) -> None:
     assert await unprotected(admin) == []
     await admin.execute("CREATE TABLE threadline.notes (tenant_id text PRIMARY KEY)")
     assert await unprotected(admin) == ["notes"]
 
 
 @pytest.mark.req("SX-04")
-async def test_the_tenant_stands_first_in_every_key(admin: asyncpg.Connection) -> None:
+async def test_the_tenant_is_the_first_column_of_every_key(admin: asyncpg.Connection) -> None:
     wrong = [
         (table, key["name"])
         for oid, table in await admin.fetch(TABLES)
@@ -110,7 +109,7 @@ async def test_the_tenant_stands_first_in_every_key(admin: asyncpg.Connection) -
     assert wrong == []
 
 
-async def test_the_world_has_a_row_in_every_table(populated: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_the_fixture_has_a_row_in_every_table(populated: PostgresStore, admin: asyncpg.Connection) -> None:
     empty = [
         table for table in await tables(admin) if not await admin.fetchval(f"SELECT count(*) FROM threadline.{table}")
     ]
@@ -118,18 +117,18 @@ async def test_the_world_has_a_row_in_every_table(populated: PostgresStore, admi
 
 
 @pytest.mark.req("SX-04", "S0-14", "S1-06")
-@pytest.mark.parametrize("who", STRANGERS)
-async def test_a_stranger_sees_and_changes_no_row(
+@pytest.mark.parametrize("who", OTHER_SCOPES)
+async def test_another_scope_sees_and_changes_no_row(
     admin: asyncpg.Connection, login: asyncpg.Connection, who: str
 ) -> None:
-    scope = STRANGERS[who]
+    scope = OTHER_SCOPES[who]
     for table in await tables(admin):
         if table in SHARED and scope.tenant_id == ALICE.tenant_id:
             continue
         await login.execute(begin_statement(scope))
         where = "WHERE tenant_id = 'a'"
         assert await login.fetchval(f"SELECT count(*) FROM threadline.{table} {where}") == (
-            # The house goes from tenant to tenant, so it may know their names.
+            # The system scope iterates over tenants, so it may read their names.
             1 if table == "tenants" and scope.role == "system" else 0
         ), table
         if table not in WRITTEN_ONCE:
@@ -140,7 +139,7 @@ async def test_a_stranger_sees_and_changes_no_row(
 
 @pytest.mark.req("S1-06", "S0-14")
 @pytest.mark.parametrize("role", ["threadline_app", "threadline_worker"])
-async def test_with_nothing_set_nothing_is_there(
+async def test_without_a_scope_no_row_is_visible(
     admin: asyncpg.Connection, login: asyncpg.Connection, role: str
 ) -> None:
     for table in await tables(admin):
@@ -152,13 +151,13 @@ async def test_with_nothing_set_nothing_is_there(
 
 
 @pytest.mark.req("S1-06", "SX-04")
-@pytest.mark.parametrize("who", [*STRANGERS, "nobody"])
-async def test_a_row_for_somebody_else_is_refused(
+@pytest.mark.parametrize("who", [*OTHER_SCOPES, "no scope"])
+async def test_a_row_for_another_owner_is_refused(
     admin: asyncpg.Connection, login: asyncpg.Connection, who: str
 ) -> None:
-    """Each of alice's own rows, written once more by a stranger, to the letter."""
+    """Each of alice's rows, inserted again by another scope."""
     for table in await tables(admin):
-        scope = STRANGERS.get(who)
+        scope = OTHER_SCOPES.get(who)
         if table in SHARED and scope is not None and scope.tenant_id == ALICE.tenant_id:
             continue
         columns = await admin.fetchval(
@@ -176,7 +175,7 @@ async def test_a_row_for_somebody_else_is_refused(
 
 
 @pytest.mark.req("SX-04")
-async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
+async def test_a_row_cannot_be_moved_to_another_tenant_or_owner(
     admin: asyncpg.Connection, login: asyncpg.Connection
 ) -> None:
     for table in await tables(admin):
@@ -195,14 +194,16 @@ async def test_a_row_cannot_be_given_to_another_tenant_or_owner(
 @pytest.mark.req("S1-09")
 @pytest.mark.parametrize("role", ["threadline_app", "threadline_worker"])
 @pytest.mark.parametrize("change", ["messages SET parts = ''", "audit SET act = ''"])
-async def test_nobody_may_rewrite_a_message_or_a_record(login: asyncpg.Connection, role: str, change: str) -> None:
+async def test_no_role_may_update_a_message_or_an_audit_entry(
+    login: asyncpg.Connection, role: str, change: str
+) -> None:
     await login.execute(f"BEGIN; SET LOCAL ROLE {role}")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
         await login.execute(f"UPDATE threadline.{change}")
     await login.execute("ROLLBACK")
 
 
-async def test_not_even_its_own_user_sees_what_is_the_houses(login: asyncpg.Connection) -> None:
+async def test_a_user_sees_no_row_of_system_tables(login: asyncpg.Connection) -> None:
     await login.execute(begin_statement(ALICE))
     for table in THE_HOUSES:
         assert await login.fetchval(f"SELECT count(*) FROM threadline.{table}") == 0
@@ -211,7 +212,7 @@ async def test_not_even_its_own_user_sees_what_is_the_houses(login: asyncpg.Conn
 
 
 @pytest.mark.req("S4-01")
-async def test_a_message_without_its_timeline_is_refused(login: asyncpg.Connection) -> None:
+async def test_a_message_without_a_timeline_is_refused(login: asyncpg.Connection) -> None:
     await login.execute(begin_statement(ALICE))
     with pytest.raises(asyncpg.ForeignKeyViolationError):
         await login.execute("""
@@ -221,7 +222,7 @@ async def test_a_message_without_its_timeline_is_refused(login: asyncpg.Connecti
     await login.execute("ROLLBACK")
 
 
-async def test_the_login_itself_may_touch_nothing(admin: asyncpg.Connection, login: asyncpg.Connection) -> None:
+async def test_the_login_itself_has_no_rights(admin: asyncpg.Connection, login: asyncpg.Connection) -> None:
     for table in await tables(admin):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await login.execute(f"SELECT FROM threadline.{table}")
@@ -231,7 +232,7 @@ async def test_the_login_itself_may_touch_nothing(admin: asyncpg.Connection, log
 async def test_a_superuser_is_isolated_as_well(server: PostgresServer, dsn: str, populated: PostgresStore) -> None:
     store = await PostgresStore.open(server.admin_dsn(dsn))
     try:
-        for scope in STRANGERS.values():
+        for scope in OTHER_SCOPES.values():
             assert (await store.scoped(scope).threads(archived=None)).items == ()
         assert (await store.scoped(ALICE).threads(archived=None)).items != ()
     finally:

@@ -1,4 +1,4 @@
-"""A transaction speaks for one scope, and nothing of it stays on the connection: not alone, not through pgbouncer."""
+"""A transaction has one scope, which does not remain on the connection, with pgbouncer or without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHO = "SELECT current_user::text, current_setting('threadline.tenant', true), cu
 
 
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
-def test_a_literal_ends_where_its_text_ends(text: str) -> None:
+def test_a_quoted_literal_cannot_be_escaped_from(text: str) -> None:
     quoted = quote_literal(text)
     inside = quoted[2:-1].replace("\\\\", "").replace("''", "")
     assert (quoted[:2], quoted[-1]) == ("E'", "'")
@@ -40,7 +40,7 @@ def test_a_literal_ends_where_its_text_ends(text: str) -> None:
     assert "\\" not in inside
 
 
-async def test_a_literal_means_its_text(admin: asyncpg.Connection) -> None:
+async def test_a_quoted_literal_equals_its_text(admin: asyncpg.Connection) -> None:
     for conforming in ("on", "off"):
         await admin.execute(f"SET standard_conforming_strings = {conforming}; SET escape_string_warning = off")
         for user_id in HOSTILE:
@@ -49,7 +49,7 @@ async def test_a_literal_means_its_text(admin: asyncpg.Connection) -> None:
             await admin.execute("ROLLBACK")
 
 
-async def test_any_printable_user_has_a_thread_of_their_own(own_store: PostgresStore) -> None:
+async def test_any_printable_user_id_works(own_store: PostgresStore) -> None:
     for user_id in HOSTILE:
         tx = own_store.scoped(Scope("a", user_id))
         thread = await create_thread_with(tx, "mine")
@@ -68,7 +68,7 @@ async def test_settings_end_with_their_transaction(dsn: str, own_store: Postgres
     await login.close()
 
 
-async def test_the_worker_is_gone_after_the_verb_that_needed_it(own_store: PostgresStore) -> None:
+async def test_the_worker_role_ends_with_the_statement_that_needed_it(own_store: PostgresStore) -> None:
     """An administrator's list of users must not leave the transaction seeing everybody's threads."""
     await create_thread_with(own_store.scoped(Scope("a", "bob")), "bob's")
 
@@ -114,7 +114,7 @@ async def bounced(pgbouncer: Path, dsn: str) -> str:
     """The same database, through pgbouncer in transaction mode."""
     address = f"postgresql://{LOGIN}@/{urlsplit(dsn).path[1:]}?host={pgbouncer}&port=6432&pgbouncer=true"
     async with asyncio.timeout(30):
-        while not (pgbouncer / ".s.PGSQL.6432").exists():  # noqa: ASYNC110 it tells nobody when it is there
+        while not (pgbouncer / ".s.PGSQL.6432").exists():  # noqa: ASYNC110 pgbouncer does not signal that it is ready
             await asyncio.sleep(0.02)
     return address
 
@@ -126,7 +126,7 @@ async def bounced_store(bounced: str, dsn: str, clock: ManualClock) -> AsyncIter
     await store.close()
 
 
-async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> None:
+async def test_operations_work_through_pgbouncer(bounced_store: PostgresStore) -> None:
     tx = bounced_store.scoped(Scope("a", "alice"))
     thread = await create_thread_with(tx, "a zebra", "b")
     branch = await tx.branch(thread.id, NewThread(), at=0)
@@ -146,7 +146,7 @@ async def test_verbs_work_through_pgbouncer(bounced_store: PostgresStore) -> Non
 
 @pytest.mark.req("S1-06", "SX-04")
 async def test_nothing_leaks_from_scope_to_scope_through_pgbouncer(bounced_store: PostgresStore, bounced: str) -> None:
-    """Three server connections serve twenty clients of six scopes, who begin, fail and roll back as they like."""
+    """Three server connections serve twenty clients of six scopes, whose transactions commit, fail and roll back."""
     scopes = [Scope(tenant, user) for tenant in ("a", "b") for user in ("alice", "bob", "eve")]
     for scope in scopes:
         await create_thread_with(bounced_store.scoped(scope), f"{scope.tenant_id} {scope.user_id}")
@@ -165,13 +165,13 @@ async def test_nothing_leaks_from_scope_to_scope_through_pgbouncer(bounced_store
         assert [(thread.owner_id, thread.message_count) for thread in found] == [(scope.user_id, 1)]
 
     await asyncio.gather(*(look(number) for number in range(120)))
-    stranger = await asyncpg.connect(bounced.partition("&pgbouncer")[0], statement_cache_size=0)
+    connection = await asyncpg.connect(bounced.partition("&pgbouncer")[0], statement_cache_size=0)
     for _ in range(10):
-        assert tuple(await stranger.fetchrow(WHO) or ()) in ((LOGIN, "", ""), (LOGIN, None, None))
-    await stranger.close()
+        assert tuple(await connection.fetchrow(WHO) or ()) in ((LOGIN, "", ""), (LOGIN, None, None))
+    await connection.close()
 
 
-def test_an_address_says_whether_it_is_a_pgbouncer() -> None:
+def test_an_address_can_name_a_pgbouncer() -> None:
     dsn = "postgresql://ada@/threads?host=/run/postgresql"
     assert Address.parse(f"{dsn}&pgbouncer=true") == Address(dsn, pgbouncer=True)
     assert Address.parse(f"{dsn}&pgbouncer=false") == Address.parse(dsn) == Address(dsn)

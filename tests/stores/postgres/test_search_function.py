@@ -1,4 +1,4 @@
-"""The one function that sees past row security: what it shows, to whom, and what it cannot be talked into."""
+"""match_words bypasses row security: what it returns, to whom, and how it resists misuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def login(dsn: str, own_store: PostgresStore) -> AsyncIterator[asyncpg.Con
 
 
 @pytest.mark.req("SX-04")
-async def test_it_shows_an_owner_their_own(login: asyncpg.Connection) -> None:
+async def test_search_finds_only_the_owners_messages(login: asyncpg.Connection) -> None:
     for scope, expected in ((ALICE, 2), (Scope("a", "bob"), 2), (Scope("c", "alice"), 0), (Scope("a", "eve"), 0)):
         await login.execute(begin_statement(scope))
         assert await login.fetchval(MATCH, ["zebra"]) == expected
@@ -38,7 +38,7 @@ async def test_it_shows_an_owner_their_own(login: asyncpg.Connection) -> None:
 
 
 @pytest.mark.req("SX-04", "S1-06")
-async def test_it_shows_nothing_where_nothing_is_set(login: asyncpg.Connection) -> None:
+async def test_search_finds_nothing_without_a_scope(login: asyncpg.Connection) -> None:
     for role in ("threadline_app", "threadline_worker"):
         for settings in ("", "; SET LOCAL threadline.tenant = 'a'", "; SET LOCAL threadline.owner = 'alice'"):
             await login.execute(f"BEGIN; SET LOCAL ROLE {role}{settings}")
@@ -46,17 +46,19 @@ async def test_it_shows_nothing_where_nothing_is_set(login: asyncpg.Connection) 
             await login.execute("ROLLBACK")
 
 
-async def test_only_our_roles_may_call_it(login: asyncpg.Connection, admin: asyncpg.Connection) -> None:
-    await admin.execute("DROP ROLE IF EXISTS passer_by; CREATE ROLE passer_by NOLOGIN")
+async def test_only_the_application_roles_may_call_match_words(
+    login: asyncpg.Connection, admin: asyncpg.Connection
+) -> None:
+    await admin.execute("DROP ROLE IF EXISTS other_role; CREATE ROLE other_role NOLOGIN")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="match_words"):
         await login.fetchval(MATCH, ["zebra"])
-    await admin.execute("SET ROLE passer_by")
+    await admin.execute("SET ROLE other_role")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="match_words"):
         await admin.fetchval(MATCH, ["zebra"])
     await admin.execute("RESET ROLE")
 
 
-async def test_its_owner_reads_one_table_and_owns_one_function(admin: asyncpg.Connection) -> None:
+async def test_the_owner_of_match_words_reads_one_table_and_owns_one_function(admin: asyncpg.Connection) -> None:
     owned = await admin.fetch("SELECT proname::text FROM pg_proc WHERE proowner = 'threadline_search'::regrole")
     assert [row["proname"] for row in owned] == ["match_words"]
     rights = await admin.fetch("""
@@ -73,10 +75,10 @@ async def test_its_owner_reads_one_table_and_owns_one_function(admin: asyncpg.Co
 
 
 @pytest.mark.req("SX-04")
-async def test_a_table_or_operator_of_ones_own_changes_nothing(
+async def test_match_words_ignores_the_callers_search_path(
     login: asyncpg.Connection, admin: asyncpg.Connection
 ) -> None:
-    """Whoever can make temporary tables, or a schema that comes first, would like it to look there."""
+    """A caller with temporary tables, or a schema earlier in the search path, cannot redirect the function."""
     await admin.execute("CREATE SCHEMA mine; GRANT ALL ON SCHEMA mine TO public")
     await login.execute("BEGIN; SET LOCAL search_path = mine, public, pg_catalog")
     await login.execute("""
@@ -91,13 +93,13 @@ async def test_a_table_or_operator_of_ones_own_changes_nothing(
 
 
 @pytest.mark.parametrize("word", ["zebra' | 'x", "zebra & !x", "' | !'x", "\\", "'", ":*", "zebra:*", "a' || 'b", ""])
-async def test_a_word_is_a_word_whatever_stands_in_it(login: asyncpg.Connection, word: str) -> None:
+async def test_a_word_with_special_characters_is_a_word(login: asyncpg.Connection, word: str) -> None:
     await login.execute(begin_statement(ALICE))
     assert await login.fetchval(MATCH, [word] if word else []) == 0
     await login.execute("ROLLBACK")
 
 
-async def test_the_marks_of_other_owners_are_no_words(own_store: PostgresStore, login: asyncpg.Connection) -> None:
+async def test_marks_of_other_owners_cannot_be_searched(own_store: PostgresStore, login: asyncpg.Connection) -> None:
     mark = await login.fetchval("SELECT threadline.owner_mark('a', 'bob')")
     assert await own_store.scoped(ALICE).search(mark) == []
     assert split_words(mark) == [mark[1:]]
@@ -119,7 +121,7 @@ async def test_a_frequent_word_is_found_in_the_narrowest_window_that_holds_enoug
 
 
 async def test_a_word_is_found_wherever_it_is_rare(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
-    """No window holds enough, so all of them count."""
+    """No window has enough hits, so all messages are searched."""
     latest = max(FIRST_OF_WINDOW.values())
     await take_in(own_store, admin, {0: 5, latest // 2: 5, latest: 5})
     found = await admin.fetch("SELECT seq FROM threadline.match_words(ARRAY['zebra'], 50, $1)", latest)
@@ -128,7 +130,7 @@ async def test_a_word_is_found_wherever_it_is_rare(own_store: PostgresStore, adm
     assert [row["seq"] for row in newest] == list(range(14, 2, -1))
 
 
-async def test_what_was_taken_in_is_counted_for_each_owner(
+async def test_indexed_messages_are_counted_per_owner(
     own_store: PostgresStore, login: asyncpg.Connection, admin: asyncpg.Connection
 ) -> None:
     await create_thread_with(own_store.scoped(ALICE), "one more")
@@ -138,7 +140,7 @@ async def test_what_was_taken_in_is_counted_for_each_owner(
 
 
 async def take_in(store: PostgresStore, admin: asyncpg.Connection, after: dict[int, int]) -> None:
-    """Leaves `admin` in Alice's scope, where so many messages were taken in after so many others."""
+    """Leaves `admin` in Alice's scope with these messages in the index."""
     tx = store.scoped(ALICE)
     thread = await tx.create_thread(NewThread())
     for number, at_a_time in enumerate(after.values()):
@@ -160,7 +162,7 @@ async def login_as(admin: asyncpg.Connection, scope: Scope) -> None:
 
 
 @pytest.mark.req("SX-03")
-async def test_nothing_of_search_outlives_a_purge(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+async def test_a_purge_removes_the_search_index(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
     tx = own_store.scoped(ALICE)
     indexed, waiting = await create_thread_with(tx, "a zebra"), await create_thread_with(tx, "b")
     await own_store.index_pending()
@@ -172,8 +174,8 @@ async def test_nothing_of_search_outlives_a_purge(own_store: PostgresStore, admi
     assert await admin.fetchval("SELECT count(*) FROM threadline.search_backlog") == 0
 
 
-async def test_what_a_thread_left_behind_is_indexed_all_the_same(own_store: PostgresStore) -> None:
-    """Appended, moved away from, and only then searched; then moved back."""
+async def test_messages_of_a_left_timeline_are_indexed(own_store: PostgresStore) -> None:
+    """The thread moves to another timeline before its messages are indexed, then back."""
     tx = own_store.scoped(ALICE)
     thread = await create_thread_with(tx, "zebra one", "zebra two", "zebra three")
     branch = await tx.branch(thread.id, NewThread(), at=1)
@@ -185,8 +187,8 @@ async def test_what_a_thread_left_behind_is_indexed_all_the_same(own_store: Post
     assert await own_store.index_pending() == 0
 
 
-async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
-    """The indexer has read the messages, and before it writes their words they are purged."""
+async def test_a_purge_during_indexing_leaves_no_words(own_store: PostgresStore, admin: asyncpg.Connection) -> None:
+    """The messages are purged after the indexer has read them and before it writes their words."""
     tx = own_store.scoped(ALICE)
     thread = await create_thread_with(tx, "a zebra", "b")
     await admin.execute(begin_statement(ALICE))
@@ -216,7 +218,7 @@ async def test_a_purge_beside_an_indexer_leaves_no_word(own_store: PostgresStore
         ("a" * 500, ["a" * 200]),
     ],
 )
-def test_words_are_taken_without_case_accents_and_marks(text: str, words: list[str]) -> None:
+def test_words_are_split_without_case_accents_and_marks(text: str, words: list[str]) -> None:
     assert split_words(text) == words
 
 

@@ -1,4 +1,4 @@
-"""The server that tests run on: shared, quick to clone, swept away."""
+"""The shared server for tests: cloned databases, and removal after the last user."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def is_running(directory: Path) -> bool:
     return (directory / "data" / "postmaster.pid").exists()
 
 
-def test_the_wheel_is_there(server: PostgresServer) -> None:
+def test_the_embedded_wheel_is_installed(server: PostgresServer) -> None:
     assert "embedded" in installations()
     assert shared_server() is server
 
 
-async def test_a_database_is_a_clone_of_its_own(server: PostgresServer) -> None:
+async def test_each_database_is_a_separate_clone(server: PostgresServer) -> None:
     async with server.database() as one, server.database() as two:
         connection = await asyncpg.connect(server.admin_dsn(one))
         await connection.execute("INSERT INTO threadline.tenants (tenant_id, created_at) VALUES ('a', now())")
@@ -54,7 +54,7 @@ async def test_a_database_is_a_clone_of_its_own(server: PostgresServer) -> None:
         await asyncpg.connect(server.admin_dsn(one))
 
 
-def test_a_server_goes_with_its_last_user_and_one_left_over_with_the_next() -> None:
+def test_a_server_stops_with_its_last_user_and_an_abandoned_one_with_the_next_run() -> None:
     home = Path(tempfile.mkdtemp(prefix="tl-"))
     home.chmod(0o755)
     left_over = use("dies", home)

@@ -180,7 +180,7 @@ class TestAConnection:
         connection.close()
 
     @pytest.mark.req("S4-01")
-    def test_a_message_without_its_timeline_is_refused(self, path: Path) -> None:
+    def test_a_message_without_a_timeline_is_refused(self, path: Path) -> None:
         migrate.apply(path)
         connection = connect(locate(path))
         with pytest.raises(apsw.ConstraintError, match="FOREIGN KEY"):

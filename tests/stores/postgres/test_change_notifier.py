@@ -1,4 +1,4 @@
-"""What is told to other processes about threads: after the commit, once, and not to oneself."""
+"""Notifications to other processes: after the commit, once, and ignored by the process that sent them."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ ALICE = Scope("a", "alice")
 MARK = "the end"
 
 
-class Heard(asyncio.Queue[str]):
-    """What somebody else who listens was told, without who told it."""
+class Received(asyncio.Queue[str]):
+    """The payloads that another listener received, without the sender."""
 
-    def hear(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def add(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self.put_nowait(str(payload).partition("@")[0])
 
     async def until(self, last: str) -> list[str]:
-        told = []
+        payloads = []
         async with asyncio.timeout(30):
             while (each := await self.get()) != last:
-                told.append(each)
-        return sorted(told)
+                payloads.append(each)
+        return sorted(payloads)
 
 
 @pytest.fixture
-async def heard(admin: asyncpg.Connection) -> AsyncIterator[Heard]:
-    heard = Heard()
-    await admin.add_listener(CHANNEL, heard.hear)
-    yield heard
-    await admin.remove_listener(CHANNEL, heard.hear)
+async def received(admin: asyncpg.Connection) -> AsyncIterator[Received]:
+    received = Received()
+    await admin.add_listener(CHANNEL, received.add)
+    yield received
+    await admin.remove_listener(CHANNEL, received.add)
 
 
 async def mark(admin: asyncpg.Connection) -> None:
     await admin.execute("SELECT pg_notify($1, $2)", CHANNEL, MARK)
 
 
-async def test_what_changed_in_a_moment_is_told_once_and_the_rest_when_the_store_closes(
-    dsn: str, admin: asyncpg.Connection, heard: Heard, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+async def test_changes_are_sent_in_one_batch_when_the_store_closes(
+    dsn: str, admin: asyncpg.Connection, received: Received, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
     store = await PostgresStore.open(dsn, clock=clock)
@@ -57,11 +57,11 @@ async def test_what_changed_in_a_moment_is_told_once_and_the_rest_when_the_store
         await tx.append("thread", [user_message(text)])
     await store.close()
     await mark(admin)
-    assert await heard.until(MARK) == ["a key", "a thread"]
+    assert await received.until(MARK) == ["a key", "a thread"]
 
 
-async def test_what_was_rolled_back_is_not_told(
-    dsn: str, admin: asyncpg.Connection, heard: Heard, clock: ManualClock
+async def test_a_rolled_back_change_is_not_sent(
+    dsn: str, admin: asyncpg.Connection, received: Received, clock: ManualClock
 ) -> None:
     async def work(tx: Transaction) -> None:
         await tx.create_thread(NewThread(state_key="key"))
@@ -72,18 +72,20 @@ async def test_what_was_rolled_back_is_not_told(
         await store.transact(ALICE, work)
     await store.close()
     await mark(admin)
-    assert await heard.until(MARK) == []
+    assert await received.until(MARK) == []
 
 
-async def test_who_changed_it_is_woken_once(own_store: PostgresStore, admin: asyncpg.Connection, heard: Heard) -> None:
-    """By itself, at once; what it told the others does not wake it again."""
+async def test_the_process_that_made_a_change_wakes_once(
+    own_store: PostgresStore, admin: asyncpg.Connection, received: Received
+) -> None:
+    """Immediately; the notification to other processes does not wake it again."""
     tx = own_store.scoped(ALICE)
     async with asyncio.timeout(30), own_store.watch(ALICE, "key") as watch, own_store.watch(ALICE, "mark") as marked:
         await tx.create_thread(NewThread(state_key="key"))
         await watch.wait(60)
         again = asyncio.create_task(watch.wait(60))
-        await heard.until("a key")
-        # Notices come in order: whoever hears this one has heard the one before.
+        await received.until("a key")
+        # Notifications arrive in order, so the one before this has arrived as well.
         await admin.execute("SELECT threadline.notify('a', 'mark')")
         await marked.wait(60)
         assert not again.done()
@@ -91,7 +93,7 @@ async def test_who_changed_it_is_woken_once(own_store: PostgresStore, admin: asy
         await asyncio.gather(again, return_exceptions=True)
 
 
-async def test_a_store_whose_server_is_gone_closes_all_the_same(
+async def test_a_store_closes_without_its_server(
     dsn: str, admin: asyncpg.Connection, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
