@@ -1,4 +1,4 @@
-/** The agents that can be asked: read once for each who signs in, because several parts of the page want to know. */
+/** The available agents, read once per token, because several components use them. */
 import { useEffect, useState } from "preact/hooks";
 import { type Agents, call } from "./api";
 import { token } from "./session";
@@ -13,11 +13,11 @@ function read(): Promise<Agents> {
   return found;
 }
 
-/** Null until they are known. */
+/** Null until they are loaded. */
 export function useAgents(): Agents | null {
   const [agents, setAgents] = useState<Agents | null>(null);
   useEffect(() => {
-    read().then(setAgents, () => undefined); // Whoever needs them stays away, and asks again the next time.
+    read().then(setAgents, () => undefined); // Components that need them stay hidden; the next one tries again.
   }, []);
   return agents;
 }

@@ -1,4 +1,4 @@
-/** The page: threads at the side, one conversation, notes at the edge; or the question who one is. */
+/** The page: sidebar, conversation and toasts; or the sign-in form. */
 import { useEffect } from "preact/hooks";
 import { useCell } from "./cell";
 import { ThreadView } from "./chat/ThreadView";
@@ -39,7 +39,7 @@ function skip(event: Event): void {
   document.getElementById("composer")?.focus();
 }
 
-/** `/` searches, Alt+N begins anew, Alt+D shows details, Escape closes what lies over the page. */
+/** `/` searches, Alt+N starts a thread, Alt+D toggles the details, Escape closes overlays. */
 function useShortcuts(): void {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {

@@ -1,10 +1,10 @@
-/** Addresses: `/` is a new thread, `/t/{stateKey}` one that is there. Relative to where the page is mounted. */
+/** URLs: `/` is a new thread, `/t/{stateKey}` an existing one. Relative to where the page is mounted. */
 import { Cell } from "./cell";
 
 export interface Route {
   stateKey: string;
   isNew: boolean;
-  /** The message to show, if one was asked for. */
+  /** The message to scroll to. */
   seq?: number;
 }
 
@@ -43,7 +43,7 @@ export function openNew(): void {
   route.set({ stateKey: newKey(), isNew: true });
 }
 
-/** The new thread has its first message: its address is one to come back to. */
+/** A new thread gets its URL with its first message. */
 export function settle(stateKey: string): void {
   if (route.get().stateKey === stateKey && route.get().isNew) {
     history.replaceState(null, "", hrefOf(stateKey));

@@ -1,6 +1,5 @@
 /**
- * Who is signed in: a token in sessionStorage, gone with the tab, never in an address. A service without
- * authentication never asks for one.
+ * The token of this tab, in sessionStorage and never in a URL. A service without authentication requires none.
  */
 import { Cell } from "./cell";
 
@@ -8,7 +7,7 @@ const KEY = "threadline.token";
 
 export const signInWanted = new Cell(false);
 
-/** Whether the token that was held was not taken. */
+/** Whether the service refused the token. */
 export const isRefused = new Cell(false);
 
 export function token(): string | null {

@@ -1,4 +1,4 @@
-/** Which parts of the page are open. What stands beside the conversation stays as it was left. */
+/** Which parts of the page are open. The details panel keeps its state between visits. */
 import { Cell } from "./cell";
 
 const KEY = "threadline.panel";
@@ -11,7 +11,7 @@ isPanelOpen.subscribe(() => {
   if (matchMedia(WIDE).matches) localStorage.setItem(KEY, isPanelOpen.get() ? "open" : "closed");
 });
 
-/** Closes what lies over the conversation; what stands beside it stays. */
+/** Closes overlays. On wide screens the details panel is beside the conversation and stays open. */
 export function uncover(): void {
   isListOpen.set(false);
   if (!matchMedia(WIDE).matches) isPanelOpen.set(false);

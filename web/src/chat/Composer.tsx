@@ -1,4 +1,4 @@
-/** Where one writes: Enter sends, Shift+Enter begins a line, and the same button stops what is being answered. */
+/** The message field: Enter sends, Shift+Enter starts a new line, and the button stops a running turn. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentIds, useAgents } from "../agents";
 import { IconButton } from "../ui/IconButton";
@@ -58,7 +58,7 @@ export function Composer({ talk }: { talk: Conversing }) {
   );
 }
 
-/** Who answers a new thread, where there is a choice. */
+/** The agent of a new thread, if there is more than one. */
 function AgentChoice({ chosen, onChoose }: { chosen: string | undefined; onChoose: (id: string) => void }) {
   const agents = useAgents();
   const ids = agents ? agentIds(agents) : [];

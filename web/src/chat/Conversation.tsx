@@ -1,4 +1,4 @@
-/** A conversation on the page: its head, its messages along the thread, where to write, and what stands beside it. */
+/** A conversation: header, messages, composer and details panel. */
 import { useEffect } from "preact/hooks";
 import type { History } from "../api";
 import { useCell } from "../cell";

@@ -1,4 +1,4 @@
-/** Edits a message of one's own in its place. The old version is kept and can be switched back to. */
+/** Edits a user message in place. The old version is kept. */
 import { useState } from "preact/hooks";
 
 interface Props {

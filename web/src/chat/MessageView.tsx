@@ -1,4 +1,4 @@
-/** One message on the thread: what it says, how it came to be, and what can be done with it. */
+/** One message with its byline and actions. */
 import type { UIMessage } from "ai";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
@@ -66,7 +66,7 @@ export const MessageView = memo(
     before.isBusy === after.isBusy,
 );
 
-/** Answers that differ are switched at the answer, questions that differ at the question. */
+/** Versions of answers are switched at the answer, versions of questions at the question. */
 function versionsAt(facts: Facts, seq: number, isUser: boolean) {
   const found = facts.versions.get(isUser ? seq : seq - 1);
   return found && found.isAnswers === !isUser ? found : undefined;
@@ -95,7 +95,7 @@ function FileNote({ name, type, url }: { name: string | undefined; type: string;
   );
 }
 
-/** When, and from where if not from here. */
+/** Time, surface (if not web), tokens and status. */
 function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; facts: Facts }) {
   const turnId = turnIdOf(message.id);
   const turn = turnId ? facts.turns.get(turnId) : [...facts.turns.values()].find((each) => each.requestSeq === seq);

@@ -1,4 +1,4 @@
-/** A tool call: folded to one line, with its input, what came of it, and the question whether it may run. */
+/** A tool call, folded to one line: input, output, and the approval request. */
 import type { DynamicToolUIPart, ToolUIPart } from "ai";
 import { CopyButton } from "../ui/CopyButton";
 import { Icon } from "../ui/icons";

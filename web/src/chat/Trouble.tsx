@@ -1,4 +1,4 @@
-/** How the last turn ended, if not well: what went wrong, in a sentence, and a way to try again. */
+/** The error of the last turn, with a button to retry. */
 import { Icon } from "../ui/icons";
 import type { Conversing } from "./conversation";
 import { turnIdOf } from "./facts";

@@ -1,6 +1,6 @@
 /**
- * A conversation as it stands: useChat for what is being said, the store for what was said. Whenever nothing is being
- * said, what is shown is what is stored.
+ * The state of a conversation: useChat for the running turn, the service for stored messages. While no turn is running,
+ * the page shows what is stored.
  */
 import { useChat } from "@ai-sdk/react";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
@@ -31,12 +31,12 @@ export interface Conversing {
   send: (text: string, agentId?: string) => void;
   edit: (messageId: string, text: string) => void;
   regenerate: (messageId?: string) => void;
-  /** After a failure: what the service never got is sent again, what it got is answered again. */
+  /** After a failure: sends a message that did not arrive again, or regenerates the answer to one that did. */
   retry: () => void;
   answerApproval: (id: string, approved: boolean) => void;
   stop: () => void;
   loadOlder: () => Promise<void>;
-  /** Does something to the thread on the server, then shows what came of it. Null if it failed. */
+  /** Changes the thread on the server, then reads it again. Null if it failed. */
   act: <T>(work: () => Promise<T>) => Promise<T | null>;
 }
 
@@ -52,11 +52,11 @@ export function useConversation(initial: History): Conversing {
     id: stateKey,
     messages: initial.messages,
     transport,
-    // Only for what was there when the page opened: what is begun here is read by whoever began it.
+    // Only for threads that existed when the page opened: a turn started here is already being read.
     resume: initial.id !== undefined,
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-    // Another process began the answer anew. Nothing takes back what is shown; so it is read again from there.
+    // Another process started the answer again. The protocol cannot retract output, so the stream is read again.
     onData: (part) => void (part.type === "data-again" && chat.stop()),
   });
   const { messages, setMessages, status, error, clearError } = chat;
@@ -68,7 +68,7 @@ export function useConversation(initial: History): Conversing {
     const wanted = Math.max(PAGE, now.current.messages.length);
     const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
-    // What was read before something was said knows nothing of it.
+    // The response is older than a message that was sent in between.
     if (now.current.isBusy || now.current.messages.at(-1)?.id !== last?.id) return null;
     const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
     if (unsent.length) {
@@ -87,7 +87,7 @@ export function useConversation(initial: History): Conversing {
   }, [stateKey, setMessages, clearError, refreshFacts]);
 
   const isResuming = useRef(false);
-  /** Reads what runs on the thread, unless somebody here does. */
+  /** Reads the stream of the running turn, unless this page already does. */
   const goOn = () => {
     if (now.current.isBusy || isResuming.current) return;
     isResuming.current = true;
@@ -108,11 +108,11 @@ export function useConversation(initial: History): Conversing {
     refresh().then(
       (fresh) => {
         if (!fresh) return;
-        // What a lost connection left is settled now: how the turn ended is known from the service.
+        // The service knows how the turn ended, so an error from a lost connection is outdated.
         clearError();
         if (fresh.active) goOn();
       },
-      () => undefined, // The service cannot be reached: the next head comes when it can.
+      () => undefined, // The service cannot be reached; the next head arrives when it can.
     );
   });
 
@@ -179,14 +179,14 @@ interface Settling {
 }
 
 /**
- * After each answer, or failure, and when the service is back, shows what is stored. A turn that goes on all the same,
- * because only the connection broke or a deploy moved it to another process, is read on in a moment.
+ * Shows what is stored after each answer or failure, and when the service is reachable again. A turn that is still
+ * running, because only the connection broke or a deploy moved it, is resumed after a moment.
  */
 function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): void {
   const before = useRef(status);
   const goingOn = useRef(0);
   const isOnline = useCell(isReachable);
-  // While the service cannot be reached, what was said stays on the page.
+  // While the service cannot be reached, the messages stay on the page.
   const showStored = () =>
     void refresh().then(
       (fresh) => {
@@ -211,7 +211,7 @@ function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): vo
   }, [status]);
 }
 
-/** What was said last and is not stored: it goes back to its writer. */
+/** The last messages that are not stored; they return to the composer. */
 function unsentOf(shown: UIMessage[], stored: UIMessage[]): string[] {
   const asked = shown.slice(shown.findLastIndex((message) => message.role === "assistant") + 1);
   return asked.filter(({ id }) => !stored.some((message) => message.id === id)).map(textOf);

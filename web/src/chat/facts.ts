@@ -29,7 +29,7 @@ export function useFacts(stateKey: string, isThere: boolean): [Facts, () => void
         const byId = new Map(turns.map((turn) => [turn.id, turn]));
         setFacts({ turns: byId, timelines, saves, versions: versionsOf(timelines) });
       },
-      () => undefined, // The conversation is readable without them, and they are asked for again.
+      () => undefined, // The conversation is readable without them, and the next refresh tries again.
     );
     return () => asking.abort();
   }, [stateKey, isThere, asked]);
@@ -37,7 +37,7 @@ export function useFacts(stateKey: string, isThere: boolean): [Facts, () => void
   return useMemo(() => [facts, refresh], [facts, refresh]);
 }
 
-/** The turn whose reply a message is: the service names replies after their turns. */
+/** The turn of a reply: a reply's id is its turn's id with a suffix. */
 export function turnIdOf(messageId: string): string | undefined {
   return messageId.endsWith(REPLY) ? messageId.slice(0, -REPLY.length) : undefined;
 }

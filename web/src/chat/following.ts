@@ -1,4 +1,4 @@
-/** Notices when a thread went on elsewhere, as long as the page is looked at, and whether the service can be reached. */
+/** Long polling for changes of the thread while the page is visible, and whether the service is reachable. */
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, call, type Head, threadPath } from "../api";
 import { Cell } from "../cell";
@@ -24,7 +24,7 @@ async function follow(stateKey: string, onHead: (head: Head) => void, ending: Ab
   let failures = 0;
   while (!ending.aborted) {
     await whenLookedAt(ending);
-    // After a failure the first answer is wanted at once: it tells that the service is back.
+    // After a failure the first request does not wait: its response shows that the service is back.
     const query = `wait=${failures ? 0 : WAIT_SECONDS}${seen && `&seen=${seen}`}`;
     try {
       const head = await ask(`${threadPath(stateKey)}/head?${query}`, ending);
@@ -43,7 +43,7 @@ async function follow(stateKey: string, onHead: (head: Head) => void, ending: Ab
   }
 }
 
-/** A request that waits is given up when the machine goes offline: it would wait for nothing. */
+/** Aborts the waiting request when the machine goes offline: no response would come. */
 async function ask(path: string, ending: AbortSignal): Promise<Head | undefined> {
   const asking = new AbortController();
   const giveUp = () => asking.abort();
@@ -57,7 +57,7 @@ async function ask(path: string, ending: AbortSignal): Promise<Head | undefined>
   }
 }
 
-/** A page in the background holds no connection: browsers have few for one server, and all tabs share them. */
+/** A hidden page keeps no connection open: browsers allow few per server, and all tabs share them. */
 async function whenLookedAt(ending: AbortSignal): Promise<void> {
   while ((document.visibilityState === "hidden" || signInWanted.get()) && !ending.aborted) await pause(1_000, ending);
 }

@@ -1,6 +1,6 @@
 /**
- * Scrolling: the newest message stays in view as long as the reader is at the end; who scrolled up is left alone until
- * they say something. Older messages come when their place comes near, and nothing jumps.
+ * Scrolling: the newest message stays in view while the reader is at the end. After scrolling up, only sending a message
+ * returns to the end. Older messages are loaded near the top without moving the visible ones.
  */
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";

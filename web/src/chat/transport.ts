@@ -1,4 +1,4 @@
-/** How useChat talks to the service: signed, with the last message only. History is the server's own. */
+/** The transport of useChat: sends the token and only the last message. The server has the history. */
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { address, signedFetch } from "../api";
 

@@ -1,4 +1,4 @@
-/** The picture of a thread's lineage: its timelines, where they fork, and its saved points. Each is a way back. */
+/** A drawing of the thread's timelines, forks and saved points. Each can be clicked to switch to it. */
 import { call, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
 import { type DrawnPoint, draw } from "./drawing";

@@ -1,6 +1,6 @@
 /**
- * Code in colours, loaded with the first block that wants it. The highlighter writes HTML; it is read back into nodes
- * here, because nothing on this page is ever set as markup.
+ * Syntax highlighting, loaded with the first code block. The highlighter returns HTML, which is converted to nodes here,
+ * because this page never sets HTML.
  */
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";

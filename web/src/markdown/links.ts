@@ -1,8 +1,8 @@
-/** Addresses in what others wrote: which may be followed, and where they go. */
+/** URLs in messages: which may be links, and their hosts. */
 
 const FOLLOWED = new Set(["http:", "https:", "mailto:"]);
 
-/** The address if it may be a link, else null. What is relative would lead into this page, and is none. */
+/** The URL if it may be a link, else null. Relative URLs would lead into this page, so they are refused. */
 export function followable(address: string): URL | null {
   try {
     const url = new URL(address);
@@ -12,7 +12,7 @@ export function followable(address: string): URL | null {
   }
 }
 
-/** Where a link goes, to be shown beside its text; nothing if the text says so itself. */
+/** The host to show beside a link's text; empty if the text contains it. */
 export function destination(url: URL, text: string): string | null {
   const place = url.protocol === "mailto:" ? url.pathname : url.host;
   return text.toLowerCase().includes(place.toLowerCase()) ? null : place;

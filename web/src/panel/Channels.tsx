@@ -1,4 +1,4 @@
-/** Where a thread goes on beside this page, and the accounts on messaging platforms that are the user's. */
+/** Places that the thread is bound to, and the user's linked accounts on messaging platforms. */
 import { useEffect, useState } from "preact/hooks";
 import { call, errorText, type Link, type LinkCode, type Place, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
@@ -23,7 +23,7 @@ function Places({ talk }: { talk: Conversing }) {
     if (!id) return;
     call<{ places: Place[] }>("GET", `${threadPath(stateKey)}/places`).then(
       (answer) => setPlaces(answer.places),
-      () => undefined, // Nothing is shown then, as where nothing is bound.
+      () => undefined, // Hidden, as if nothing were bound.
     );
   }, [stateKey, id, talk.facts]);
   if (!places.length) return null;
@@ -41,7 +41,7 @@ function Places({ talk }: { talk: Conversing }) {
   );
 }
 
-/** Stays away where the service has no channels. */
+/** Hidden if the service has no channels. */
 function Links() {
   const [links, setLinks] = useState<Link[] | null>(null);
   const [code, setCode] = useState<LinkCode | null>(null);

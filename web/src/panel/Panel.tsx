@@ -1,4 +1,4 @@
-/** What stands beside the conversation: its lineage, what is pinned for its agent, its places, and its counts. */
+/** The details panel: versions, saved points, pinned context, channels and counts. */
 import { call, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
 import { Lineage } from "../lineage/Lineage";

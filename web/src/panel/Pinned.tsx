@@ -1,4 +1,4 @@
-/** What the user pinned for an agent: it goes first in everything the agent is shown. Edited in its place. */
+/** The context that the user pinned for an agent, edited in place. The agent gets it first in every turn. */
 import { useEffect, useId, useState } from "preact/hooks";
 import { useAgents } from "../agents";
 import { ApiError, call, errorText } from "../api";
@@ -16,10 +16,10 @@ export function Pinned({ agentId }: { agentId: string | undefined }) {
     read(path).then(
       (found) => {
         setStored(found);
-        // Whoever writes already is not interrupted by what comes in late.
+        // Text that the user has already typed is not overwritten.
         setText((written) => written || found);
       },
-      () => undefined, // Unread is shown as empty; saving says what is wrong.
+      () => undefined, // Shown as empty; saving reports the error.
     );
   }, [id]);
   if (!id) return null;

@@ -1,4 +1,4 @@
-/** The points this user saved, in any thread: to go on from here, or to forget. */
+/** The user's saved points of all threads, to load or to delete. */
 import { useEffect, useState } from "preact/hooks";
 import { call, type SavedPoint, threadPath } from "../api";
 import type { Conversing } from "../chat/conversation";
@@ -9,7 +9,7 @@ export function Saves({ talk }: { talk: Conversing }) {
   useEffect(() => {
     call<{ saves: SavedPoint[] }>("GET", "ai/saves").then(
       (answer) => setSaves(answer.saves),
-      () => undefined, // The list stays as it was; it is asked for again after the next change.
+      () => undefined, // The list stays as it was; the next change reads it again.
     );
   }, [talk.facts]);
   const path = threadPath(talk.thread.stateKey);

@@ -1,4 +1,4 @@
-/** What a search found: the passages, each a way to its place in its thread. The words are marked. */
+/** Search results: passages with marked words, each linked to its message. */
 import type { Hit } from "../api";
 import { hrefOf, open } from "../router";
 import { ago } from "../times";

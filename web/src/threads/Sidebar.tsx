@@ -1,4 +1,4 @@
-/** The threads at the side: the list or what a search found, and the way to a new one. Arrow keys move in it. */
+/** The sidebar: the list of threads or search results, and a button for a new thread. Arrow keys move the focus. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { errorText, type Hit } from "../api";
 import { useCell } from "../cell";
@@ -107,7 +107,7 @@ function ThreadList({ shown, current, onOpen }: { shown: Shown; current: string;
   );
 }
 
-/** Asks for the next page as soon as its place at the end of the list comes near. */
+/** Loads the next page when the end of the list is near. */
 function MoreWhenSeen() {
   const place = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -158,7 +158,7 @@ export interface Found {
   failure?: string;
 }
 
-/** What the service found for these words; null while it has not said. */
+/** The search results; null while the request is running. */
 function useSearch(words: string): Found | null {
   const [found, setFound] = useState<Found | null>(null);
   useEffect(() => {

@@ -1,6 +1,6 @@
 /**
- * The list of threads: the first pages of it, newest activity first, kept in step with the service by asking again
- * when something happened here, when the window comes back, and now and then.
+ * The list of threads, latest activity first. Read again after each change on this page, when the window gets the focus,
+ * and at intervals.
  */
 import { call, errorText, type Hit, type Thread, type ThreadPage, threadPath } from "../api";
 import { Cell } from "../cell";
@@ -37,7 +37,7 @@ export async function refresh(archived = listing.get().archived): Promise<void> 
   }
 }
 
-/** What was scrolled to below the first page stays, without what has moved up into it. */
+/** Keeps the loaded threads below the first page, without those that moved up into it. */
 function rest(before: Listing, page: ThreadPage): Pick<Listing, "threads" | "nextCursor"> {
   if (before.threads.length <= PAGE) return { threads: [], nextCursor: page.nextCursor };
   const fresh = new Set(page.threads.map((thread) => thread.id));

@@ -1,4 +1,4 @@
-/** Short notes at the edge of the page, with at most one thing to do about them. They are read out, and they go. */
+/** Short messages with at most one action. Screen readers announce them, and they disappear. */
 import { Cell, useCell } from "../cell";
 import { IconButton } from "./IconButton";
 
