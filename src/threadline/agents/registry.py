@@ -159,9 +159,11 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
 
 
 def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:
+    # A tenant must not make this server send requests to the operator's network.
     if chosen.base_url is not None:
         _require_trust(row, trusted, "base_url")
     key = _secret(row, chosen.api_key, chosen.api_key_env, trusted)
+    # Without a key the adapter would use the operator's from the environment.
     if key is None and not trusted:
         raise SettingsInvalid(f"agent {row.id!r}: `api_key` is missing: add it with --set api_key=KEY")
     return {

@@ -166,7 +166,7 @@ def _long(found: re.Match[str], given: Given) -> Answer:
 
 def _slow(found: re.Match[str], given: Given) -> Answer:
     seconds = min(int(found["number"] or 5), LONGEST_SECONDS)
-    text = "I am taking my time, word by word, so that you can leave, come back, or stop me before I am done."
+    text = "I am taking my time, word by word, so that you can leave, return, or stop me before I am done."
     return Answer(text, seconds=seconds)
 
 

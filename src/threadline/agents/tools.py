@@ -148,6 +148,7 @@ def _hint(parameter: inspect.Parameter, described: str | None) -> Any:
 
 
 def _default(value: Any) -> Any:
+    # msgspec rejects a mutable default; the factory returns the same object, as Python does for a function.
     if isinstance(value, (list, dict, set, bytearray)):
         return msgspec.field(default_factory=lambda: value)
     return msgspec.field(default=value)

@@ -9,7 +9,7 @@ are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -26,7 +26,7 @@ ToolState: TypeAlias = Literal[
     "output-denied",
 ]
 _KINDS = frozenset(("text", "reasoning", "file", "source-url", "source-document", "step-start", "dynamic-tool"))
-_TOOL_STATES = frozenset(ToolState.__args__)  # type: ignore[attr-defined]
+_TOOL_STATES: frozenset[str] = frozenset(get_args(ToolState))
 
 
 class TextPart(msgspec.Struct, frozen=True):
@@ -250,7 +250,7 @@ def _tool(wire: _Wire, name: str | None, *, dynamic: bool) -> ToolPart | None:
     return ToolPart(
         call_id=wire.tool_call_id,
         name=name,
-        state=wire.state,  # type: ignore[arg-type]
+        state=wire.state,  # type: ignore[arg-type]  # one of _TOOL_STATES, as checked above
         input=None if wire.input is msgspec.UNSET else bytes(wire.input),
         output=None if wire.output is msgspec.UNSET else bytes(wire.output),
         error=wire.error_text,

@@ -114,6 +114,7 @@ class _Exchange:
         with suppress(ConnectionError, TimeoutError):
             for part in (request, h11.Data(data=body), h11.EndOfMessage()):
                 self._writer.write(self._protocol.send(part) or b"")
+            # A server that does not read would block the write for ever.
             async with asyncio.timeout(self._silence):
                 await self._writer.drain()
         head = await self._next_event()

@@ -45,6 +45,7 @@ class TracedAgent:
         trace = _Trace(self._tracer, prompt, self._provider, self._content)
         failed: str | None = "cancelled"
         try:
+            # The port promises only an AsyncIterator; all agents here return generators, which have `aclose`.
             async with aclosing(self._agent.run(prompt, services)) as reply:  # type: ignore[type-var]
                 async for event in reply:
                     trace.record(event)
