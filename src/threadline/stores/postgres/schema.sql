@@ -733,6 +733,8 @@ CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone 
 
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _turn text, _worker text, _until timestamp with time zone, _now timestamp with time zone) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
@@ -784,8 +786,6 @@ CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text
 CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
-
-CREATE FUNCTION threadline.stop_asked(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
 

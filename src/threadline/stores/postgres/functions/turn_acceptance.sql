@@ -180,7 +180,7 @@ BEGIN
         ) LIMIT 1;
 END $$;
 
--- False if the arrival was claimed before; another owner's claim is not in sight, and only the insert finds it.
+-- False if the arrival was claimed before. Row security hides another owner's claim, so only the insert finds it.
 CREATE FUNCTION threadline.claim_arrival(
     _tenant text, _owner text, _now_us bigint, _given threadline.turn_request, _turn text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -196,7 +196,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- Asks every active turn of the thread to stop; one that does not run yet has ended with that. Whether any still runs.
+-- Asks every active turn of the thread to stop; one that does not run yet ends at once. Returns whether any still runs.
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -2,7 +2,7 @@
 CREATE FUNCTION threadline.notify(_tenant text, _turn text) RETURNS void LANGUAGE sql
     RETURN pg_notify('threadline', _tenant || ' ' || _turn);
 
--- False if the fence is old. The row's lock keeps it from growing old meanwhile.
+-- False if the fence is old. The row lock keeps the fence from changing until the commit.
 CREATE FUNCTION threadline.put_chunks(
     _tenant text, _owner text, _role text, _turn text, _fence integer, _numbers integer[], _chunks bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -33,7 +33,7 @@ BEGIN
         WHERE c.tenant_id = _tenant AND c.turn_id = _turn AND c.n > _after ORDER BY c.n LIMIT _limit;
 END $$;
 
--- None for a turn that is not to be had now: it has ended, is somebody else's, or an earlier one of its thread is active.
+-- No row for a turn that cannot be leased now: it has ended, another worker has it, or an earlier turn of its thread is active.
 CREATE FUNCTION threadline.lease_turn(
     _tenant text, _owner text, _role text, _turn text, _worker text, _until timestamptz, _now timestamptz
 ) RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
@@ -67,7 +67,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 
-CREATE FUNCTION threadline.stop_asked(_tenant text, _owner text, _role text, _turn text) RETURNS boolean
+CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role text, _turn text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
@@ -75,7 +75,8 @@ BEGIN
     RETURN (SELECT t.stop_asked FROM threadline.turns t WHERE t.tenant_id = _tenant AND t.id = _turn);
 END $$;
 
--- The one that covers most of the present history. A row without a text says that there is none; no row, no thread.
+-- The summary that covers most of the present history. One row without a text if there is none; no row if there is no
+-- thread.
 CREATE FUNCTION threadline.find_summary(_tenant text, _owner text, _role text, _thread text)
 RETURNS TABLE (timeline_id text, seq integer, text text, created_at timestamptz) LANGUAGE plpgsql AS $$
 #variable_conflict use_column

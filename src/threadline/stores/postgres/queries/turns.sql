@@ -65,4 +65,4 @@ WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
 RETURNING thread_id, threadline.notify($1, id)
 
 -- name: is_stop_requested
-SELECT threadline.stop_asked($1, $2, $3, $4)
+SELECT threadline.is_stop_requested($1, $2, $3, $4)
