@@ -60,7 +60,8 @@ BEGIN
     IF is_created THEN
         PERFORM threadline.ensure_user(_tenant, _owner, _now_us);
     END IF;
-    IF NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, given.turn_id) THEN
+    IF given.platform IS NOT NULL
+        AND NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, given.turn_id) THEN
         outcome := 'duplicate_arrival';
         RETURN;
     END IF;
@@ -158,13 +159,21 @@ BEGIN
         END IF;
         rewind_to := replaced.seq;
     END IF;
-    SELECT f.seq, f.role, f.parts INTO known FROM threadline.find_in_history(_tenant, _thread, _given.message_id) f;
-    outcome := CASE
-        WHEN known.seq < coalesce(rewind_to, _thread.message_count) THEN
+    -- A new message has a new id: one look into the index. Only a known id is looked for in this history.
+    IF EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = _given.message_id) THEN
+        SELECT f.seq, f.role, f.parts INTO known
+        FROM threadline.find_in_history(_tenant, _thread, _given.message_id) f;
+        IF known.seq < coalesce(rewind_to, _thread.message_count) THEN
             -- Bodies compare as they are stored. Compressed by another version, the same body counts as another.
-            CASE WHEN known.role = 'u' AND known.parts = _parts THEN 'message_repeated' ELSE 'message_known' END
-        WHEN coalesce(rewind_to, _thread.message_count) >= _given.messages_per_thread THEN 'thread_full'
-    END;
+            outcome := CASE
+                WHEN known.role = 'u' AND known.parts = _parts THEN 'message_repeated' ELSE 'message_known'
+            END;
+            RETURN;
+        END IF;
+    END IF;
+    IF coalesce(rewind_to, _thread.message_count) >= _given.messages_per_thread THEN
+        outcome := 'thread_full';
+    END IF;
 END $$;
 
 -- Where a message is in the thread's present history; no row if it is not.

@@ -10,6 +10,8 @@ DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     given constant threadline.turn_completion := jsonb_populate_record(NULL::threadline.turn_completion, _completion);
     thread threadline.threads;
+    message threadline.append_args;
+    placed threadline.append_result;
     seq integer;
 BEGIN
     SELECT t.* INTO thread FROM threadline.turns r
@@ -24,8 +26,28 @@ BEGIN
         WHEN turn.status <> ALL (given.ends_from) THEN 'end_invalid'
     END;
     IF outcome IS NULL AND given.reply_id IS NOT NULL AND thread.id IS NOT NULL THEN
-        SELECT s.outcome, s.seq INTO outcome, seq
-        FROM threadline.store_reply(_tenant, _owner, _role, _now_us, given, _parts, thread, turn) s;
+        PERFORM FROM threadline.messages m
+        WHERE m.tenant_id = _tenant AND m.timeline_id = thread.timeline_id AND m.seq = turn.request_seq
+            AND m.turn_id = turn.id AND m.role = 'u';
+        IF FOUND THEN
+            -- Mostly the request is a user message on the thread's own timeline, and the reply's id is new.
+            message.thread_id := thread.id;
+            message.ids := ARRAY[given.reply_id];
+            message.roles := 'a';
+            message.parts := ARRAY[_parts];
+            message.metadata := CASE
+                WHEN given.reply_metadata IS NOT NULL THEN ARRAY[convert_to(given.reply_metadata, 'UTF8')]
+            END;
+            message.max_count := given.messages_per_thread;
+            message.turn_id := turn.id;
+            message.tokens := given.tokens;
+            placed := threadline.append(_tenant, _owner, _role, _now_us, message);
+            seq := placed.first_seq;
+        END IF;
+        IF seq IS NULL THEN
+            SELECT s.outcome, s.seq INTO outcome, seq
+            FROM threadline.store_reply(_tenant, _owner, _role, _now_us, given, _parts, thread, turn) s;
+        END IF;
     END IF;
     IF outcome IS NOT NULL THEN
         RETURN;
