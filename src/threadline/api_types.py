@@ -46,7 +46,6 @@ UiParts: TypeAlias = Annotated[
         },
     ),
 ]
-StoredMetadata: TypeAlias = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
 """Raw bytes on both sides: stored parts are sent as they are and decoded only when they are used."""
 
 
@@ -113,12 +112,22 @@ class StoredMessage(ApiStruct, frozen=True):
     timeline_id: str
     created_at: Moment
     parts: UiParts
-    metadata: StoredMetadata | None = None
+    metadata: dict[str, Any] = {}
     turn_id: str | None = None
 
 
 class MessagesResponse(ApiStruct, frozen=True):
     messages: list[StoredMessage]
+
+
+class ThreadStateInfo(ApiStruct, frozen=True):
+    """The fields of a thread that an append changes, as they are after it."""
+
+    timeline_id: str
+    message_count: int
+    token_count: int
+    updated_at: Moment
+    title: str | None = None
 
 
 class AppendResponse(ApiStruct, frozen=True):
@@ -128,6 +137,7 @@ class AppendResponse(ApiStruct, frozen=True):
     first_seq: int
     message_ids: tuple[str, ...]
     message_count: int
+    thread: ThreadStateInfo
     replayed: bool = False
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import msgspec
 
@@ -33,7 +33,7 @@ from threadline.messaging.chat_contexts import ChatContexts
 from threadline.messaging.outbox_worker import Retrying
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
-from threadline.ports import Agent, Clock, Guard, Platform, Store, Tracer
+from threadline.ports import Agent, Clock, Guard, Store, Tracer
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -54,6 +54,14 @@ from threadline.turns.streams import Streams
 
 _GRACE_SECONDS = 5.0
 _COMPACTION_TOKENS = 24_000
+
+
+class OpenOptions(TypedDict, total=False):
+    """The keyword arguments of `open`."""
+
+    settings: Settings | None
+    agents: Mapping[str, Any] | None
+    clock: Clock | None
 
 
 class Threadline:
@@ -123,11 +131,9 @@ class Threadline:
     def contexts(self, scope: Scope) -> Contexts:
         return Contexts(self.store, self.sealer, self.guard, scope)
 
-    def platform(self, scope: Scope, surface: Surface) -> Platform:
-        """What a chat surface needs for one user, in this process."""
-        return ChatContexts(
-            self.store, self.threads(scope), self.turns, self.runner, self.streams, surface=surface, approver=DenyAll()
-        )
+    def chat_contexts(self, scope: Scope, surface: Surface) -> ChatContexts:
+        """The calls of a chat surface for one user. A room has no way to answer an approval request later."""
+        return ChatContexts(self._view(scope, surface), approver=DenyAll())
 
     def as_user(
         self,
@@ -141,6 +147,9 @@ class Threadline:
         scope = Scope(
             self.settings.tenant if tenant is None else tenant, self.settings.user if user is None else user, role
         )
+        return self._view(scope, surface)
+
+    def _view(self, scope: Scope, surface: Surface) -> UserView:
         return UserView(
             UserServices(
                 self.threads(scope),

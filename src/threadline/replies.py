@@ -17,13 +17,13 @@ from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import Surface, Turn, TurnInfo, turn_info
+from threadline.core.turns import Surface, Turn, TurnInfo, reply_id, turn_info
 from threadline.ports import Approver, GatewayReply, Verdict
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.user_threads import Threads
-from threadline.turns.acceptance import TurnRequest, Turns, reply_id
+from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.approvals import Approvals
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams

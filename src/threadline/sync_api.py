@@ -1,52 +1,346 @@
-"""A door for scripts that are not asynchronous: the same objects, their methods waited for.
+"""The gateway without `await`, for scripts: the same calls with the same arguments, on a library or a service.
 
-`open_sync` runs an event loop in a thread of its own and wraps what the library gives: a coroutine method becomes
-an ordinary one, an asynchronous iterator an ordinary one. `connect_sync` does so with a service's client. There is
-no second implementation, so nothing here can differ from the library; there are no types here either.
+`open_sync` and `connect_sync` run an event loop in a thread of their own. Each method waits for the asynchronous one of
+the same name. `tests/library/test_sync_api.py` compares every signature with the gateway protocols.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import datetime as dt
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 
 from threadline import bootstrap
-from threadline.library import ThreadHandle, UserView
-from threadline.replies import Reply
-from threadline.threads.contexts import Contexts
+from threadline.bootstrap import OpenOptions, Threadline
+from threadline.core.approvals import ApprovalDecision, Pending
+from threadline.core.channels import ContextSnapshot
+from threadline.core.events import Event
+from threadline.core.messages import Message, NewMessage
+from threadline.core.threads import (
+    Appended,
+    Hit,
+    NamedThreadFields,
+    Page,
+    SavedPoint,
+    Thread,
+    ThreadFields,
+    ThreadUpdate,
+    Timeline,
+    UserRole,
+)
+from threadline.core.transfer import ExportFormat
+from threadline.core.turns import Policy, Summary, Surface, TurnInfo
+from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
 
-_WRAPPED = (bootstrap.Threadline, UserView, ThreadHandle, Reply, Contexts)
+if TYPE_CHECKING:
+    from threadline.client import Client, RetryPolicy
+
+T = TypeVar("T")
 
 
-class Blocking:
-    """One of the library's objects, to be used without `await`. `with` closes it. The first one ends the loop then;
-    what came from it only closes itself."""
+class LoopThread:
+    """An event loop in a thread. Everything that was made on it is used through it."""
 
-    def __init__(
-        self,
-        target: Any,
-        loop: asyncio.AbstractEventLoop,
-        wrapped: tuple[type, ...] = _WRAPPED,
-        *,
-        is_first: bool = True,
-    ) -> None:
-        self._target = target
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a script that forgets to close must still be able to end.
+        threading.Thread(target=self._run, name="threadline", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def iterate(self, source: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        iterator = source()
+        while True:
+            try:
+                yield self.wait(_next(iterator))
+            except StopAsyncIteration:
+                return
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+async def _next(iterator: AsyncIterator[T]) -> T:
+    return await anext(iterator)
+
+
+async def _await(target: Awaitable[T]) -> T:
+    return await target
+
+
+class SyncReply:
+    """The answer to one question. `message()` waits for all of it, iteration gives its events."""
+
+    def __init__(self, loop: LoopThread, reply: GatewayReply) -> None:
         self._loop = loop
-        self._wrapped = wrapped
-        self._is_first = is_first
+        self._reply = reply
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._target, name)
-        if callable(found):
-            return lambda *args, **kwargs: self._result(found(*args, **kwargs))
-        return self._wrap(found)
+    def message(self) -> Message:
+        """What `await reply` gives: the stored message. AgentFailed."""
+        return self._loop.wait(_await(self._reply))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._loop.iterate(lambda: aiter(self._reply))
+
+    def text(self) -> Iterator[str]:
+        return self._loop.iterate(self._reply.text)
+
+    def accept(self) -> TurnInfo:
+        return self._loop.wait(self._reply.accept())
+
+    def turn(self) -> TurnInfo:
+        return self._loop.wait(self._reply.turn())
+
+    def ended(self) -> TurnInfo:
+        return self._loop.wait(self._reply.ended())
+
+    def stop(self) -> bool:
+        return self._loop.wait(self._reply.stop())
+
+
+class SyncThread:
+    """One thread. See `threadline.ports.GatewayThread`."""
+
+    def __init__(self, loop: LoopThread, thread: GatewayThread) -> None:
+        self._loop = loop
+        self._thread = thread
 
     def __repr__(self) -> str:
-        return repr(self._target)
+        return repr(self._thread)
+
+    @property
+    def info(self) -> Thread:
+        return self._thread.info
+
+    @property
+    def id(self) -> str:
+        return self._thread.id
+
+    @property
+    def state_key(self) -> str:
+        return self._thread.state_key
+
+    @property
+    def title(self) -> str | None:
+        return self._thread.title
+
+    @property
+    def agent_id(self) -> str | None:
+        return self._thread.agent_id
+
+    @property
+    def model(self) -> str | None:
+        return self._thread.model
+
+    @property
+    def system_prompt(self) -> str | None:
+        return self._thread.system_prompt
+
+    @property
+    def working_dir(self) -> str | None:
+        return self._thread.working_dir
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self._thread.metadata
+
+    @property
+    def message_count(self) -> int:
+        return self._thread.message_count
+
+    @property
+    def token_count(self) -> int:
+        return self._thread.token_count
+
+    @property
+    def timeline_id(self) -> str:
+        return self._thread.timeline_id
+
+    @property
+    def created_at(self) -> dt.datetime:
+        return self._thread.created_at
+
+    @property
+    def updated_at(self) -> dt.datetime:
+        return self._thread.updated_at
+
+    @property
+    def is_archived(self) -> bool:
+        return self._thread.is_archived
+
+    def refresh(self) -> Thread:
+        return self._loop.wait(self._thread.refresh())
+
+    def append(
+        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+    ) -> Appended:
+        return self._loop.wait(self._thread.append(*messages, key=key, expected_count=expected_count))
+
+    def ask(
+        self,
+        question: str | NewMessage,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        policy: Policy | None = None,
+        approver: Approver | None = None,
+        replaces: str | None = None,
+    ) -> SyncReply:
+        reply = self._thread.ask(question, agent=agent, key=key, policy=policy, approver=approver, replaces=replaces)
+        return SyncReply(self._loop, reply)
+
+    def pending(self) -> list[Pending]:
+        return self._loop.wait(self._thread.pending())
+
+    def respond(self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None) -> SyncReply:
+        return SyncReply(self._loop, self._thread.respond(answers, approver=approver))
+
+    def messages(
+        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+    ) -> list[Message]:
+        return self._loop.wait(self._thread.messages(first=first, last=last, newest=newest, timeline=timeline))
+
+    def message(self, message_id: str) -> Message:
+        return self._loop.wait(self._thread.message(message_id))
+
+    def stream(self) -> Iterator[Message]:
+        return self._loop.iterate(self._thread.stream)
+
+    def last_turns(self, turns: int = 12) -> list[Message]:
+        return self._loop.wait(self._thread.last_turns(turns))
+
+    def turns(self, *, limit: int = 100) -> list[TurnInfo]:
+        return self._loop.wait(self._thread.turns(limit=limit))
+
+    def branch(self, *, at: int | str | None = None, **fields: Unpack[ThreadFields]) -> SyncThread:
+        return SyncThread(self._loop, self._loop.wait(self._thread.branch(at=at, **fields)))
+
+    def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
+        return self._loop.wait(self._thread.save(name, at=at))
+
+    def load(self, name: str, *, key: str | None = None) -> None:
+        self._loop.wait(self._thread.load(name, key=key))
+
+    def undo(self, *, key: str | None = None) -> None:
+        self._loop.wait(self._thread.undo(key=key))
+
+    def rewind(self, at: int | str, *, before: bool = False) -> None:
+        self._loop.wait(self._thread.rewind(at, before=before))
+
+    def switch(self, timeline_id: str) -> None:
+        self._loop.wait(self._thread.switch(timeline_id))
+
+    def timelines(self) -> list[Timeline]:
+        return self._loop.wait(self._thread.timelines())
+
+    def update(self, **changes: Unpack[ThreadUpdate]) -> None:
+        self._loop.wait(self._thread.update(**changes))
+
+    def compact(self, *, budget: int | None = None) -> Summary | None:
+        return self._loop.wait(self._thread.compact(budget=budget))
+
+    def stop(self, turn_id: str | None = None) -> bool:
+        return self._loop.wait(self._thread.stop(turn_id))
+
+    def export(self, format: ExportFormat = "jsonl") -> Iterator[bytes]:
+        return self._loop.iterate(lambda: self._thread.export(format))
+
+    def delete(self) -> None:
+        self._loop.wait(self._thread.delete())
+
+    def purge(self) -> None:
+        self._loop.wait(self._thread.purge())
+
+
+class SyncContexts:
+    def __init__(self, loop: LoopThread, contexts: GatewayContexts) -> None:
+        self._loop = loop
+        self._contexts = contexts
+
+    def set(self, agent_id: str, context: str) -> ContextSnapshot:
+        return self._loop.wait(self._contexts.set(agent_id, context))
+
+    def get(self, agent_id: str) -> ContextSnapshot:
+        return self._loop.wait(self._contexts.get(agent_id))
+
+    def clear(self, agent_id: str) -> bool:
+        return self._loop.wait(self._contexts.clear(agent_id))
+
+
+class SyncGateway:
+    """Everything one user may reach. See `threadline.ports.Gateway`."""
+
+    def __init__(self, loop: LoopThread, gateway: Gateway) -> None:
+        self._loop = loop
+        self._gateway = gateway
+
+    @property
+    def contexts(self) -> SyncContexts:
+        return SyncContexts(self._loop, self._gateway.contexts)
+
+    def create_thread(self, **fields: Unpack[ThreadFields]) -> SyncThread:
+        return SyncThread(self._loop, self._loop.wait(self._gateway.create_thread(**fields)))
+
+    def open_thread(self, key: str, **fields: Unpack[NamedThreadFields]) -> SyncThread:
+        return SyncThread(self._loop, self._loop.wait(self._gateway.open_thread(key, **fields)))
+
+    def thread(self, thread_id: str) -> SyncThread:
+        return SyncThread(self._loop, self._loop.wait(self._gateway.thread(thread_id)))
+
+    def threads(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        archived: bool | None = False,
+        deleted: bool = False,
+    ) -> Page[Thread]:
+        return self._loop.wait(
+            self._gateway.threads(limit=limit, cursor=cursor, offset=offset, archived=archived, deleted=deleted)
+        )
+
+    def restore_thread(self, thread_id: str) -> SyncThread:
+        return SyncThread(self._loop, self._loop.wait(self._gateway.restore_thread(thread_id)))
+
+    def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
+        return self._loop.wait(self._gateway.prune(older_than=older_than))
+
+    def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+        return self._loop.wait(self._gateway.search(query, limit=limit, offset=offset))
+
+    def saved_points(self) -> list[SavedPoint]:
+        return self._loop.wait(self._gateway.saved_points())
+
+    def forget_saved_point(self, name: str) -> bool:
+        return self._loop.wait(self._gateway.forget_saved_point(name))
+
+    def import_threads(self, lines: bytes) -> list[Thread]:
+        return self._loop.wait(self._gateway.import_threads(lines))
+
+    def turn(self, turn_id: str) -> TurnInfo:
+        return self._loop.wait(self._gateway.turn(turn_id))
+
+    def reply(self, turn_id: str) -> SyncReply:
+        return SyncReply(self._loop, self._gateway.reply(turn_id))
+
+
+class SyncClient(SyncGateway):
+    """A service. Use it with `with`, or call `close`."""
+
+    def __init__(self, loop: LoopThread, client: Client) -> None:
+        super().__init__(loop, client)
+        self._client = client
 
     def __enter__(self) -> Self:
         return self
@@ -54,78 +348,60 @@ class Blocking:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Any]:
-        return self._iterate(aiter(self._target))
+    def close(self) -> None:
+        self._loop.wait(self._client.close())
+        self._loop.stop()
 
-    def wait(self) -> Any:
-        """The end of something awaitable: the message of a reply."""
-        return self._result(_await(self._target))
+    def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> SyncGateway:
+        """The same service as this user sees it; for tokens that act for users."""
+        return SyncGateway(self._loop, self._client.acting_for(user_id, surface))
+
+
+class SyncThreadline:
+    """An open database. Use it with `with`, or call `close`."""
+
+    def __init__(self, loop: LoopThread, threadline: Threadline) -> None:
+        self._loop = loop
+        self._threadline = threadline
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        self._result(self._target.close())
-        if self._is_first:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.wait(self._threadline.close())
+        self._loop.stop()
 
-    def _result(self, value: Any) -> Any:
-        if inspect.iscoroutine(value):
-            return self._wrap(asyncio.run_coroutine_threadsafe(value, self._loop).result())
-        if inspect.isasyncgen(value):
-            return self._iterate(value)
-        return self._wrap(value)
-
-    def _iterate(self, source: AsyncIterator[Any]) -> Iterator[Any]:
-        while True:
-            try:
-                yield asyncio.run_coroutine_threadsafe(_next(source), self._loop).result()
-            except StopAsyncIteration:
-                return
-
-    def _wrap(self, value: Any) -> Any:
-        if not isinstance(value, self._wrapped):
-            return value
-        return Blocking(value, self._loop, self._wrapped, is_first=False)
+    def as_user(
+        self,
+        user: str | None = None,
+        *,
+        tenant: str | None = None,
+        role: UserRole = "member",
+        surface: Surface = "api",
+    ) -> SyncGateway:
+        return SyncGateway(self._loop, self._threadline.as_user(user, tenant=tenant, role=role, surface=surface))
 
 
-async def _next(source: AsyncIterator[Any]) -> Any:
-    return await anext(source)
+def open_sync(database: str | Path | None = None, **options: Unpack[OpenOptions]) -> SyncThreadline:
+    """`threadline.open` without `await`."""
+    loop = LoopThread()
 
-
-async def _await(target: Any) -> Any:
-    return await target
-
-
-def open_sync(database: str | Path | None = None, **options: Any) -> Blocking:
-    """`threadline.open`, waited for. Use it with `with`."""
-    loop = _started_loop()
-
-    async def opening() -> bootstrap.Threadline:
+    async def opening() -> Threadline:
         return await bootstrap.open(database, **options)
 
-    work: Coroutine[Any, Any, bootstrap.Threadline] = opening()
     try:
-        return Blocking(asyncio.run_coroutine_threadsafe(work, loop).result(), loop)
+        return SyncThreadline(loop, loop.wait(opening()))
     except BaseException:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.stop()
         raise
 
 
-def connect_sync(url: str, **options: Any) -> Blocking:
-    """`threadline.client.connect`, to be used without `await`, with `with`."""
-    from threadline.client import Client, RemoteReply, RemoteThread, connect  # noqa: PLC0415 - an extra
-    from threadline.client.view import RemoteContexts  # noqa: PLC0415
+def connect_sync(url: str, *, token: str | None = None, patience: RetryPolicy | None = None) -> SyncClient:
+    """`threadline.connect` without `await`."""
+    from threadline.client import connect  # noqa: PLC0415 - an extra
 
-    client = connect(url, **options)
-    return Blocking(client, _started_loop(), (Client, RemoteThread, RemoteReply, RemoteContexts))
-
-
-def _started_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=_run, args=(loop,), name="threadline", daemon=True).start()
-    return loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+    client = connect(url, token=token, patience=patience)
+    return SyncClient(LoopThread(), client)

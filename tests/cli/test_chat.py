@@ -339,4 +339,4 @@ def test_what_waits_with_a_service_is_asked_for_on_coming_back(person: Person, t
 
 async def leave_waiting_at(url: str) -> None:
     async with connect(url) as client:
-        await client.create_thread(state_key="waiting").ask("stamp hello")
+        await (await client.create_thread(state_key="waiting")).ask("stamp hello")

@@ -14,9 +14,8 @@ from tests.service.running_service import serving
 from tests.service.token_clients import token_for
 from threadline.bootstrap import Threadline
 from threadline.client import Client, connect
-from threadline.client.chat_contexts import RemoteChatContexts
 from threadline.core.threads import Scope
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 from threadline.settings import GuardSettings, Settings
 
 ASKING = Settings(
@@ -26,16 +25,16 @@ ASKING = Settings(
     guard=GuardSettings(patterns=("forbidden",), message="Not that"),
 )
 
-PlatformOf: TypeAlias = Callable[[str], Platform]
+PlatformOf: TypeAlias = Callable[[str], ChatContexts]
 """The port of a user."""
 
 
 def in_process(threadline: Threadline) -> PlatformOf:
-    return lambda user_id: threadline.platform(Scope("local", user_id), "matrix")
+    return lambda user_id: threadline.chat_contexts(Scope("local", user_id), "matrix")
 
 
 def over_http(client: Client) -> PlatformOf:
-    return lambda user_id: RemoteChatContexts(client.acting_for(user_id, surface="matrix"), user_id)
+    return lambda user_id: ChatContexts(client.acting_for(user_id, surface="matrix"))
 
 
 @asynccontextmanager

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadline.api_types import SearchResponse
-from threadline.client.chunks import FrameReader, to_event
-from threadline.client.problems import to_error
+from threadline.client.replies import End, Frame, FrameReader, Start, parse_frame
+from threadline.client.transport import to_error
 from threadline.client.values import read
 from threadline.core import errors, events
 from threadline.core.errors import ServiceUnavailable, ThreadlineError
 from threadline.core.events import Event
-from threadline.service.aisdk.chunk_writer import ChunkWriter
+from threadline.service.aisdk.event_writer import EventWriter
 
 WORDS = st.text('ab é\n\r"\\:😀\u2028\x85\x0b', min_size=1, max_size=8)
 JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | WORDS, st.lists, max_leaves=4)
@@ -26,7 +26,7 @@ SAID: dict[str, st.SearchStrategy[Any]] = {
     "result": st.builds(events.ToolResult, WORDS, JSON, st.booleans()),
     "error": st.builds(events.ToolError, WORDS, WORDS),
     "approval": st.builds(events.ApprovalRequest, WORDS, WORDS),
-    "denied": st.builds(events.ToolDenied, WORDS),
+    "denied": st.builds(events.ToolDenied, WORDS, st.none() | WORDS),
     "source": st.builds(events.Source, WORDS, WORDS, st.none() | WORDS),
     "status": st.builds(events.Status, WORDS),
     "input": st.builds(events.ToolInputStart, WORDS, WORDS),
@@ -35,38 +35,33 @@ SAID: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def read_back(stream: bytes, size: int = 7) -> list[Event]:
+def read_back(stream: bytes, size: int = 7) -> list[Frame | None]:
     reader = FrameReader()
-    frames = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
-    assert frames.pop().chunk is None
-    found = [to_event(frame.chunk) for frame in frames if frame.chunk is not None]
-    return [event for event in found if event is not None]
+    frames = [data for at in range(0, len(stream), size) for _, data in reader.feed(stream[at : at + size])]
+    assert frames.pop() == b"[DONE]"
+    return [parse_frame(data) for data in frames]
 
 
 @given(st.lists(st.one_of(*SAID.values()), max_size=5), st.integers(1, 200))
 def test_what_the_service_writes_is_read_back(said: list[Event], size: int) -> None:
-    writer = ChunkWriter("m")
+    writer = EventWriter("m", "t")
     stream = writer.start("t:0") + b"".join(writer.event(event, f"t:{n}") for n, event in enumerate(said, 1))
-    assert read_back(stream + writer.end("executed"), size) == [*said, events.Finish("stop")]
+    assert read_back(stream + writer.end("stopped", "why"), size) == [Start("m", "t"), *said, End("stopped", "why")]
 
 
-def test_ends_and_ids_and_comments() -> None:
-    writer = ChunkWriter("m")
-    assert read_back(writer.end("stopped")) == [events.Failure("stopped by the user")]
-    assert read_back(writer.end("interrupted", "away")) == [events.Failure("away")]
+def test_ids_and_comments() -> None:
     reader = FrameReader()
-    assert reader.feed(b': keep-alive\n\nid:t:1\r\ndata: {"type":"start"}\r\n\r\n') == [("t:1", {"type": "start"})]
+    assert reader.feed(b': keep-alive\n\nid:t:1\r\ndata: {"type":"start"}\r\n\r\n') == [("t:1", b'{"type":"start"}')]
 
 
-@pytest.mark.parametrize("data", ["nonsense", "[]", '{"type":"text-delta"}', '{"type":"tool-output-error"}'])
-def test_a_stream_that_cannot_be_read_says_so(data: str) -> None:
-    reader = FrameReader()
+@pytest.mark.parametrize("data", [b"nonsense", b"[]", b'{"type":"text-delta"}', b'{"type":"tool-error"}'])
+def test_a_stream_that_cannot_be_read_says_so(data: bytes) -> None:
     with pytest.raises(ServiceUnavailable):
-        [to_event(frame.chunk or {}) for frame in reader.feed(f"data: {data}\n\n".encode())]
+        parse_frame(data)
 
 
-def test_chunks_of_a_newer_service_are_passed_over() -> None:
-    assert to_event({"type": "custom"}) is None
+def test_events_of_a_newer_service_are_skipped() -> None:
+    assert parse_frame(b'{"type":"custom","more":1}') is None
 
 
 KINDS = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, ThreadlineError)]

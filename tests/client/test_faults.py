@@ -85,7 +85,7 @@ async def wired(service: str) -> AsyncIterator[tuple[Wire, Client]]:
 async def test_an_answer_that_is_lost_or_cut_doubles_nothing_and_loses_nothing(service: str, room: int) -> None:
     """Cut in the head, after the first chunks, in the middle of one: it asks again, or goes on where it was."""
     async with wired(service) as (wire, client):
-        thread = client.create_thread()
+        thread = await client.create_thread()
         wire.plan = [room, room, room]
         seen = [event.text async for event in thread.ask("Hello there") if isinstance(event, TextDelta)]
         assert wire.plan == []
@@ -96,7 +96,7 @@ async def test_an_answer_that_is_lost_or_cut_doubles_nothing_and_loses_nothing(s
 
 async def test_a_branch_whose_answer_was_lost_is_made_once(service: str) -> None:
     async with wired(service) as (wire, client):
-        thread = client.create_thread()
+        thread = await client.create_thread()
         await thread.ask("Hello")
         before = len((await client.threads(limit=100)).items)
         wire.plan = [1]
@@ -109,7 +109,7 @@ async def test_a_branch_whose_answer_was_lost_is_made_once(service: str) -> None
 
 async def test_a_move_whose_answer_is_lost_is_made_once(service: str) -> None:
     async with wired(service) as (wire, client):
-        thread = client.create_thread()
+        thread = await client.create_thread()
         for question in ("One", "Two", "Three"):
             await thread.ask(question)
         await thread.save("here")
@@ -124,18 +124,27 @@ async def test_a_move_whose_answer_is_lost_is_made_once(service: str) -> None:
         assert len(await thread.timelines()) == 3
 
 
-async def test_a_thread_whose_beginning_is_lost_is_begun_once(service: str) -> None:
+@pytest.mark.parametrize("key", [None, "lost-key"])
+async def test_a_thread_whose_answer_was_lost_is_created_once(service: str, key: str | None) -> None:
     async with wired(service) as (wire, client):
-        thread = client.create_thread()
         wire.plan = [1]
-        assert (await thread.begin(title="Lost")).message_count == 0
+        thread = await client.create_thread(title=f"Lost {key}", state_key=key)
         assert wire.plan == []
-        assert [each.state_key for each in (await client.threads()).items if each.title == "Lost"] == [thread.id]
+        assert [each.id for each in await client.threads() if each.title == f"Lost {key}"] == [thread.id]
+
+
+async def test_an_append_whose_answer_is_lost_is_stored_once(service: str) -> None:
+    async with wired(service) as (wire, client):
+        thread = await client.create_thread()
+        wire.plan = [1]
+        assert (await thread.append("One")).message_count == 1
+        assert wire.plan == []
+        assert len(await thread.messages()) == 1
 
 
 async def test_what_may_not_be_done_twice_is_not_repeated(service: str) -> None:
     async with wired(service) as (wire, client):
-        thread = client.create_thread()
+        thread = await client.create_thread()
         await thread.ask("Taken in once")
         lines = b"".join([piece async for piece in thread.export()])
         assert [each.title for each in await client.import_threads(lines)] == ["Taken in once"]
@@ -153,7 +162,7 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
     with served(database) as (url, process):
         port = urlsplit(url).port
         async with connect(url, patience=IMPATIENT) as client:
-            thread = client.create_thread(state_key="key")
+            thread = await client.create_thread(state_key="key")
             events = aiter(thread.ask("slow 60"))
             words = [(await anext(events)) for _ in range(3)]
             process.kill()
@@ -174,7 +183,7 @@ async def test_nobody_there_is_said_in_words() -> None:
         with pytest.raises(ServiceUnavailable, match=said):
             await client.threads()
         with pytest.raises(ServiceUnavailable, match=said):
-            await client.create_thread().ask("Hello")
+            await (await client.create_thread()).ask("Hello")
 
 
 @pytest.mark.parametrize("answer", [b"nonsense", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", b""])
@@ -190,7 +199,7 @@ async def test_something_else_that_answers_is_no_service(answer: bytes) -> None:
         with pytest.raises(ServiceUnavailable):
             await client.threads()
         with pytest.raises(ServiceUnavailable):
-            await client.create_thread().ask("Hello")
+            await (await client.create_thread()).ask("Hello")
     server.close()
 
 

@@ -23,6 +23,7 @@ from threadline.core.errors import (
     RoleRefused,
     TokenRefused,
 )
+from threadline.core.messages import user
 from threadline.core.threads import Scope
 from threadline.messaging.links import ATTEMPTS
 from threadline.settings import ServiceSettings, Settings
@@ -55,55 +56,53 @@ async def bot(place: Place) -> AsyncIterator[Client]:
 @pytest.mark.parametrize("user", ["ada", "@ada:example.org", "Žofie Ω, 50% /?#&+", "a" * 256, "😀" * 256])
 async def test_whoever_it_is_their_threads_are_their_own(bot: Client, place: Place, user: str) -> None:
     async with bot.acting_for(user) as view:
-        await view.create_thread(state_key="key").ask("Hello")
+        await (await view.create_thread(state_key="key")).ask("Hello")
         assert [each.state_key for each in (await view.threads()).items] == ["key"]
     assert (await bot.threads()).items == ()
     threads = place.threadline.threads(Scope("local", user))
     assert [thread.state_key for thread in (await threads.page()).items] == ["key"]
-    assert [turn.surface for turn in await bot.acting_for(user).create_thread(state_key="key").turns()] == ["matrix"]
+    assert [turn.surface for turn in await (await bot.acting_for(user).thread("key")).turns()] == ["matrix"]
 
 
 @pytest.mark.req("S2-03", "S2-15")
-async def test_a_thread_is_begun_once_and_asked_before_it_is(bot: Client) -> None:
+async def test_a_thread_is_created_once_for_each_user(bot: Client) -> None:
     ada = bot.acting_for("ada")
-    thread = ada.create_thread(state_key="key", agent_id="rehearsal")
-    begun = await thread.begin(title="Trip")
-    assert (begun.title, begun.message_count, begun.agent_id) == ("Trip", 0, "rehearsal")
-    assert (await ada.create_thread(state_key="key").begin(title="Other")).title == "Trip"
+    thread = await ada.open_thread("key", title="Trip", agent_id="rehearsal")
+    assert (thread.title, thread.message_count, thread.agent_id) == ("Trip", 0, "rehearsal")
+    assert (await ada.open_thread("key", title="Other")).title == "Trip"
     with pytest.raises(NotFound):
-        await ada.create_thread(agent_id="nobody").begin()
-    assert (await bot.acting_for("bob").create_thread(state_key="key").begin()).id != begun.id
+        await ada.create_thread(agent_id="nobody")
+    assert (await bot.acting_for("bob").open_thread("key")).id != thread.id
 
 
 @pytest.mark.req("S2-03", "S2-15")
 async def test_asking_again_is_resuming_also_after_the_turn_has_ended(bot: Client) -> None:
-    thread = bot.acting_for("ada").create_thread(state_key="key")
-    first = thread.ask("Hello", key="k1", message_id="q1")
+    thread = await bot.acting_for("ada").create_thread(state_key="key")
+    first = thread.ask(user("Hello", id="q1"), key="k1")
     said = [text async for text in first.text()]
-    again = bot.acting_for("ada").create_thread(state_key="key").ask("Hello", key="k1", message_id="q1")
-    await again.accept()
-    assert again.turn_id == first.turn_id == (await thread.turns())[0].id
+    again = (await bot.acting_for("ada").thread("key")).ask(user("Hello", id="q1"), key="k1")
+    assert (await again.accept()).id == (await first.turn()).id == (await thread.turns())[0].id
     assert [text async for text in again.text()] == said
     assert (await again.ended()).status == (await thread.turns())[0].status == "executed"
-    assert [message.id for message in await thread.last_turns(1)] == ["q1", first.message_id]
+    assert [message.id for message in await thread.last_turns(1)] == ["q1", (await first).id]
 
 
 @pytest.mark.req("S2-03")
 async def test_a_question_takes_the_place_of_an_earlier_one(bot: Client) -> None:
-    thread = bot.acting_for("ada").create_thread()
-    await thread.ask("One", message_id="q1")
-    await thread.ask("Two", message_id="q2")
-    await thread.ask("Too", key="k", message_id="q3", instead_of="q2")
+    thread = await bot.acting_for("ada").create_thread()
+    await thread.ask(user("One", id="q1"))
+    await thread.ask(user("Two", id="q2"))
+    await thread.ask(user("Too", id="q3"), key="k", replaces="q2")
     assert [message.id for message in await thread.messages() if message.role == "user"] == ["q1", "q3"]
-    await thread.ask("Too", key="k", message_id="q3", instead_of="q2")
+    await thread.ask(user("Too", id="q3"), key="k", replaces="q2")
     with pytest.raises(NotFound):
-        await thread.ask("Three", instead_of="q2")
+        await thread.ask("Three", replaces="q2")
 
 
 @pytest.mark.req("S2-03", "S2-15")
 async def test_moves_are_made_once_for_each_key_and_user(bot: Client) -> None:
-    for user in ("ada", "bob"):
-        thread = bot.acting_for(user).create_thread(state_key="key")
+    for name in ("ada", "bob"):
+        thread = await bot.acting_for(name).create_thread(state_key="key")
         await thread.ask("One")
         await thread.save("here")
         await thread.ask("Two")
@@ -121,19 +120,21 @@ async def test_moves_are_made_once_for_each_key_and_user(bot: Client) -> None:
 @pytest.mark.req("S2-15")
 async def test_a_message_that_is_heard_again_is_found_wherever_its_room_is_bound_now(bot: Client) -> None:
     ada = bot.acting_for("ada")
-    first = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
-    await first
+    first = await ada.create_thread(state_key="first")
+    second = await ada.create_thread(state_key="second")
+    question = user("Hello", id="q1")
+    reply = first.ask(question, key="k1")
+    await reply
     with pytest.raises(KeyReused) as refused:
-        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+        await second.ask(question, key="k1")
     assert refused.value.state_key == "first"
-    again = ada.create_thread(state_key="first").ask("Hello", key="k1", message_id="q1")
-    await again.accept()
-    assert again.turn_id == first.turn_id
-    assert [each.state_key for each in (await ada.threads()).items] == ["first"]
-    await bot.acting_for("bob").create_thread(state_key="second").ask("Hello", key="k1")
-    await (await ada.thread("first")).delete()
+    again = (await ada.thread("first")).ask(question, key="k1")
+    assert (await again.accept()).id == (await reply.turn()).id
+    assert await second.messages() == []
+    await (await bot.acting_for("bob").open_thread("second")).ask("Hello", key="k1")
+    await first.delete()
     with pytest.raises(KeyReused) as gone:
-        await ada.create_thread(state_key="second").ask("Hello", key="k1", message_id="q1")
+        await second.ask(question, key="k1")
     assert gone.value.state_key is None
 
 
@@ -189,4 +190,4 @@ async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
     viewing = await token_for(place.threadline, "bot", "viewer", acts_for_users=True)
     async with connect(place.url, token=viewing, patience=IMPATIENT) as viewer:
         with pytest.raises(RoleRefused):
-            await viewer.acting_for("ada").create_thread().begin()
+            await viewer.acting_for("ada").create_thread()

@@ -15,7 +15,7 @@ from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidName, NotFound, Refused
 from threadline.core.events import TextDelta
 from threadline.core.threads import ThreadChanges
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 
 pytestmark = pytest.mark.req("S2-03")
 
@@ -41,17 +41,17 @@ async def platform_of(request: pytest.FixtureRequest, threadline: Threadline) ->
 
 
 @pytest.fixture
-def platform(platform_of: PlatformOf) -> Platform:
+def platform(platform_of: PlatformOf) -> ChatContexts:
     return platform_of("@alice:example.org")
 
 
-async def text_of(platform: Platform, turn_id: str) -> str:
+async def text_of(platform: ChatContexts, turn_id: str) -> str:
     async with asyncio.timeout(30):
         said = [event.text async for event in platform.stream_message(turn_id) if isinstance(event, TextDelta)]
     return "".join(said)
 
 
-async def told(platform: Platform, chat_id: str, text: str, key: str, instead_of: str | None = None) -> str:
+async def told(platform: ChatContexts, chat_id: str, text: str, key: str, instead_of: str | None = None) -> str:
     turn = await platform.send_message(chat_id, text, key=key, instead_of=instead_of)
     said = await text_of(platform, turn.id)
     answered = await platform.answered(turn.id)
@@ -62,14 +62,14 @@ async def told(platform: Platform, chat_id: str, text: str, key: str, instead_of
     return said
 
 
-async def asked(platform: Platform, scripted_agent: ScriptedAgent, chat_id: str, key: str) -> list[str]:
+async def asked(platform: ChatContexts, scripted_agent: ScriptedAgent, chat_id: str, key: str) -> list[str]:
     """What the user has said in the context, as the agent is shown it with one more question."""
     await told(platform, chat_id, "and now?", key)
     return [text for role, text in scripted_agent.prompt_texts() if role == "user"][:-1]
 
 
 async def test_contexts_are_created_branched_saved_loaded_and_talked_to(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert (chat.title, chat.message_count, chat.owner_id) == ("Trip", 0, "@alice:example.org")
@@ -83,7 +83,7 @@ async def test_contexts_are_created_branched_saved_loaded_and_talked_to(
     assert await platform.chat_context(fork.id) == loaded
 
 
-async def test_contexts_are_listed_renamed_and_archived(platform: Platform) -> None:
+async def test_contexts_are_listed_renamed_and_archived(platform: ChatContexts) -> None:
     first = await platform.create_chat_context(title="Trip")
     await platform.create_chat_context(title="Other")
     renamed = await platform.change_chat_context(first.id, ThreadChanges(title="Journey"))
@@ -98,7 +98,7 @@ async def test_contexts_are_listed_renamed_and_archived(platform: Platform) -> N
 
 @pytest.mark.req("S2-15")
 async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
@@ -108,29 +108,29 @@ async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
     assert len(scripted_agent.prompts) == 2
     await platform.save_chat_context("c1", "here")
     for _ in range(2):
-        assert (await platform.undo("c1", key="k3")).message_count == 2
-    assert (await platform.undo("c1", key="k4")).message_count == 0
+        assert (await platform.undo_last("c1", key="k3")).message_count == 2
+    assert (await platform.undo_last("c1", key="k4")).message_count == 0
     for _ in range(2):
         assert (await platform.load_chat_context("c1", "here", key="k5")).message_count == 4
 
 
 @pytest.mark.req("S2-15")
 async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is_bound_now(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     first, second = await platform.create_chat_context(), await platform.create_chat_context()
     turn = await platform.send_message(first.id, "one", key="k1")
     assert await text_of(platform, turn.id) == "Hello, you."
     again = await platform.send_message(second.id, "one", key="k1")
     assert (again.id, again.thread_id, again.status) == (turn.id, first.id, "executed")
-    moved = await platform.undo(first.id, key="k2")
+    moved = await platform.undo_last(first.id, key="k2")
     assert moved.message_count == 0
-    assert (await platform.undo(second.id, key="k2")).id == second.id
+    assert (await platform.undo_last(second.id, key="k2")).id == second.id
     assert len(scripted_agent.prompts) == 1
 
 
 async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_from_its_beginning(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     async with held(scripted_agent) as gate:
@@ -147,7 +147,9 @@ async def test_a_message_is_safe_before_it_is_answered_and_the_answer_is_read_fr
     assert [text for role, text in scripted_agent.prompt_texts() if role == "user"] == ["one", "two"]
 
 
-async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, scripted_agent: ScriptedAgent) -> None:
+async def test_a_message_takes_the_place_of_an_earlier_one(
+    platform: ChatContexts, scripted_agent: ScriptedAgent
+) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "first", "k0")
     await told(platform, chat.id, "wrnog", "k1")
@@ -160,14 +162,14 @@ async def test_a_message_takes_the_place_of_an_earlier_one(platform: Platform, s
         await platform.send_message(chat.id, "new", key="k4", instead_of="nothing")
 
 
-async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(platform: Platform) -> None:
+async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(platform: ChatContexts) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "one", "k1")
     assert await platform.is_last(chat.id, "k1")
     branched = await platform.branch_chat_context(chat.id)
     assert not await platform.is_last(branched.id, "k1")
     await told(platform, branched.id, "elsewhere", "k0")
-    await platform.undo(branched.id, key="u0")
+    await platform.undo_last(branched.id, key="u0")
     assert not await platform.is_last(branched.id, "k1")
     await told(platform, chat.id, "two", "k2")
     assert not await platform.is_last(chat.id, "k1")
@@ -177,7 +179,7 @@ async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(pla
 
 
 async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     await told(platform, chat.id, "one", "k1")
@@ -189,7 +191,7 @@ async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
 
 
 async def test_taking_back_stops_the_answer_that_is_being_written_and_none_before_it(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
     async with held(scripted_agent) as gate:
@@ -206,7 +208,7 @@ async def test_taking_back_stops_the_answer_that_is_being_written_and_none_befor
     assert len(scripted_agent.prompts) == 1
 
 
-async def test_an_agent_that_fails_is_an_answer(platform: Platform, scripted_agent: ScriptedAgent) -> None:
+async def test_an_agent_that_fails_is_an_answer(platform: ChatContexts, scripted_agent: ScriptedAgent) -> None:
     scripted_agent.lines = [AgentFailed("the agent is ill")]
     chat = await platform.create_chat_context()
     turn = await platform.send_message(chat.id, "one", key="k1")
@@ -219,14 +221,14 @@ async def test_an_agent_that_fails_is_an_answer(platform: Platform, scripted_age
     )
 
 
-async def test_what_is_refused_stores_nothing(platform: Platform, scripted_agent: ScriptedAgent) -> None:
+async def test_what_is_refused_stores_nothing(platform: ChatContexts, scripted_agent: ScriptedAgent) -> None:
     chat = await platform.create_chat_context()
     with pytest.raises(Refused, match="Not that"):
         await platform.send_message(chat.id, "something forbidden", key="k1")
     with pytest.raises(InvalidInput):
         await platform.send_message(chat.id, "   ", key="k2")
     with pytest.raises(InvalidInput):
-        await platform.undo(chat.id, key="k3")
+        await platform.undo_last(chat.id, key="k3")
     with pytest.raises(InvalidName):
         await platform.save_chat_context(chat.id, "\u200b")
     with pytest.raises(InvalidInput):
@@ -245,7 +247,7 @@ async def test_what_is_not_there_or_not_this_users_is_not_found(platform_of: Pla
             bob.branch_chat_context(chat_id),
             bob.save_chat_context(chat_id, "mine"),
             bob.load_chat_context(chat_id, "kept", key="k1"),
-            bob.undo(chat_id, key="k2"),
+            bob.undo_last(chat_id, key="k2"),
             bob.change_chat_context(chat_id, ThreadChanges(title="Mine")),
             bob.send_message(chat_id, "hi", key="k3"),
         ]

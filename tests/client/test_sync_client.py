@@ -12,7 +12,7 @@ from threadline.sync_api import connect_sync
 def test_a_script_asks_reads_and_goes_back_without_await(service: str) -> None:
     with connect_sync(service) as me:
         thread = me.create_thread()
-        assert "Hello" in thread.ask("Hello").wait().text
+        assert "Hello" in thread.ask("Hello").message().text
         words = "".join(event.text for event in thread.ask("calculate 6*7") if isinstance(event, TextDelta))
         assert words.endswith("6*7 is 42.")
         thread.undo()
@@ -24,12 +24,11 @@ def test_a_script_asks_reads_and_goes_back_without_await(service: str) -> None:
             me.thread("no-such-thread")
 
 
-def test_closing_what_came_from_the_client_leaves_the_client_open(service: str) -> None:
+def test_a_reply_is_read_after_it_was_accepted(service: str) -> None:
     with connect_sync(service) as me:
         thread = me.create_thread()
         reply = thread.ask("Hello")
         reply.accept()
-        reply.close()
-        with me.acting_for("ada") as view, pytest.raises(ImpersonationRefused):
-            view.threads()
-        assert "Hello" in reply.wait().text
+        with pytest.raises(ImpersonationRefused):
+            me.acting_for("ada").threads()
+        assert "Hello" in reply.message().text

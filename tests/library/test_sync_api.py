@@ -1,7 +1,8 @@
-"""The door for scripts: the same objects, waited for."""
+"""The synchronous API: the same calls as the gateway protocols, without `await`."""
 
 from __future__ import annotations
 
+import inspect
 import threading
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 import threadline
 from threadline import NotFound, open_sync
+from threadline.ports import Gateway, GatewayContexts, GatewayReply, GatewayThread
+from threadline.sync_api import SyncContexts, SyncGateway, SyncReply, SyncThread
 
 
 def test_a_script_without_await(tmp_path: Path) -> None:
@@ -23,7 +26,7 @@ def test_a_script_without_await(tmp_path: Path) -> None:
         assert branch.info.title == "Fork"
         reply = branch.ask("calculate 6*7", agent="rehearsal")
         assert "".join(reply.text()).endswith("42.")
-        assert reply.wait().text.endswith("42.")
+        assert reply.message().text.endswith("42.")
         assert [type(event).__name__ for event in branch.ask("hello", agent="rehearsal")][-1] == "Finish"
         me.contexts.set("rehearsal", "Pinned")
         assert me.contexts.get("rehearsal").context == "Pinned"
@@ -44,3 +47,22 @@ def test_a_database_that_cannot_be_opened_is_told_and_leaves_nothing_behind(tmp_
     (tmp_path / "bad.db").write_bytes(b"no database at all, and longer than any header would be" * 30)
     with pytest.raises(threadline.StoreFailed):
         open_sync(tmp_path / "bad.db")
+
+
+def public(shown: type) -> dict[str, str]:
+    """Every public member with its parameters."""
+    members = {name: inspect.getattr_static(shown, name) for name in dir(shown) if not name.startswith("_")}
+    return {
+        name: str(list(inspect.signature(member).parameters.values())) if callable(member) else "property"
+        for name, member in members.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("synchronous", "protocol"),
+    [(SyncGateway, Gateway), (SyncThread, GatewayThread), (SyncReply, GatewayReply), (SyncContexts, GatewayContexts)],
+)
+def test_every_call_has_its_synchronous_form_with_the_same_arguments(synchronous: type, protocol: type) -> None:
+    extra = {"message"} if synchronous is SyncReply else {"info"} if synchronous is SyncThread else set()
+    found = {name: shape for name, shape in public(synchronous).items() if name not in extra}
+    assert found == public(protocol)

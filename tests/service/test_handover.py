@@ -234,7 +234,7 @@ async def test_the_python_client_resumes_automatically(tmp_path: Path) -> None:
         victim, other = service.pids()
         os.kill(other, signal.SIGSTOP)
         async with asyncio.timeout(WHOLE), connect(service.url, patience=RETRIES) as client:
-            async for event in client.create_thread().ask("Tell me a story"):
+            async for event in (await client.create_thread()).ask("Tell me a story"):
                 heard.append(event)
                 if event == TextDelta(WORDS[0]) and Restart() not in heard:
                     os.kill(other, signal.SIGCONT)

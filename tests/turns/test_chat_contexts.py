@@ -13,17 +13,17 @@ from threadline.core.events import TextDelta
 from threadline.core.messages import user
 from threadline.core.threads import Scope, ThreadChanges
 from threadline.core.turns import Lease
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 from threadline.testing.clock import ManualClock
 from threadline.turns.acceptance import TurnRequest
 
 
 @pytest.fixture
-def platform(threadline: Threadline, tenant_id: str) -> Platform:
-    return threadline.platform(Scope(tenant_id, "alice"), "matrix")
+def platform(threadline: Threadline, tenant_id: str) -> ChatContexts:
+    return threadline.chat_contexts(Scope(tenant_id, "alice"), "matrix")
 
 
-async def told(platform: Platform, chat_id: str, text: str, key: str) -> str:
+async def told(platform: ChatContexts, chat_id: str, text: str, key: str) -> str:
     turn = await platform.send_message(chat_id, text, key=key)
     said = "".join([event.text async for event in platform.stream_message(turn.id) if isinstance(event, TextDelta)])
     answered = await platform.answered(turn.id)
@@ -35,7 +35,7 @@ async def told(platform: Platform, chat_id: str, text: str, key: str) -> str:
 
 @pytest.mark.req("S2-03")
 async def test_one_port_creates_branches_saves_loads_and_asks(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert await told(platform, chat.id, "one", "k1") == "Hello, you."
@@ -54,7 +54,7 @@ async def test_one_port_creates_branches_saves_loads_and_asks(
 
 @pytest.mark.req("S2-03", "S2-15")
 async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
-    platform: Platform, scripted_agent: ScriptedAgent
+    platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
@@ -63,14 +63,16 @@ async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
         assert (await platform.branch_chat_context("c1", new_chat_id="c2")).message_count == 4
     assert len(scripted_agent.prompts) == 2
     for _ in range(2):
-        assert (await platform.undo("c1", key="k3")).message_count == 2
-    assert (await platform.undo("c1", key="k4")).message_count == 0
+        assert (await platform.undo_last("c1", key="k3")).message_count == 2
+    assert (await platform.undo_last("c1", key="k4")).message_count == 0
     with pytest.raises(InvalidInput):
-        await platform.undo("c1", key="k5")
+        await platform.undo_last("c1", key="k5")
 
 
 @pytest.mark.req("S2-15")
-async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is_bound_now(platform: Platform) -> None:
+async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is_bound_now(
+    platform: ChatContexts,
+) -> None:
     first, second = await platform.create_chat_context(), await platform.create_chat_context()
     turn = await platform.send_message(first.id, "one", key="k1")
     again = await platform.send_message(second.id, "one", key="k1")
@@ -79,7 +81,7 @@ async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is
 
 @pytest.mark.req("S2-15")
 async def test_a_message_that_is_heard_again_is_told_once_whoever_has_its_turn_has_ended_it(
-    threadline: Threadline, platform: Platform, tenant_id: str, clock: ManualClock
+    threadline: Threadline, platform: ChatContexts, tenant_id: str, clock: ManualClock
 ) -> None:
     alice = Scope(tenant_id, "alice")
     chat = await platform.create_chat_context()
@@ -96,16 +98,16 @@ async def test_a_message_that_is_heard_again_is_told_once_whoever_has_its_turn_h
 
 
 async def test_what_is_not_this_users_does_not_exist(
-    threadline: Threadline, tenant_id: str, platform: Platform
+    threadline: Threadline, tenant_id: str, platform: ChatContexts
 ) -> None:
     chat = await platform.create_chat_context(chat_id="c1")
-    other = threadline.platform(Scope(tenant_id, "bob"), "matrix")
+    other = threadline.chat_contexts(Scope(tenant_id, "bob"), "matrix")
     assert await other.chat_context(chat.id) is None
     with pytest.raises(DuplicateId):
         await other.create_chat_context(chat_id="c1")
-    for asked in (other.undo("c1", key="k"), other.send_message("c1", "hi", key="k2")):
+    for asked in (other.undo_last("c1", key="k"), other.send_message("c1", "hi", key="k2")):
         with pytest.raises(NotFound):
             await asked
-    viewer = threadline.platform(Scope(tenant_id, "alice", "viewer"), "matrix")
+    viewer = threadline.chat_contexts(Scope(tenant_id, "alice", "viewer"), "matrix")
     with pytest.raises(RoleRefused):
-        await viewer.undo("c1", key="k6")
+        await viewer.undo_last("c1", key="k6")

@@ -11,9 +11,9 @@ from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed, InvalidInput, KeyReused, NotFound, RoleRefused, TurnRunning
 from threadline.core.messages import assistant, user
-from threadline.core.turns import TurnEnd
+from threadline.core.turns import TurnEnd, reply_id
 from threadline.library import ThreadHandle, UserView
-from threadline.turns.acceptance import Ending, reply_id
+from threadline.turns.acceptance import Ending
 
 
 async def read_messages(thread: ThreadHandle) -> list[tuple[str, str]]:

@@ -1,247 +1,323 @@
-"""A reply over HTTP: ask, and then await the whole message or watch it being written.
+"""The reply to a question, over HTTP: await the whole message, or iterate over its events while it is written.
 
-Each request has one idempotency key for all its attempts, so a lost answer never doubles a message. A stream that
-breaks is taken up after the last event that came; whoever stops reading stops nothing, `stop` does. Where an approver
-is given, it is asked as soon as the turn waits, and the reply goes on as if it never had.
+Each request has one idempotency key for all its attempts, so a lost response never stores a message twice. A stream
+that breaks is resumed after the last event that arrived. Where an approver is given, it decides as soon as the turn
+waits, and its decisions are sent as the next turn of the same reply; the reader sees one reply.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import httpx2
+import msgspec
 
-from threadline.api_types import StopResponse
-from threadline.client.chunks import STOPPED, Frame, FrameReader, to_event
+from threadline import api_types as api
 from threadline.client.transport import Transport
-from threadline.client.values import UiMessage, read
+from threadline.client.values import read, to_message, to_turn
 from threadline.core.approvals import ApprovalDecision
-from threadline.core.errors import AgentFailed, ServiceUnavailable
+from threadline.core.errors import AgentFailed, NotFound, ServiceUnavailable
 from threadline.core.events import ApprovalRequest, Event, Failure, Finish, Restart, TextDelta, ToolCall
 from threadline.core.ids import check_id, new_id
-from threadline.core.turns import TurnStatus
-from threadline.ports import Approver
+from threadline.core.messages import Message
+from threadline.core.turns import TurnInfo, TurnStatus, reply_id
+from threadline.ports import Approver, GatewayReply
 
 CHAT = "/api/v1/ai/chat"
-_REPLY = "-reply"
+_EVENTS = {"x-stream-format": "events"}
+_DONE = b"[DONE]"
 
 Body: TypeAlias = Mapping[str, Any]
-Prepare: TypeAlias = Callable[[], Awaitable[Body]]
-Lookup: TypeAlias = Callable[[str], Awaitable[UiMessage | None]]
-"""Finds a stored message by its id."""
+Prepare: TypeAlias = Callable[[], Awaitable["Request"]]
 
 
-class Ended(NamedTuple):
-    """How a turn ended, as its stream told."""
+class Start(msgspec.Struct, frozen=True, tag="start", rename="camel"):
+    """The first frame: where the reply will be stored, and the turn that writes it."""
+
+    message_id: str
+    turn_id: str
+
+
+class End(msgspec.Struct, frozen=True, tag="end"):
+    """The last frame: how the turn ended."""
 
     status: TurnStatus
     error: str | None = None
 
 
-class RemoteReply:
-    """`await reply` for the stored message; `async for event in reply` for every event; `reply.text()` for words."""
+Frame: TypeAlias = Start | Event | End
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(Frame))
 
-    def __init__(
-        self,
-        transport: Transport,
-        state_key: str,
-        prepare: Prepare,
-        lookup: Lookup,
-        *,
-        key: str | None = None,
-        approver: Approver | None = None,
-        seen: str | None = None,
-    ) -> None:
-        """With `seen`, an event of a turn that was accepted already: only what comes after it is read."""
-        self._transport = transport
-        self._state_key = state_key
-        self._prepare = prepare
-        self._lookup = lookup
-        self._key = key or new_id()
-        self._approver = approver
-        self._body: Body = {}
-        self._is_accepted = seen is not None
-        self._seen = seen
-        """The last event that came: where to go on."""
-        self._frames: AsyncGenerator[Frame, None] | None = None
-        self._ended: Ended | None = None
-        self._calls: dict[str, ToolCall] = {}
-        self._waiting: list[ApprovalRequest] = []
+
+class _Tagged(msgspec.Struct):
+    type: str
+
+
+_decode: Callable[[bytes], Frame] = msgspec.json.Decoder(Frame).decode
+
+
+class Request:
+    """One turn of a reply. Without a turn id it has not been sent yet."""
+
+    def __init__(self, thread_id: str, body: Body, key: str, turn_id: str | None = None) -> None:
+        self.thread_id = thread_id
+        self.body = body
+        self.key = key
+        self.turn_id = turn_id
         self.message_id: str | None = None
-        """The id under which the reply is stored, once the service has said so."""
 
-    @property
-    def turn_id(self) -> str | None:
-        """The turn that began the reply, once the service has said so."""
-        return None if self.message_id is None else self.message_id.removesuffix(_REPLY)
 
-    def __await__(self) -> Generator[Any, None, UiMessage]:
-        return self._whole().__await__()
+class RemoteReply(GatewayReply):
+    def __init__(self, transport: Transport, prepare: Prepare, approver: Approver | None = None) -> None:
+        self._transport = transport
+        self._prepare = prepare
+        self._approver = approver
+        self._requests: list[Request] = []
+        """The turns of this reply: the first, and one for each time the approver decided."""
+        self._has_ended = False
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        return self._message().__await__()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events that were not read yet: each is read once."""
-        try:
-            while self._ended is None:
-                async for event in self._one_turn():
-                    yield event
-                await self._go_on()
-        finally:
-            await self.close()
+        number = 0
+        while True:
+            request = await self._request(number)
+            turn = _Turn()
+            async with aclosing(self._frames(request)) as frames:
+                async for frame in frames:
+                    event = turn.read(frame, hides_approvals=self._approver is not None)
+                    if event is not None:
+                        yield event
+            if turn.end is None:
+                raise ServiceUnavailable("service sent a stream without an end")
+            if turn.end.status == "executed" and turn.waiting and await self._decide(number, turn):
+                number += 1
+                continue
+            self._has_ended = True
+            yield turn.finish if turn.end.status == "executed" else Failure(_reason(turn.end.status, turn.end.error))
+            return
 
     async def text(self) -> AsyncIterator[str]:
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
-    async def accept(self) -> None:
-        """Sends the request, once; returns as soon as the service has stored it."""
-        if self._is_accepted:
-            return
-        self._body = await self._prepare()
-        self._frames = self._read()
-        first = await anext(self._frames, None)
-        if first is None or first.chunk is None:
-            raise ServiceUnavailable("the service sent a stream that does not begin")
-        self._is_accepted, self.message_id = True, first.chunk.get("messageId")
+    async def accept(self) -> TurnInfo:
+        request = await self._request(0)
+        if request.turn_id is None:
+            # The connection is given back: a reader opens the stream again, from its first event.
+            async with aclosing(self._frames(request)) as frames:
+                await anext(frames, None)
+        return await self._turn_info(request)
 
-    async def ended(self) -> Ended:
-        """How the turn ended."""
-        async for _ in self:
-            pass
-        assert self._ended is not None
-        return self._ended
+    async def turn(self) -> TurnInfo:
+        await self.accept()
+        return await self._turn_info(self._requests[-1])
+
+    async def ended(self) -> TurnInfo:
+        if not self._has_ended:
+            async for _ in self:
+                pass
+        return await self._turn_info(self._requests[-1])
 
     async def stop(self) -> bool:
-        """Ends the turn; what was shown is kept. False if it had ended."""
-        # An event's id begins with its turn's: the turns of others on this thread go on.
-        turn_id = None if self._seen is None else self._seen.rpartition(":")[0]
-        return await stop(self._transport, self._state_key, turn_id)
-
-    async def close(self) -> None:
-        """Hangs up; the turn goes on, and reading goes on where it was."""
-        if self._frames is not None:
-            await self._frames.aclose()
-            self._frames = None
-
-    async def _whole(self) -> UiMessage:
-        ended = await self.ended()
-        found = None if self.message_id is None else await self._lookup(self.message_id)
-        if ended.status == "dispatch_failed" or found is None:
-            raise AgentFailed(ended.error or f"the turn ended {ended.status} before anything was said")
-        return found
-
-    async def _one_turn(self) -> AsyncIterator[Event]:
         await self.accept()
-        if self._frames is None:
-            self._frames = self._read()
-        async for frame in self._frames:
-            event = None if frame.chunk is None else to_event(frame.chunk)
-            if event is not None and not self._keeps_to_itself(event):
-                yield event
+        request = self._requests[-1]
+        body = await self._transport.call("POST", f"{CHAT}/{request.thread_id}/stop", {"turnId": request.turn_id})
+        return read(body, api.StopResponse).stopped > 0
 
-    def _keeps_to_itself(self, event: Event) -> bool:
-        """Notes what the event says of the turn; True for what an approver deals with before anyone sees it."""
-        match event:
-            case ToolCall():
-                self._calls[event.call_id] = event
-            case Restart():
-                self._calls, self._waiting = {}, []
-            case ApprovalRequest():
-                self._waiting.append(event)
-                return self._approver is not None
-            case Finish():
-                if self._waiting and self._approver is not None:
-                    return True
-                self._ended = Ended("executed")
-            case Failure():
-                self._ended = Ended("stopped" if event.error == STOPPED else "dispatch_failed", event.error)
-        return False
+    async def _message(self) -> Message:
+        turn = await self.ended()
+        request = self._requests[-1]
+        path = f"/api/v1/ai/threads/{request.thread_id}/messages/{request.message_id}"
+        if turn.status != "dispatch_failed":
+            try:
+                return to_message(read(await self._transport.call("GET", path), api.StoredMessage))
+            except NotFound:
+                pass
+        raise AgentFailed(_reason(turn.status, turn.error))
 
-    async def _go_on(self) -> None:
-        """After a turn that did not end the reply: only one that waits for the approver is such a turn."""
-        if self._ended is not None:
-            return
-        if not self._waiting or self._approver is None:
-            raise ServiceUnavailable("the service sent a stream that does not say how it ended")
-        await self._respond(self._approver)
+    async def _request(self, number: int) -> Request:
+        if not self._requests:
+            self._requests.append(await self._prepare())
+        return self._requests[number]
 
-    async def _respond(self, approver: Approver) -> None:
+    async def _turn_info(self, request: Request) -> TurnInfo:
+        if request.turn_id is None:
+            raise ServiceUnavailable("service sent a stream without a beginning")
+        return to_turn(read(await self._transport.call("GET", f"/api/v1/ai/turns/{request.turn_id}"), api.TurnInfo))
+
+    async def _decide(self, number: int, turn: _Turn) -> bool:
+        """Sends the approver's decisions as the next turn. False if there is no approver, or it defers."""
+        if number + 1 < len(self._requests):
+            return True
+        request = self._requests[number]
+        if self._approver is None or request.message_id is None:
+            return False
         answers: dict[str, ApprovalDecision] = {}
-        for request in self._waiting:
-            verdict = await approver.decide(self._calls[request.call_id])
+        for waiting in turn.waiting:
+            verdict = await self._approver.decide(turn.calls[waiting.call_id])
             if verdict.answer == "defer":
-                self._ended = Ended("executed")
-                return
-            answers[request.approval_id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
-        assert self.message_id is not None
-        calls = [(request.approval_id, self._calls[request.call_id]) for request in self._waiting]
-        self._body, self._key = answer_body(self._state_key, self.message_id, calls, answers), new_id()
-        self._frames, self._seen, self._waiting = None, None, []
+                return False
+            answers[waiting.approval_id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
+        calls = [(waiting.approval_id, turn.calls[waiting.call_id]) for waiting in turn.waiting]
+        body = answer_body(request.thread_id, request.message_id, calls, answers)
+        self._requests.append(Request(request.thread_id, body, new_id()))
+        return True
 
-    async def _read(self) -> AsyncGenerator[Frame, None]:
-        """The stream's frames to its end, however often the connection breaks on the way."""
+    async def _frames(self, request: Request) -> AsyncGenerator[Frame, None]:
+        """The frames of one turn to its end, however often the connection breaks."""
+        seen = None if request.turn_id is None else f"{request.turn_id}:0"
         failures = 0
         while True:
             try:
-                async with self._open() as answer:
-                    async for frame in _frames(answer):
-                        if frame.chunk is None:
+                async with self._open(request, seen) as response:
+                    async for event_id, frame in _read_frames(response):
+                        if frame is None:
                             return
-                        self._seen, failures = frame.id or self._seen, 0
+                        if isinstance(frame, Start):
+                            request.turn_id, request.message_id = frame.turn_id, frame.message_id
+                        seen, failures = event_id or seen, 0
                         yield frame
             except httpx2.TransportError:
                 pass
             if failures == len(self._transport.patience.retry_seconds):
-                raise ServiceUnavailable("the service breaks off again and again")
+                raise ServiceUnavailable("service broke off the stream again and again")
+            # Back off, so that a service that restarts is not flooded with requests.
             await asyncio.sleep(self._transport.patience.retry_seconds[failures])
             failures += 1
 
-    def _open(self) -> AbstractAsyncContextManager[httpx2.Response]:
-        if self._seen is None:
-            return self._transport.open("POST", CHAT, self._body, headers={"idempotency-key": self._key})
-        headers = {"last-event-id": self._seen}
-        return self._transport.open("GET", f"{CHAT}/{self._state_key}/stream", headers=headers)
+    def _open(self, request: Request, seen: str | None) -> AbstractAsyncContextManager[httpx2.Response]:
+        if seen is None:
+            headers = {"idempotency-key": request.key, **_EVENTS}
+            return self._transport.open("POST", CHAT, request.body, headers=headers)
+        headers = {"last-event-id": seen, **_EVENTS}
+        return self._transport.open("GET", f"{CHAT}/{request.thread_id}/stream", headers=headers)
 
 
-def replay(transport: Transport, state_key: str, turn_id: str, lookup: Lookup) -> RemoteReply:
-    """The reply of a turn that was accepted some time ago, from its first event."""
+class _Turn:
+    """What one reading of a turn has found."""
 
-    async def prepare() -> Body:
-        raise AssertionError("it was asked before")
+    def __init__(self) -> None:
+        self.calls: dict[str, ToolCall] = {}
+        self.waiting: list[ApprovalRequest] = []
+        self.finish = Finish()
+        self.end: End | None = None
 
-    return RemoteReply(transport, state_key, prepare, lookup, seen=f"{check_id('turn', turn_id)}:0")
+    def read(self, frame: Frame, *, hides_approvals: bool) -> Event | None:
+        """The event for the reader, if the frame is one."""
+        match frame:
+            case Start():
+                return None
+            case End():
+                self.end = frame
+                return None
+            case Finish():
+                # Whether the turn was executed is known with the last frame.
+                self.finish = frame
+                return None
+            case ToolCall():
+                self.calls[frame.call_id] = frame
+            case Restart():
+                self.calls, self.waiting = {}, []
+            case ApprovalRequest():
+                self.waiting.append(frame)
+                return None if hides_approvals else frame
+        return frame
 
 
-async def stop(transport: Transport, state_key: str, turn_id: str | None = None) -> bool:
-    asked = None if turn_id is None else {"turnId": turn_id}
-    return read(await transport.call("POST", f"{CHAT}/{state_key}/stop", asked), StopResponse).stopped > 0
+class _EventFrame(NamedTuple):
+    id: str | None
+    frame: Frame | None
+    """None at the end of the stream."""
 
 
-async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:
+async def _read_frames(response: httpx2.Response) -> AsyncIterator[_EventFrame]:
     reader = FrameReader()
-    async for piece in answer.aiter_bytes():
-        for frame in reader.feed(piece):
-            yield frame
+    async for piece in response.aiter_bytes():
+        for event_id, data in reader.feed(piece):
+            if data == _DONE:
+                yield _EventFrame(event_id, None)
+            elif (frame := parse_frame(data)) is not None:
+                yield _EventFrame(event_id, frame)
+
+
+def parse_frame(data: bytes) -> Frame | None:
+    """None for a kind of event that this version does not know: a newer service may send it."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            if msgspec.json.decode(data, type=_Tagged).type not in _KNOWN:
+                return None
+        raise ServiceUnavailable(f"service sent an unexpected event: {exc}") from exc
+
+
+class FrameReader:
+    """Server-sent events from pieces that may end anywhere: the id, if there is one, and the data of each."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._id: str | None = None
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[tuple[str | None, bytes]]:
+        """The events that this piece completes."""
+        # Only a newline ends a line: JSON may contain other line separators unescaped.
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        frames = [self._line(line.removesuffix(b"\r")) for line in lines]
+        return [frame for frame in frames if frame is not None]
+
+    def _line(self, line: bytes) -> tuple[str | None, bytes] | None:
+        if line:
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                self._data.append(value)
+            elif field == b"id":
+                self._id = value.decode("utf-8", "replace")
+            return None
+        data, event_id = b"\n".join(self._data), self._id
+        self._data, self._id = [], None
+        return (event_id, data) if data else None
+
+
+def earlier_reply(transport: Transport, turn_id: str) -> RemoteReply:
+    """The reply of a turn that was accepted earlier, from its first event."""
+
+    async def prepare() -> Request:
+        path = f"/api/v1/ai/turns/{check_id('turn', turn_id)}"
+        turn = to_turn(read(await transport.call("GET", path), api.TurnInfo))
+        request = Request(turn.thread_id, {}, new_id(), turn.id)
+        request.message_id = reply_id(turn.id)
+        return request
+
+    return RemoteReply(transport, prepare)
 
 
 def answer_body(
-    state_key: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, ApprovalDecision]
+    thread_id: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, ApprovalDecision]
 ) -> dict[str, Any]:
-    """The reply as it goes back with its approvals answered."""
+    """The reply with its approvals decided, as a chat request."""
     parts = []
     for approval_id, call in calls:
-        said = answers[approval_id]
-        reason = {} if said.reason is None else {"reason": said.reason}
+        decision = answers[approval_id]
+        reason = {} if decision.reason is None else {"reason": decision.reason}
         parts.append(
             {
                 "type": f"tool-{call.name}",
                 "toolCallId": call.call_id,
                 "state": "approval-responded",
                 "input": call.input,
-                "approval": {"id": approval_id, "approved": said.approved, **reason},
+                "approval": {"id": approval_id, "approved": decision.approved, **reason},
             }
         )
-    return {"id": state_key, "message": {"id": message_id, "role": "assistant", "parts": parts}}
+    return {"threadId": thread_id, "message": {"id": message_id, "role": "assistant", "parts": parts}}
+
+
+def _reason(status: TurnStatus, error: str | None) -> str:
+    return error or f"the turn ended {status} before anything was said"

@@ -1,244 +1,260 @@
-"""A thread of a service in the hand, with the verbs that the library's has.
-
-A thread is named by its state key, which is chosen here, so that a first message that is sent twice begins one thread.
-`info` is the thread as the last call left it; before the first message there is none.
-"""
+"""A thread of a service. The contract is `threadline.ports.GatewayThread`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
-from threadline.api_types import (
-    SavedPointInfo,
-    ThreadHistory,
-    ThreadInfo,
-    TimelinesResponse,
-    TurnInfo,
-    TurnsResponse,
-)
-from threadline.client.conversion import to_saved_point, to_timeline
-from threadline.client.replies import Prepare, RemoteReply, answer_body, replay, stop
+import msgspec
+
+from threadline import api_types as api
+from threadline.client.replies import CHAT, Prepare, RemoteReply, Request, answer_body
 from threadline.client.transport import Transport
-from threadline.client.values import Known, UiMessage, messages_of, read
+from threadline.client.values import MaybeThread, read, to_message, to_saved_point, to_thread, to_timeline, to_turn
+from threadline.core import parts as parts_
 from threadline.core.approvals import ApprovalDecision, Pending, list_pending
+from threadline.core.arguments import (
+    as_question,
+    check_int,
+    check_point,
+    decisions,
+    new_messages,
+    new_thread,
+    thread_changes,
+)
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
-from threadline.core.events import Event, ToolCall
-from threadline.core.ids import check_state_key, new_id, new_state_key
+from threadline.core.events import ToolCall
+from threadline.core.ids import check_id, check_name, new_id
+from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
-from threadline.core.threads import SavedPoint, Timeline
-from threadline.ports import Approver
+from threadline.core.threads import (
+    Appended,
+    NewThread,
+    Point,
+    SavedPoint,
+    Thread,
+    ThreadChanges,
+    ThreadFields,
+    ThreadState,
+    ThreadUpdate,
+    Timeline,
+)
+from threadline.core.transfer import ExportFormat
+from threadline.core.turns import Policy, Summary, TurnInfo
+from threadline.ports import Approver, GatewayThread
 
 THREADS = "/api/v1/ai/threads"
 _PAGE = 500
+_JSON = {"content-type": "application/json"}
 
 
-class RemoteThread:
-    """One thread. Two handles on the same thread are fine: the service keeps the order."""
-
-    def __init__(
-        self, transport: Transport, state_key: str, info: ThreadInfo | None = None, *, agent_id: str | None = None
-    ) -> None:
+class RemoteThread(GatewayThread):
+    def __init__(self, transport: Transport, info: Thread) -> None:
         self._transport = transport
-        self.state_key = check_state_key(state_key)
         self.info = info
-        self._agent_id = agent_id
 
-    def __repr__(self) -> str:
-        return f"<thread {self.state_key} of a service>"
-
-    @property
-    def id(self) -> str:
-        """What it is found under again."""
-        return self.state_key
-
-    async def begin(self, *, title: str | None = None) -> ThreadInfo:
-        """Makes the thread before anything is asked. One that is there already stays as it is."""
-        given = {"stateKey": self.state_key, "title": title, "agentId": self._agent_id}
-        try:
-            self.info = read(await self._transport.call("POST", THREADS, _present(given)), ThreadInfo)
-        except DuplicateId:
-            return await self.refresh()
+    async def refresh(self) -> Thread:
+        self.info = await read_thread(self._transport, self.id)
         return self.info
+
+    async def append(
+        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+    ) -> Appended:
+        body: dict[str, Any] = {"messages": [_message_body(message) for message in new_messages(messages)]}
+        if expected_count is not None:
+            body["expectedCount"] = check_int("expected_count", expected_count, 0)
+        headers = {**_JSON, "idempotency-key": new_id() if key is None else check_id("key", key)}
+        answer = await self._transport.call(
+            "POST", f"{self._path}/messages", headers=headers, content=msgspec.json.encode(body)
+        )
+        done = read(answer, api.AppendResponse)
+        state = ThreadState(**msgspec.structs.asdict(done.thread))
+        self.info = state.apply_to(self.info)
+        return Appended(
+            self.id, done.timeline_id, done.first_seq, done.message_ids, done.message_count, state, done.replayed
+        )
 
     def ask(
         self,
-        question: str,
+        question: str | NewMessage,
         *,
         agent: str | None = None,
         key: str | None = None,
-        policy: str | None = None,
+        policy: Policy | None = None,
         approver: Approver | None = None,
-        message_id: str | None = None,
-        instead_of: str | None = None,
+        replaces: str | None = None,
     ) -> RemoteReply:
-        """A turn: await the reply, or iterate over its events while it is written. Every attempt has the same key, so
-        that it is stored once: whoever asks again with the key that they gave reads the same turn from its beginning.
-        The question is stored under `message_id`, in the place of the earlier question `instead_of`. Without an
-        `approver`, a tool that needs approval leaves it pending, for `respond`."""
-        message = _present({"id": message_id, "role": "user", "parts": [{"type": "text", "text": question}]})
-        given = {"agentId": agent or self._agent_id, "policy": policy, "messageId": instead_of}
-        body = {"id": self.state_key, "message": message, **_present(given)}
+        message = as_question(question)
+        parts = message.parts if isinstance(message.parts, bytes) else parts_.encode(message.parts)
+        given = {"agentId": agent, "policy": policy, "messageId": replaces}
+        sent = _present({"id": message.id, "role": message.role, "parts": msgspec.json.decode(parts)})
+        body = {"threadId": self.id, "message": sent, **_present(given)}
+        request_key = new_id() if key is None else check_id("key", key)
 
-        async def prepare() -> Mapping[str, Any]:
-            return body
+        async def prepare() -> Request:
+            return Request(self.id, body, request_key)
 
-        return self._reply(prepare, key=key, approver=approver)
+        return self._reply(prepare, approver)
 
     async def pending(self) -> list[Pending]:
-        """The approvals that the last reply waits for."""
-        newest = await self.last_turns(1) if await self._exists() else []
+        newest = await self.messages(newest=1)
         return list_pending(newest[-1].parts) if newest else []
 
     def respond(
         self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None
     ) -> RemoteReply:
-        """Answers every pending approval, by its id; the same reply goes on. InvalidInput for one nobody asked for."""
-        given = {key: ApprovalDecision(said) if isinstance(said, bool) else said for key, said in answers.items()}
+        given = decisions(answers)
 
-        async def prepare() -> Mapping[str, Any]:
-            newest = await self.last_turns(1)
+        async def prepare() -> Request:
+            newest = await self.messages(newest=1)
             calls = [
                 (part.approval.id, ToolCall(part.call_id, part.name, part.input_value()))
                 for part in (newest[-1].parts if newest else ())
                 if isinstance(part, ToolPart) and part.approval is not None and part.approval.id in given
             ]
             if len(calls) != len(given) or not calls:
-                raise InvalidInput("an approval is answered that nobody asked for here")
-            return answer_body(self.state_key, newest[-1].id, calls, given)
+                raise InvalidInput("`answers` must name the approvals that the last reply waits for")
+            return Request(self.id, answer_body(self.id, newest[-1].id, calls, given), new_id())
 
-        return self._reply(prepare, approver=approver)
+        return self._reply(prepare, approver)
 
-    async def refresh(self) -> ThreadInfo:
-        """Reads the thread again. NotFound before its first message, and once it is deleted."""
-        self.info = await self._history(tail=1)
-        return self.info
+    async def messages(
+        self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
+    ) -> list[Message]:
+        return await self._messages(first=first or None, last=last, newest=newest, timeline=timeline)
 
-    async def messages(self, *, first: int = 0, last: int | None = None) -> list[UiMessage]:
-        return messages_of(await self._history(first=first, last=last))
+    async def message(self, message_id: str) -> Message:
+        path = f"{self._path}/messages/{check_id('message', message_id)}"
+        return to_message(read(await self._transport.call("GET", path), api.StoredMessage))
 
-    async def stream(self) -> AsyncIterator[UiMessage]:
-        """The whole history, page by page."""
-        count = (await self.refresh()).message_count
-        for first in range(0, count, _PAGE):
-            for message in await self.messages(first=first, last=min(first + _PAGE, count) - 1):
+    async def stream(self) -> AsyncIterator[Message]:
+        thread = await self.refresh()
+        for first in range(0, thread.message_count, _PAGE):
+            last = min(first + _PAGE, thread.message_count) - 1
+            for message in await self.messages(first=first, last=last, timeline=thread.timeline_id):
                 yield message
 
-    async def last_turns(self, turns: int = 12) -> list[UiMessage]:
-        """The newest messages that begin with the `turns`-th last one of the user's; all if there are fewer."""
-        if turns < 1:
-            raise InvalidInput("ask for one turn or more")
-        tail = 2 * turns
-        while True:
-            history = await self._history(tail=tail)
-            found = messages_of(history)
-            asked = [number for number, message in enumerate(found) if message.role == "user"]
-            if len(asked) >= turns:
-                return found[asked[-turns] :]
-            if history.first_seq == 0:
-                return found
-            tail *= 4
-
-    async def branch(
-        self, *, at: int | str | None = None, title: str | None = None, state_key: str | None = None
-    ) -> RemoteThread:
-        """A new thread that begins as this one up to `at` (a seq or a message id; default: all of it)."""
-        key = state_key or new_state_key()
-        given = {"at": at, "title": title, "stateKey": key}
-        try:
-            info = read(await self._post("branch", given), ThreadInfo)
-        except DuplicateId:
-            if state_key is not None:
-                raise
-            # The key was made up here, so it is an earlier attempt, whose answer was lost, that took it.
-            return await RemoteThread(self._transport, key).found()
-        return RemoteThread(self._transport, key, info)
-
-    async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
-        given = {"stateKey": self.state_key, **({} if at is None else {"at": at})}
-        answer = await self._transport.call("PUT", f"/api/v1/ai/saves/{quote(name, safe='')}", given)
-        return to_saved_point(read(answer, SavedPointInfo))
-
-    async def load(self, name: str, *, key: str | None = None) -> None:
-        """Goes on from the saved point, once for each key."""
-        self.info = read(await self._post("load", {"name": name}, key=key or new_id()), ThreadInfo)
-
-    async def undo(self, *, key: str | None = None) -> None:
-        """Goes back to before the last user message, once for each key; `switch` takes it back."""
-        self.info = read(await self._post("undo", key=key or new_id()), ThreadInfo)
-
-    async def switch(self, timeline_id: str) -> None:
-        self.info = read(await self._post("switch", {"timelineId": timeline_id}), ThreadInfo)
-
-    async def timelines(self) -> list[Timeline]:
-        answer = read(await self._transport.call("GET", f"{self._path}/timelines"), TimelinesResponse)
-        thread_id = (self.info or await self.refresh()).id
-        return [to_timeline(each, thread_id) for each in answer.timelines]
+    async def last_turns(self, turns: int = 12) -> list[Message]:
+        return await self._messages(turns=check_int("turns", turns, 1))
 
     async def turns(self, *, limit: int = 100) -> list[TurnInfo]:
-        """Newest first, whichever timeline they were on."""
         answer = await self._transport.call("GET", f"{self._path}/turns", query={"limit": limit})
-        return read(answer, TurnsResponse).turns
+        return [to_turn(turn) for turn in read(answer, api.TurnsResponse).turns]
 
-    async def update(
-        self,
-        *,
-        title: str | None = None,
-        archived: bool | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        given = {"title": title, "archived": archived, "metadata": metadata}
-        self.info = read(await self._transport.call("PATCH", self._path, _present(given)), ThreadInfo)
+    async def branch(self, *, at: int | str | None = None, **fields: Unpack[ThreadFields]) -> RemoteThread:
+        body = {**thread_body(new_thread(fields)), **_present({"at": check_point(at)})}
+        return await create(self._transport, f"{self._path}/branch", body, is_new_id=fields.get("id") is None)
 
-    async def delete(self) -> None:
-        await self._transport.call("DELETE", self._path)
+    async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
+        body = {"stateKey": self.id, **_present({"at": check_point(at)})}
+        path = f"/api/v1/ai/saves/{quote(check_name('saved point', name), safe='')}"
+        return to_saved_point(read(await self._transport.call("PUT", path, body), api.SavedPointInfo))
 
-    async def replay(self, turn_id: str) -> AsyncIterator[Event]:
-        """What a turn of this thread says, from its beginning until it has ended, however long ago it began."""
-        async for event in replay(self._transport, self.state_key, turn_id, self._lookup):
-            yield event
+    async def load(self, name: str, *, key: str | None = None) -> None:
+        await self._move("load", {"name": check_name("saved point", name)}, key=key)
+
+    async def undo(self, *, key: str | None = None) -> None:
+        await self._move("undo", key=key)
+
+    async def rewind(self, at: int | str, *, before: bool = False) -> None:
+        await self._move("rewind", {"at": check_point(at), "before": before})
+
+    async def switch(self, timeline_id: str) -> None:
+        await self._move("switch", {"timelineId": check_id("timeline", timeline_id)})
+
+    async def timelines(self) -> list[Timeline]:
+        answer = await self._transport.call("GET", f"{self._path}/timelines")
+        return [to_timeline(each, self.id) for each in read(answer, api.TimelinesResponse).timelines]
+
+    async def update(self, **changes: Unpack[ThreadUpdate]) -> None:
+        body = _changes_body(thread_changes(changes))
+        self.info = to_thread(read(await self._transport.call("PATCH", self._path, body), api.ThreadInfo))
+
+    async def compact(self, *, budget: int | None = None) -> Summary | None:
+        answer = await self._transport.call("POST", f"{self._path}/compact", _present({"budget": budget}))
+        made = read(answer, api.SummaryResponse)
+        if made.timeline_id is None or made.seq is None or made.text is None or made.created_at is None:
+            return None
+        return Summary(Point(made.timeline_id, made.seq), made.text, made.created_at)
 
     async def stop(self, turn_id: str | None = None) -> bool:
-        """Ends what runs on it, or only this turn; what was shown is kept. False if nothing was running."""
-        return await stop(self._transport, self.state_key, turn_id)
+        answer = await self._transport.call("POST", f"{CHAT}/{self.id}/stop", _present({"turnId": turn_id}))
+        return read(answer, api.StopResponse).stopped > 0
 
-    async def export(self, format: str = "jsonl") -> AsyncIterator[bytes]:
-        """The thread as `jsonl`, `json` or `markdown`, piece by piece."""
+    async def export(self, format: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
         async with self._transport.open("GET", f"{self._path}/export", query={"format": format}) as answer:
             async for piece in answer.aiter_bytes():
                 yield piece
 
-    async def found(self) -> RemoteThread:
-        """Itself, read anew. NotFound."""
-        await self.refresh()
-        return self
+    async def delete(self) -> None:
+        await self._transport.call("DELETE", self._path)
+
+    async def purge(self) -> None:
+        await self._transport.call("DELETE", f"{self._path}/purge")
 
     @property
     def _path(self) -> str:
-        return f"{THREADS}/{self.state_key}"
+        return f"{THREADS}/{self.id}"
 
-    def _reply(self, prepare: Prepare, *, key: str | None = None, approver: Approver | None = None) -> RemoteReply:
-        return RemoteReply(self._transport, self.state_key, prepare, self._lookup, key=key, approver=approver)
+    def _reply(self, prepare: Prepare, approver: Approver | None) -> RemoteReply:
+        return RemoteReply(self._transport, prepare, approver)
 
-    async def _lookup(self, message_id: str) -> UiMessage | None:
-        """A message of the last turns: what was just answered, also where something else was said by now."""
-        return next((each for each in await self.last_turns(3) if each.id == message_id), None)
+    async def _messages(self, **query: Any) -> list[Message]:
+        answer = await self._transport.call("GET", f"{self._path}/messages", query=query)
+        return [to_message(each) for each in read(answer, api.MessagesResponse).messages]
 
-    async def _exists(self) -> bool:
-        answer = await self._transport.call("GET", self._path, query={"tail": 1})
-        return read(answer, Known).id is not None
+    async def _move(self, verb: str, body: Mapping[str, Any] | None = None, *, key: str | None = None) -> None:
+        # With a key of its own a move whose response was lost is repeated without moving twice.
+        headers = {"idempotency-key": new_id() if key is None else check_id("key", key)}
+        answer = await self._transport.call("POST", f"{self._path}/{verb}", body, headers=headers)
+        self.info = to_thread(read(answer, api.ThreadInfo))
 
-    async def _history(self, **query: int | None) -> ThreadHistory:
-        answer = await self._transport.call("GET", self._path, query=query)
-        if read(answer, Known).id is None:
-            raise NotFound("thread", self.state_key)
-        self.info = read(answer, ThreadInfo)
-        return read(answer, ThreadHistory)
 
-    async def _post(self, verb: str, body: Mapping[str, Any] | None = None, *, key: str | None = None) -> bytes:
-        headers = {} if key is None else {"idempotency-key": key}
-        return await self._transport.call("POST", f"{self._path}/{verb}", _present(body or {}), headers=headers)
+async def read_thread(transport: Transport, name: str) -> Thread:
+    """By id or state key. NotFound."""
+    answer = await transport.call("GET", f"{THREADS}/{name}", query={"tail": 1})
+    if read(answer, MaybeThread).id is None:
+        raise NotFound("thread", name)
+    return to_thread(read(answer, api.ThreadInfo))
+
+
+async def create(transport: Transport, path: str, body: dict[str, Any], *, is_new_id: bool) -> RemoteThread:
+    """Creates a thread, once. With `is_new_id` the id is made up here, so a DuplicateId for it means that an earlier
+    attempt, whose response was lost, created the thread."""
+    body = {**body, "id": new_id()} if is_new_id else body
+    try:
+        return RemoteThread(transport, to_thread(read(await transport.call("POST", path, body), api.ThreadInfo)))
+    except DuplicateId:
+        if not is_new_id:
+            raise
+        try:
+            return RemoteThread(transport, await read_thread(transport, body["id"]))
+        except NotFound:
+            # The state key is taken by another thread.
+            pass
+        raise
+
+
+def thread_body(new: NewThread) -> dict[str, Any]:
+    given = {_camel(name): getattr(new, name) for name in NewThread.__struct_fields__ if name != "title_by_person"}
+    return {name: value for name, value in given.items() if value not in (None, {})}
+
+
+def _changes_body(changes: ThreadChanges) -> dict[str, Any]:
+    given = {_camel(name): getattr(changes, name) for name in ThreadChanges.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not msgspec.UNSET}
+
+
+def _message_body(message: NewMessage) -> dict[str, Any]:
+    parts = message.parts if isinstance(message.parts, bytes) else parts_.encode(message.parts)
+    given = {"id": message.id, "metadata": message.metadata, "createdAt": message.created_at}
+    return {"role": message.role, "parts": msgspec.Raw(parts), **_present(given)}
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ if it never left. An answer that is a problem is raised as the error it was on t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from threadline.client.problems import to_error
-from threadline.core.errors import ExtraMissing, InvalidInput, ServiceUnavailable
+from threadline.core import errors
+from threadline.core.errors import ExtraMissing, InvalidInput, ServiceUnavailable, ThreadlineError
 
 try:
     import httpx2
@@ -153,3 +153,52 @@ def _present(query: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in query.items()
         if value is not None
     }
+
+
+_BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
+    (range(401, 402), errors.TokenRefused),
+    (range(403, 404), errors.Refused),
+    (range(404, 405), errors.NotFound),
+    (range(409, 410), errors.Conflict),
+    (range(429, 430), errors.ServiceUnavailable),
+    (range(400, 500), errors.InvalidInput),
+    # A fault that the same request would meet again, unlike those of a service that is down or busy.
+    (range(500, 501), errors.ThreadlineError),
+    (range(501, 600), errors.ServiceUnavailable),
+)
+_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line")
+_NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
+
+
+def _family(root: type[ThreadlineError]) -> Iterator[type[ThreadlineError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _family(child)
+
+
+_BY_CODE = {kind.code: kind for kind in _family(ThreadlineError)}
+
+
+def to_error(status: int, body: bytes) -> ThreadlineError:
+    """The error of a problem body: the class that its `code` names, with the text of the service. The constructor is
+    not called, because it would write another text. A code that this version does not know becomes the class of the
+    status; so does a body that is not a problem."""
+    said = _problem(body)
+    code, detail = said.get("code"), said.get("detail")
+    kind = _BY_CODE.get(code) if isinstance(code, str) else None
+    if kind is None:
+        kind = next((each for statuses, each in _BY_STATUS if status in statuses), errors.ServiceUnavailable)
+    error = kind.__new__(kind)
+    Exception.__init__(error, detail if isinstance(detail, str) else f"the service answered {status}")
+    for name in _FIELDS:
+        if name in said:
+            setattr(error, _NAMES.get(name, name), said[name])
+    return error
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Values that the client derives from response bodies. The bodies themselves are in `threadline.api_types`."""
+"""Response bodies of the service as the values that the library returns."""
 
 from __future__ import annotations
 
@@ -6,41 +6,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from threadline.api_types import ThreadHistory
-from threadline.core import parts as parts_
+from threadline import api_types as api
+from threadline.core import jsontext
+from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import ServiceUnavailable
-from threadline.core.messages import Role
-from threadline.core.parts import Part
+from threadline.core.messages import Message, to_us
+from threadline.core.threads import Hit, Point, SavedPoint, Thread, Timeline
+from threadline.core.turns import TurnInfo
 
 T = TypeVar("T")
 
 
-class UiMessage(msgspec.Struct, frozen=True):
-    """A stored message. `parts` and `text` decode `parts_json`."""
-
-    id: str
-    role: Role
-    seq: int
-    parts_json: bytes
-    metadata: dict[str, Any]
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return parts_.decode(self.parts_json)
-
-    @property
-    def text(self) -> str:
-        return parts_.plain_text(self.parts)
-
-
-def messages_of(history: ThreadHistory) -> list[UiMessage]:
-    return [
-        UiMessage(each.id, each.role, history.first_seq + number, bytes(each.parts), each.metadata)
-        for number, each in enumerate(history.messages)
-    ]
-
-
-class Known(msgspec.Struct, frozen=True):
+class MaybeThread(msgspec.Struct, frozen=True):
     """The only key that tells a thread from a state key without one."""
 
     id: str | None = None
@@ -51,4 +28,47 @@ def read(body: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise ServiceUnavailable(f"the service answered something unexpected: {exc}") from exc
+        raise ServiceUnavailable(f"service sent an unexpected body: {exc}") from exc
+
+
+def to_thread(info: api.ThreadInfo) -> Thread:
+    return Thread(**_fields(info, Thread))
+
+
+def to_hit(hit: api.SearchHit) -> Hit:
+    return Hit(**_fields(hit, Hit))
+
+
+def to_context(pinned: api.PinnedContext) -> ContextSnapshot:
+    return ContextSnapshot(**_fields(pinned, ContextSnapshot))
+
+
+def to_turn(info: api.TurnInfo) -> TurnInfo:
+    return TurnInfo(**{**_fields(info, TurnInfo), "usage": info.usage or {}})
+
+
+def to_message(stored: api.StoredMessage) -> Message:
+    return Message(
+        id=stored.id,
+        role=stored.role,
+        timeline_id=stored.timeline_id,
+        seq=stored.seq,
+        parts_json=bytes(stored.parts),
+        metadata_json=jsontext.write(stored.metadata, "metadata") if stored.metadata else None,
+        turn_id=stored.turn_id,
+        created_us=to_us(stored.created_at),
+    )
+
+
+def to_timeline(info: api.TimelineInfo, thread_id: str) -> Timeline:
+    parent = None if info.parent is None else Point(info.parent.timeline_id, info.parent.seq)
+    return Timeline(info.id, thread_id, parent, info.message_count, info.created_at)
+
+
+def to_saved_point(info: api.SavedPointInfo) -> SavedPoint:
+    return SavedPoint(info.name, Point(info.timeline_id, info.seq), info.thread_id, info.created_at)
+
+
+def _fields(body: msgspec.Struct, shape: type[msgspec.Struct]) -> dict[str, Any]:
+    """The body's fields of the same names."""
+    return {name: getattr(body, name) for name in shape.__struct_fields__}

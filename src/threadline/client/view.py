@@ -1,30 +1,23 @@
-"""A service as one user sees it: whose token it is, is who asks."""
+"""A service as one user sees it: the user is the one that the token belongs to. The contract is `ports.Gateway`."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import datetime as dt
+from typing import Literal, Self, Unpack
 from urllib.parse import quote
 
-from threadline.api_types import (
-    AgentsResponse,
-    ImportResponse,
-    LinkInfo,
-    LinksResponse,
-    PinnedContext,
-    RedeemedLinkResponse,
-    SavedPointsResponse,
-    SearchHit,
-    SearchResponse,
-    ThreadInfo,
-    ThreadsResponse,
-)
-from threadline.client.conversion import to_saved_point
-from threadline.client.threads import THREADS, RemoteThread
+from threadline import api_types as api
+from threadline.client.replies import RemoteReply, earlier_reply
+from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
-from threadline.client.values import read
-from threadline.core.errors import NotFound
-from threadline.core.ids import check_id, check_user_id, new_state_key
-from threadline.core.threads import Page, SavedPoint
+from threadline.client.values import read, to_context, to_hit, to_saved_point, to_thread, to_turn
+from threadline.core.arguments import check_str, new_thread
+from threadline.core.channels import ContextSnapshot
+from threadline.core.errors import DuplicateId, InvalidInput, NotFound
+from threadline.core.ids import check_id, check_name, check_state_key, check_thread_key, check_user_id, is_id
+from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields
+from threadline.core.turns import TurnInfo
+from threadline.ports import Gateway, GatewayContexts
 
 _SAVES = "/api/v1/ai/saves"
 _LINKS = "/api/v1/channels/links"
@@ -35,10 +28,10 @@ def connect(url: str, *, token: str | None = None, patience: RetryPolicy | None 
     return Client(Transport(url, token, patience or RetryPolicy()))
 
 
-class Client:
+class Client(Gateway):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self.contexts = RemoteContexts(transport)
+        self._contexts = RemoteContexts(transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,83 +42,125 @@ class Client:
     async def close(self) -> None:
         await self._transport.close()
 
+    @property
+    def contexts(self) -> RemoteContexts:
+        return self._contexts
+
     def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> Client:
         """The same service as this user sees it, on the same connection; its turns come from `surface`. For tokens that
         act for users: ImpersonationRefused, with the first request, for any other."""
         headers = {"x-on-behalf-of": quote(check_user_id(user_id), safe="@:/+=~")}
         return Client(self._transport.with_headers(headers if surface is None else {**headers, "x-surface": surface}))
 
-    def create_thread(self, *, state_key: str | None = None, agent_id: str | None = None) -> RemoteThread:
-        """A thread that begins with its first question."""
-        return RemoteThread(self._transport, state_key or new_state_key(), agent_id=agent_id)
+    async def create_thread(self, **fields: Unpack[ThreadFields]) -> RemoteThread:
+        body = thread_body(new_thread(fields))
+        return await create(self._transport, THREADS, body, is_new_id=fields.get("id") is None)
 
-    async def thread(self, state_key: str) -> RemoteThread:
-        """NotFound."""
-        return await RemoteThread(self._transport, state_key).found()
+    async def open_thread(self, key: str, **fields: Unpack[NamedThreadFields]) -> RemoteThread:
+        new = new_thread({**fields, "state_key": check_state_key(key)})
+        try:
+            return await self.thread(key)
+        except NotFound:
+            pass
+        try:
+            is_new_id = fields.get("id") is None
+            return await create(self._transport, THREADS, thread_body(new), is_new_id=is_new_id)
+        except DuplicateId:
+            # Another caller created it since it was looked up.
+            return await self.thread(key)
+
+    async def thread(self, thread_id: str) -> RemoteThread:
+        if not is_id(check_thread_key(thread_id)):
+            # Keys with other characters exist in the library; over HTTP such a thread is reached by its id.
+            raise NotFound("thread", thread_id)
+        return RemoteThread(self._transport, await read_thread(self._transport, thread_id))
 
     async def threads(
-        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, archived: bool = False
-    ) -> Page[ThreadInfo]:
-        """Latest activity first."""
-        query = {"limit": limit, "cursor": cursor, "offset": offset, "archived": archived}
-        found = read(await self._transport.call("GET", THREADS, query=query), ThreadsResponse)
-        return Page(tuple(found.threads), found.next_cursor)
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        archived: bool | None = False,
+        deleted: bool = False,
+    ) -> Page[Thread]:
+        shown = "any" if archived is None else archived
+        query = {"limit": limit, "cursor": cursor, "offset": offset, "archived": shown, "deleted": deleted}
+        found = read(await self._transport.call("GET", THREADS, query=query), api.ThreadsResponse)
+        return Page(tuple(to_thread(each) for each in found.threads), found.next_cursor)
 
-    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[SearchHit]:
-        """Messages that hold all the words."""
-        asked = {"q": query, "limit": limit, "offset": offset}
-        return read(await self._transport.call("GET", THREADS, query=asked), SearchResponse).hits
+    async def restore_thread(self, thread_id: str) -> RemoteThread:
+        body = {"id": check_id("thread", thread_id)}
+        answer = await self._transport.call("POST", f"{THREADS}/restore", body)
+        return RemoteThread(self._transport, to_thread(read(answer, api.ThreadInfo)))
+
+    async def prune(self, *, older_than: dt.timedelta = dt.timedelta(0)) -> int:
+        body = {"olderThanSeconds": older_than.total_seconds()}
+        return read(await self._transport.call("POST", f"{THREADS}/prune", body), api.PruneResponse).removed
+
+    async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
+        if not check_str("query", query).strip():
+            raise InvalidInput("`query` must contain at least one word")
+        answer = await self._transport.call("GET", THREADS, query={"q": query, "limit": limit, "offset": offset})
+        return [to_hit(hit) for hit in read(answer, api.SearchResponse).hits]
 
     async def saved_points(self) -> list[SavedPoint]:
-        found = read(await self._transport.call("GET", _SAVES), SavedPointsResponse)
+        found = read(await self._transport.call("GET", _SAVES), api.SavedPointsResponse)
         return [to_saved_point(each) for each in found.saves]
 
-    async def forget_saved_point(self, name: str) -> None:
-        await self._transport.call("DELETE", f"{_SAVES}/{quote(name, safe='')}")
+    async def forget_saved_point(self, name: str) -> bool:
+        path = f"{_SAVES}/{quote(check_name('saved point', name), safe='')}"
+        return read(await self._transport.call("DELETE", path), api.ForgetResponse).forgotten
 
-    async def agents(self) -> AgentsResponse:
-        return read(await self._transport.call("GET", "/api/v1/agents"), AgentsResponse)
+    async def import_threads(self, lines: bytes) -> list[Thread]:
+        """Not repeated if the response is lost: it would import the threads twice."""
+        if not isinstance(lines, bytes):
+            raise InvalidInput(f"`lines` must be bytes, got {type(lines).__name__}")
+        headers = {"content-type": "application/x-ndjson"}
+        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
+        return [to_thread(each) for each in read(answer, api.ImportResponse).threads]
 
-    async def link_of(self, platform: str, platform_user_id: str) -> LinkInfo | None:
-        """Whose account it is, and whether it is barred: the user's own; anyone's for a token that acts for users."""
+    async def turn(self, turn_id: str) -> TurnInfo:
+        path = f"/api/v1/ai/turns/{check_id('turn', turn_id)}"
+        return to_turn(read(await self._transport.call("GET", path), api.TurnInfo))
+
+    def reply(self, turn_id: str) -> RemoteReply:
+        return earlier_reply(self._transport, turn_id)
+
+    async def agents(self) -> api.AgentsResponse:
+        return read(await self._transport.call("GET", "/api/v1/agents"), api.AgentsResponse)
+
+    async def link_of(self, platform: str, platform_user_id: str) -> api.LinkInfo | None:
+        """The link of an account: the user's own; any account's for a token that acts for users."""
         which = {"platform": platform, "platformUserId": platform_user_id}
-        found = read(await self._transport.call("GET", _LINKS, query=which), LinksResponse).links
+        found = read(await self._transport.call("GET", _LINKS, query=which), api.LinksResponse).links
         return found[0] if found else None
 
     async def redeem_link(self, platform: str, platform_user_id: str, code: str) -> str:
-        """Links the account that sent the code; with whom. LinkRefused, LinkLimited. Not repeated if the answer is
-        lost: `link_of` tells what came of it. For a token that acts for users, on its own account."""
+        """Links the account that sent the code; returns the user's id. LinkRefused, LinkLimited. Not repeated if the
+        response is lost: `link_of` says whether it worked. For a token that acts for users, on its own account."""
         given = {"platform": platform, "platformUserId": platform_user_id, "code": code}
         answer = await self._transport.call("POST", f"{_LINKS}/redeem", given, again=False)
-        return read(answer, RedeemedLinkResponse).user_id
+        return read(answer, api.RedeemedLinkResponse).user_id
 
     async def unlink(self, platform: str, platform_user_id: str) -> None:
-        """The account is the user's no longer, if it was."""
+        """Removes the user's link with the account, if there is one."""
         which = {"platform": platform, "platformUserId": platform_user_id}
         await self._transport.call("DELETE", _LINKS, query=which)
 
-    async def import_threads(self, lines: bytes) -> list[ThreadInfo]:
-        """Threads that were exported as `jsonl`: all of them or none. Not repeated if the answer is lost."""
-        headers = {"content-type": "application/x-ndjson"}
-        answer = await self._transport.call("POST", f"{THREADS}/import", headers=headers, content=lines, again=False)
-        return read(answer, ImportResponse).threads
 
-
-class RemoteContexts:
-    """What the user pinned for agents."""
-
+class RemoteContexts(GatewayContexts):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def set(self, agent_id: str, context: str) -> None:
+    async def set(self, agent_id: str, context: str) -> ContextSnapshot:
         await self._transport.call("POST", _context(agent_id), {"context": context})
+        return await self.get(agent_id)
 
-    async def get(self, agent_id: str) -> PinnedContext:
-        """NotFound if nothing is pinned."""
-        return read(await self._transport.call("GET", _context(agent_id)), PinnedContext)
+    async def get(self, agent_id: str) -> ContextSnapshot:
+        return to_context(read(await self._transport.call("GET", _context(agent_id)), api.PinnedContext))
 
     async def clear(self, agent_id: str) -> bool:
-        """False if nothing was pinned."""
         try:
             await self.get(agent_id)
         except NotFound:

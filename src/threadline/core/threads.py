@@ -7,7 +7,7 @@ history is a chain of ranges: the timeline's own messages, before them its paren
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -174,8 +174,20 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Iterate over it for its items; `next_cursor` gets the page after it."""
+
     items: tuple[T, ...]
     next_cursor: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __bool__(self) -> bool:
+        # An empty page is still a page.
+        return True
 
 
 class Hit(msgspec.Struct, frozen=True):

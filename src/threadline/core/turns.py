@@ -144,6 +144,20 @@ def answering_turn_id(root_id: str, approval_id: str) -> str:
     return f"{root_id}.{digest.hexdigest()[:16]}"
 
 
+_REPLY = "-reply"
+
+
+def reply_id(turn_id: str) -> str:
+    """The id of a turn's reply: the same for every run of the turn, so that a repeat cannot store a second one, and for
+    every turn that continues it."""
+    return f"{root_turn_id(turn_id)}{_REPLY}"
+
+
+def turn_id_of_reply(message_id: str) -> str | None:
+    """The turn that began the reply of this id, if it is the id of a reply."""
+    return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
+
+
 class ToolRun(msgspec.Struct, frozen=True):
     """A tool's run inside a turn, stored before the tool starts: after a crash it tells what may be repeated."""
 

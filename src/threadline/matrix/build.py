@@ -22,8 +22,9 @@ from threadline.matrix.room_factory import RoomMaker
 from threadline.matrix.room_reconciler import Reconciling
 from threadline.matrix.rooms import Rooms
 from threadline.matrix.sync_cursor import Tracking
+from threadline.messaging.chat_contexts import ChatContexts
 from threadline.messaging.identities import StoredIdentities
-from threadline.ports import Clock, Identities, Platform
+from threadline.ports import Clock, Identities
 from threadline.settings import MatrixSettings, default_matrix_folder
 
 
@@ -33,7 +34,7 @@ class Ground(NamedTuple):
     book: Book
     clock: Clock
     identities: Identities
-    platform: Callable[[Person], Platform]
+    platform: Callable[[Person], ChatContexts]
     sweep: Callable[[], Awaitable[object]]
     agent_id: str | None
 
@@ -47,7 +48,7 @@ def build_bot(threadline: Threadline) -> Bot:
         book=Book(threadline.store, threadline.sealer, settings.tenant),
         clock=threadline.clock,
         identities=StoredIdentities(threadline.store, threadline.messaging.links, settings.tenant, SURFACE),
-        platform=lambda person: threadline.platform(person.scope, SURFACE),
+        platform=lambda person: threadline.chat_contexts(person.scope, SURFACE),
         sweep=lambda: threadline.recovery.recover(house),
         agent_id=settings.agent,
     )

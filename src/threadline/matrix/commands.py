@@ -23,7 +23,8 @@ from threadline.matrix.links import Linking
 from threadline.matrix.people import Person
 from threadline.matrix.room_factory import Made, NoSpace, RoomMaker
 from threadline.matrix.rooms import LOADED, Rooms
-from threadline.ports import Clock, Platform
+from threadline.messaging.chat_contexts import ChatContexts
+from threadline.ports import Clock
 
 _LISTED = 30
 
@@ -31,7 +32,7 @@ _LISTED = 30
 class Asked:
     """One command, or one answer to a question, of one person in one room."""
 
-    def __init__(self, person: Person, said: Said, bound: Binding, platform: Platform) -> None:
+    def __init__(self, person: Person, said: Said, bound: Binding, platform: ChatContexts) -> None:
         self.person = person
         self.said = said
         self.bound = bound
@@ -53,7 +54,7 @@ class Commands:
         maker: RoomMaker,
         homeserver: Homeserver,
         linking: Linking,
-        platform: Callable[[Person], Platform],
+        platform: Callable[[Person], ChatContexts],
         clock: Clock,
     ) -> None:
         self._rooms = rooms
@@ -231,7 +232,7 @@ class Commands:
         return f"This room starts afresh. `!open {asked.chat_id}` brings the old history back."
 
     async def _undo(self, asked: Asked, _: str | None) -> str:
-        thread = await asked.platform.undo(asked.chat_id, key=f"{asked.key}.undo")
+        thread = await asked.platform.undo_last(asked.chat_id, key=f"{asked.key}.undo")
         return f"Your last message and its answer are taken back: {_amount(thread)}."
 
     async def _linked_already(self, asked: Asked, _: str | None) -> str:

@@ -23,7 +23,7 @@ from threadline.matrix.links import Linking
 from threadline.matrix.people import People, Person
 from threadline.matrix.reply_stream import Telling, patiently
 from threadline.matrix.rooms import Rooms
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 
 log = logging.getLogger("threadline.matrix")
 
@@ -46,7 +46,7 @@ class Hearing:
         rooms: Rooms,
         commands: Commands,
         linking: Linking,
-        platform: Callable[[Person], Platform],
+        platform: Callable[[Person], ChatContexts],
         edit_seconds: float,
     ) -> None:
         self._marks = book.marks

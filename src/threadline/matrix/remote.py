@@ -15,7 +15,6 @@ import msgspec
 
 from threadline.bootstrap import open_store
 from threadline.client import Client
-from threadline.client.chat_contexts import RemoteChatContexts
 from threadline.clock import SystemClock
 from threadline.core.channels import Redeemed
 from threadline.core.errors import ImpersonationRefused, LinkLimited, LinkRefused
@@ -27,6 +26,7 @@ from threadline.matrix.bot import Bot
 from threadline.matrix.build import Ground, build_bot_on, folder_of
 from threadline.matrix.event_handler import through_faults
 from threadline.matrix.people import Person
+from threadline.messaging.chat_contexts import ChatContexts
 from threadline.messaging.links import Links
 from threadline.ports import Clock, Store, Transaction
 from threadline.settings import Settings
@@ -104,9 +104,8 @@ def _ground(client: Client, store: Store, settings: Settings, clock: Clock) -> G
     sealer = Sealer(settings.limits, SecretMasker() if settings.masking.enabled else None)
     links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.channels.link_minutes))
 
-    def platform(person: Person) -> RemoteChatContexts:
-        user_id = person.scope.user_id
-        return RemoteChatContexts(client.acting_for(user_id), user_id)
+    def platform(person: Person) -> ChatContexts:
+        return ChatContexts(client.acting_for(person.scope.user_id))
 
     async def forget() -> None:
         await store.scoped(system_scope(tenant_id)).drop_settled(before=clock.now() - _MARKS_KEPT)

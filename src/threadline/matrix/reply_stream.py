@@ -18,7 +18,8 @@ from threadline.core.events import Event
 from threadline.matrix import message_format as rendering
 from threadline.matrix.events import Content, Said
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
-from threadline.ports import Answered, Platform
+from threadline.messaging.chat_contexts import ChatContexts
+from threadline.ports import Answered
 
 log = logging.getLogger("threadline.matrix")
 
@@ -45,7 +46,7 @@ class Telling:
         self._tried: dict[int, set[str]] = {}
         """What was sent as each message, whether or not the homeserver said that it has it."""
 
-    async def follow(self, platform: Platform) -> None:
+    async def follow(self, platform: ChatContexts) -> None:
         """Shows the answer while it is written. The homeserver being away only costs the show."""
         fold, typing = Fold(), asyncio.create_task(self._type())
         reading = asyncio.create_task(_read(platform.stream_message(self._turn_id), fold))

@@ -19,7 +19,7 @@ from threadline.matrix.events import ROOM_STATE, SPACE_STATE, RawEvent
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person, server_of
 from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
@@ -48,7 +48,7 @@ class RoomMaker:
         homeserver: Homeserver,
         settings: MatrixSettings,
         rooms: Rooms,
-        platform: Callable[[Person], Platform],
+        platform: Callable[[Person], ChatContexts],
     ) -> None:
         self._book = book
         self._homeserver = homeserver

@@ -17,7 +17,7 @@ from threadline.matrix.events import ROOM_STATE, SPACE_STATE, Content, RawEvent
 from threadline.matrix.homeserver import Batch, Homeserver
 from threadline.matrix.people import People, Person
 from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 
 log = logging.getLogger("threadline.matrix")
 
@@ -29,7 +29,7 @@ class Reconciling:
         homeserver: Homeserver,
         people: People,
         rooms: Rooms,
-        platform: Callable[[Person], Platform],
+        platform: Callable[[Person], ChatContexts],
     ) -> None:
         self._book = book
         self._homeserver = homeserver

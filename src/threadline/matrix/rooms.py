@@ -18,7 +18,7 @@ from threadline.matrix.bindings import Bindings, Book, digest_id
 from threadline.matrix.events import ROOM_STATE, Content
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
 from threadline.matrix.people import Person
-from threadline.ports import Platform
+from threadline.messaging.chat_contexts import ChatContexts
 
 log = logging.getLogger("threadline.matrix")
 
@@ -31,7 +31,7 @@ IS_SPACE = "space"
 
 class Rooms:
     def __init__(
-        self, book: Book, homeserver: Homeserver, platform: Callable[[Person], Platform], agent_id: str | None
+        self, book: Book, homeserver: Homeserver, platform: Callable[[Person], ChatContexts], agent_id: str | None
     ) -> None:
         self._book = book
         self._homeserver = homeserver

@@ -1,153 +1,165 @@
-"""The platform port in this process: chat contexts are threads, and messages take the one path of every turn.
+"""Chat contexts: the six calls of a chat surface, on any gateway.
 
-Nothing here is a second path. What it adds to the use cases is that each verb may be asked again after a crash: what
-is created has an id that the caller chose, and what moves a history is claimed under a key in the transaction that
-moves it.
+A chat context is a thread, named by its id. Each call may be repeated after a crash: what is created has an id that the
+caller chose, what moves a history has a key, and a message is stored under the key it was sent with.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+from msgspec import UNSET
 
 from threadline.core.errors import DuplicateId, KeyReused, NotFound
 from threadline.core.events import Event
 from threadline.core.ids import check_id, is_state_key
-from threadline.core.messages import Message, user
-from threadline.core.threads import NewThread, SavedPoint, Thread, ThreadChanges
-from threadline.core.turns import Surface, Turn
-from threadline.ports import Answered, Approver, Store
-from threadline.threads.user_threads import Threads
-from threadline.turns.acceptance import TurnRequest, Turns, reply_id
-from threadline.turns.runner import Runner
-from threadline.turns.streams import Streams
+from threadline.core.messages import user
+from threadline.core.threads import SavedPoint, Thread, ThreadChanges, ThreadFields, ThreadUpdate
+from threadline.core.turns import TurnInfo, reply_id
+from threadline.ports import Answered, Approver, Gateway, GatewayThread
 
 
 class ChatContexts:
-    """`threadline.ports.Platform` for one user on one surface."""
+    """`approver` decides about tools that need approval; without one the gateway's own rule applies."""
 
-    def __init__(
-        self,
-        store: Store,
-        threads: Threads,
-        turns: Turns,
-        runner: Runner,
-        streams: Streams,
-        *,
-        surface: Surface,
-        approver: Approver,
-    ) -> None:
-        self._store = store
-        self._threads = threads
-        self._turns = turns
-        self._runner = runner
-        self._streams = streams
-        self._surface = surface
+    def __init__(self, gateway: Gateway, *, approver: Approver | None = None) -> None:
+        self._gateway = gateway
         self._approver = approver
-        self._scope = threads.scope
 
     async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
-        new = NewThread(id=chat_id, state_key=_key_of(chat_id), title=title)
-        return await self._once(chat_id, lambda: self._threads.create(new))
+        """A new, empty context; the existing one if this user has one under the id."""
+        return await self._once(chat_id, self._gateway.create_thread(**_fields(chat_id, title)))
 
     async def branch_chat_context(
         self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
     ) -> Thread:
-        new = NewThread(id=new_chat_id, state_key=_key_of(new_chat_id), title=title)
-        return await self._once(new_chat_id, lambda: self._threads.branch(chat_id, new))
+        """A new context that begins as the other is now. No message is copied. NotFound."""
+        thread = await self._gateway.thread(chat_id)
+        return await self._once(new_chat_id, thread.branch(**_fields(new_chat_id, title)))
 
-    async def _once(self, new_id: str | None, create: Callable[[], Awaitable[Thread]]) -> Thread:
+    async def _once(self, chat_id: str | None, creation: Awaitable[GatewayThread]) -> Thread:
         try:
-            return await create()
+            return (await creation).info
         except DuplicateId:
-            found = None if new_id is None else await self._threads.get(new_id)
+            found = None if chat_id is None else await self.chat_context(chat_id)
             if found is None:
                 raise
             return found
 
     async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
-        return await self._threads.save(chat_id, name)
+        """Gives the context as it is now a name; a name used before moves. NotFound, InvalidName."""
+        return await (await self._gateway.thread(chat_id)).save(name)
 
     async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
-        return await self._moved(chat_id, self._threads.load(chat_id, name, key=key))
+        """The context continues from the saved point. NotFound."""
+        thread = await self._gateway.thread(chat_id)
+        return await self._moved(thread, thread.load(name, key=key))
 
-    async def undo(self, chat_id: str, *, key: str) -> Thread:
-        return await self._moved(chat_id, self._threads.undo(chat_id, key=key))
+    async def undo_last(self, chat_id: str, *, key: str) -> Thread:
+        """Undoes the last message and its answer. NotFound; InvalidInput if there is none."""
+        thread = await self._gateway.thread(chat_id)
+        return await self._moved(thread, thread.undo(key=key))
 
-    async def _moved(self, chat_id: str, moving: Awaitable[Thread]) -> Thread:
+    async def _moved(self, thread: GatewayThread, move: Awaitable[None]) -> Thread:
         try:
-            return await moving
+            await move
         except KeyReused:
-            # It was done in the context to which the room was bound then.
-            return await self._threads.find(chat_id)
+            # It was done in the thread to which the room was bound then.
+            await thread.refresh()
+        return thread.info
 
     async def chat_context(self, chat_id: str) -> Thread | None:
-        return await self._threads.get(chat_id)
+        check_id("chat", chat_id)
+        try:
+            return (await self._gateway.thread(chat_id)).info
+        except NotFound:
+            return None
 
     async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
-        return list((await self._threads.page(limit=limit)).items)
+        """Latest activity first, without the archived ones."""
+        return list((await self._gateway.threads(limit=limit)).items)
 
     async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
-        return await self._threads.update(chat_id, changes)
+        """NotFound."""
+        fields = ThreadUpdate.__annotations__
+        given: Any = {name: value for name in fields if (value := getattr(changes, name)) is not UNSET}
+        thread = await self._gateway.thread(chat_id)
+        await thread.update(**given)
+        return thread.info
 
     async def saved_points(self) -> list[SavedPoint]:
-        return await self._threads.saved_points()
+        return await self._gateway.saved_points()
 
-    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> Turn:
-        # The key alone says that it is the same message: the room may be bound to another thread by now.
-        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", key))
-        if turn is None:
-            replaces = None if instead_of is None else await self._message_id(instead_of)
-            request = TurnRequest(
-                message=user(text), surface=self._surface, thread_id=chat_id, key=key, replaces=replaces
-            )
-            accepted = await self._turns.accept(self._scope, request, self._runner.new_lease())
-            self._runner.begin(self._scope, accepted, self._approver)
-            return accepted.turn
-        if turn.is_active:
-            self._runner.start(self._scope, turn, self._approver)
-        return turn
+    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> TurnInfo:
+        """Stores the message and starts its turn. Returns as soon as the message is stored; a repeat with the same key
+        stores nothing and gives the same turn as it is now. `instead_of` is the key of an earlier message that this one
+        replaces: the context continues from before it. NotFound, Refused, InvalidInput."""
+        check_id("key", key)
+        thread = await self._gateway.thread(chat_id)
+        try:
+            return await self._send(thread, text, key, instead_of)
+        except KeyReused as exc:
+            # The same message, sent when the room was bound to another thread.
+            if exc.state_key is None:
+                raise
+            thread = await self._gateway.thread(exc.state_key)
+        try:
+            return await self._send(thread, text, key, instead_of)
+        except KeyReused:
+            # The first time, the message that it replaces was gone already.
+            return await self._send(thread, text, key, None)
 
-    async def _message_id(self, message_key: str) -> str:
-        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", message_key))
-        asked = None if turn is None else await self._request(turn)
-        if asked is None:
-            raise NotFound("message", message_key)
-        return asked.id
-
-    async def _request(self, turn: Turn) -> Message | None:
-        """What was asked, if it still stands where it stood."""
-        if turn.request_seq is None:
-            return None
-        found = await self._threads.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
-        return found[0] if found and found[0].turn_id == turn.id else None
+    async def _send(self, thread: GatewayThread, text: str, key: str, instead_of: str | None) -> TurnInfo:
+        question = user(text, id=key)
+        reply = thread.ask(question, key=key, replaces=instead_of, approver=self._approver)
+        await reply.accept()
+        return await reply.turn()
 
     async def is_last(self, chat_id: str, message_key: str) -> bool:
-        turn = await self._store.scoped(self._scope).turn_by_key(check_id("key", message_key))
-        if turn is None or turn.thread_id != chat_id:
-            return False
-        last = await self._threads.last_turns(chat_id, 1)
-        return bool(last) and last[0].turn_id == turn.id
+        """Whether the message that was sent under this key is the user's last one in the context."""
+        return await self._last_turn(chat_id, message_key) is not None
+
+    async def _last_turn(self, chat_id: str, message_key: str) -> TurnInfo | None:
+        """The turn of this message, if it is the user's last one and was sent in this very context: a branch shows the
+        messages of its source as well."""
+        check_id("key", message_key)
+        try:
+            newest = await (await self._gateway.thread(chat_id)).last_turns(1)
+            if not newest or newest[0].id != message_key or newest[0].turn_id is None:
+                return None
+            turn = await self._gateway.turn(newest[0].turn_id)
+        except NotFound:
+            return None
+        return turn if turn.thread_id == chat_id else None
 
     async def take_back(self, chat_id: str, message_key: str, *, key: str) -> bool:
-        if not await self.is_last(chat_id, message_key):
+        """Undoes the last message and its answer, which is stopped if it is still being written. False if the message
+        is not the last: then nothing changes."""
+        turn = await self._last_turn(chat_id, message_key)
+        if turn is None:
             return False
-        turn = await self._store.scoped(self._scope).turn_by_key(message_key)
-        if turn is not None and turn.is_active:
-            await self._runner.stop(self._scope, turn.id)
-        await self.undo(chat_id, key=key)
+        if turn.is_active:
+            await (await self._gateway.thread(chat_id)).stop(turn.id)
+        await self.undo_last(chat_id, key=key)
         return True
 
     async def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
-        async for streamed in self._streams.read(self._scope, turn_id):
-            yield streamed.event
+        """The answer as it is written, from its beginning, until the turn has ended, wherever it runs."""
+        async for event in self._gateway.reply(turn_id):
+            yield event
 
     async def answered(self, turn_id: str) -> Answered:
-        turn = await self._turns.find(self._scope, turn_id)
-        message = await self._store.scoped(self._scope).message(turn.thread_id, reply_id(turn_id))
-        return Answered(turn, message)
+        """The turn as it is now, and its stored reply. NotFound, as it may be once its context is deleted."""
+        turn = await self._gateway.turn(turn_id)
+        thread = await self._gateway.thread(turn.thread_id)
+        try:
+            return Answered(turn, await thread.message(reply_id(turn_id)))
+        except NotFound:
+            return Answered(turn, None)
 
 
-def _key_of(chat_id: str | None) -> str | None:
-    """Where it can be, a context's id is its state key as well: so it has the same name over HTTP, and whoever moves
-    from here to there finds it."""
-    return chat_id if chat_id is not None and is_state_key(chat_id) else None
+def _fields(chat_id: str | None, title: str | None) -> ThreadFields:
+    """Where the id is a valid state key it is the key as well, so that it names the thread in URLs."""
+    key = chat_id if chat_id is not None and is_state_key(chat_id) else None
+    return {"id": chat_id, "state_key": key, "title": title}

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from threadline.core.channels import InboxRow
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import Turn
+from threadline.core.turns import Turn, reply_id
 from threadline.messaging.outbox import Outbox
 from threadline.ports import Store, Transaction
-from threadline.turns.acceptance import reply_id
 
 
 class UnansweredSweep:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from threadline.core.channels import Redeemed
-from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
     Ambiguous,
@@ -19,8 +18,8 @@ from threadline.core.platform_messages import (
     Polled,
     Transient,
 )
-from threadline.core.threads import SavedPoint, Scope, Thread, ThreadChanges
-from threadline.core.turns import Surface, Turn
+from threadline.core.threads import Scope
+from threadline.core.turns import Surface, TurnInfo
 
 
 class Channel(Protocol):
@@ -96,73 +95,8 @@ class Http(Protocol):
 class Answered(NamedTuple):
     """A turn once it has ended, and the reply that was stored, if anything was said."""
 
-    turn: Turn
+    turn: TurnInfo
     message: Message | None
-
-
-class Platform(Protocol):
-    """What a chat surface asks of the house for one user: contexts for its rooms, and replies to what is said there.
-
-    A chat context is a thread, named by its id. Every verb that creates takes the id of what it creates, and every
-    verb that moves a history takes a key, so that whoever was cut off may ask again: nothing is done twice."""
-
-    async def create_chat_context(self, *, chat_id: str | None = None, title: str | None = None) -> Thread:
-        """A new, empty context; the one that is there if this user has a living one under the id."""
-        ...
-
-    async def branch_chat_context(
-        self, chat_id: str, *, new_chat_id: str | None = None, title: str | None = None
-    ) -> Thread:
-        """A new context that begins as the other is now. No message is copied; neither sees what the other is told
-        from then on. NotFound."""
-        ...
-
-    async def save_chat_context(self, chat_id: str, name: str) -> SavedPoint:
-        """Gives the context as it is now a name; a name used before moves. NotFound, InvalidName."""
-        ...
-
-    async def load_chat_context(self, chat_id: str, name: str, *, key: str) -> Thread:
-        """The context goes on from the saved point. NotFound."""
-        ...
-
-    async def undo(self, chat_id: str, *, key: str) -> Thread:
-        """Takes back the last message and its answer. NotFound; InvalidInput if there is none."""
-        ...
-
-    async def chat_context(self, chat_id: str) -> Thread | None: ...
-
-    async def chat_contexts(self, *, limit: int = 50) -> list[Thread]:
-        """Latest activity first, without the archived ones."""
-        ...
-
-    async def change_chat_context(self, chat_id: str, changes: ThreadChanges) -> Thread:
-        """Renames, archives … NotFound."""
-        ...
-
-    async def saved_points(self) -> list[SavedPoint]: ...
-
-    async def send_message(self, chat_id: str, text: str, *, key: str, instead_of: str | None = None) -> Turn:
-        """Stores the message and lets the agent answer. Returns as soon as the message is safe; asked again with the
-        same key, it stores nothing and gives the same turn as it is now. `instead_of` is the key of an earlier message
-        that this one stands in for: the context goes on from before that. NotFound, Refused, InvalidInput."""
-        ...
-
-    async def is_last(self, chat_id: str, message_key: str) -> bool:
-        """Whether the message that was sent under this key is the last one of the user's in the context."""
-        ...
-
-    async def take_back(self, chat_id: str, message_key: str, *, key: str) -> bool:
-        """Takes back the last message, and what was answered or is being answered to it. False if it is not the last:
-        then nothing is changed."""
-        ...
-
-    def stream_message(self, turn_id: str) -> AsyncIterator[Event]:
-        """The answer as it is written, from its beginning, until the turn has ended, wherever it runs."""
-        ...
-
-    async def answered(self, turn_id: str) -> Answered:
-        """What has come of a turn. NotFound, as it may be once its context is deleted."""
-        ...
 
 
 class Identities(Protocol):

@@ -37,13 +37,11 @@ from threadline.core.turn_commits import (
     ReplyDelivery,
     TurnAcceptance,
 )
-from threadline.core.turns import Chunk, Lease, Policy, Surface, Turn, TurnEnd, root_turn_id
+from threadline.core.turns import Chunk, Lease, Policy, Surface, Turn, TurnEnd, reply_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_thread
 from threadline.threads.user_threads import first_title
-
-_REPLY = "-reply"
 
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
@@ -278,17 +276,6 @@ async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:
         return None
     asked = await tx.messages(turn.thread_id, first=turn.request_seq, last=turn.request_seq)
     return asked[0] if asked and asked[0].turn_id == turn.id else None
-
-
-def reply_id(turn_id: str) -> str:
-    """The id of a turn's reply. It is the same for every run of the turn, so that a repeat cannot store a second reply,
-    and for every turn that continues the reply."""
-    return f"{root_turn_id(turn_id)}{_REPLY}"
-
-
-def turn_id_of_reply(message_id: str) -> str | None:
-    """The turn that began the reply with this id; None if it is not the id of a reply."""
-    return message_id.removesuffix(_REPLY) if message_id.endswith(_REPLY) else None
 
 
 def _digest(request: TurnRequest, sealed: Sealed) -> bytes:

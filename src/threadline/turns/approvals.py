@@ -21,9 +21,9 @@ from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, root_turn_id
+from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
 from threadline.ports import Guard, Store, Transaction
-from threadline.turns.acceptance import find_present_request, reply_id, turn_id_of_reply
+from threadline.turns.acceptance import find_present_request
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):

@@ -20,10 +20,10 @@ from threadline.core.errors import StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus, reply_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, find_present_request, reply_id
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, find_present_request
 from threadline.turns.leases import Timing
 from threadline.turns.output import stored_chunks
 from threadline.turns.runner import TurnStarter

@@ -10,8 +10,8 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import Scope, Thread
+from threadline.core.turns import turn_id_of_reply
 from threadline.ports import Store, Transaction
-from threadline.turns.acceptance import turn_id_of_reply
 
 
 async def question_to_repeat(store: Store, scope: Scope, thread: Thread, message_id: str | None) -> Message:

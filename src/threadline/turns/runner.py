@@ -23,9 +23,9 @@ from threadline.core.prompts import Prompt
 from threadline.core.sealing import Masker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus, reply_id
 from threadline.ports import Agent, AgentServices, Approver, Clock, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, reply_id
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Leases, ThreadQueue, Timing, TurnTask
 from threadline.turns.output import TurnOutput, read_earlier_run

@@ -19,9 +19,8 @@ from threadline.core.event_replay import replay_events
 from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
-from threadline.core.turns import Chunk, Turn
+from threadline.core.turns import Chunk, Turn, reply_id
 from threadline.ports import Store, Transaction
-from threadline.turns.acceptance import reply_id
 
 # For readers of turns in other processes, where a notification was lost.
 _POLL_SECONDS = 1.0

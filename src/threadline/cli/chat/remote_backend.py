@@ -15,8 +15,6 @@ from threadline.core.threads import Page, SavedPoint
 from threadline.core.transfer import ExportFormat
 from threadline.ports import Approver
 
-_NEWEST = 20
-
 
 class RemoteHost:
     """See `Host`."""
@@ -35,12 +33,10 @@ class RemoteHost:
         return f"threadline chat --server {self._url} --resume {thread.id}"
 
     async def begin(self, wishes: Wishes, agent_id: str, title: str | None = None) -> RemoteThread:
-        if title is not None:
-            raise InvalidInput("a thread of a service is named once something was said in it: /rename")
-        return self._client.create_thread(agent_id=wishes.agent)
+        return await self._client.create_thread(agent_id=wishes.agent, title=title)
 
     async def forget(self, thread: ChatThread) -> None:
-        """The service knows of a thread once something was said in it."""
+        await _remote(thread).purge()
 
     async def find(self, name: str) -> RemoteThread:
         return await self._client.thread(name)
@@ -70,8 +66,7 @@ class RemoteHost:
 
     async def waits(self, thread: ChatThread, reply: ChatReply) -> bool:
         assert isinstance(reply, RemoteReply)
-        newest = await _remote(thread).turns(limit=_NEWEST)
-        return any(turn.id == reply.turn_id and turn.status == "accepted" for turn in newest)
+        return (await reply.turn()).status == "accepted"
 
     def unsaved(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
         raise InvalidInput("without the service there is no answer")

@@ -30,12 +30,11 @@ from threadline.core.events import Finish
 from threadline.core.ids import is_state_key
 from threadline.core.parts import Part
 from threadline.core.threads import Scope, Thread
-from threadline.core.turns import Turn, TurnStatus
+from threadline.core.turns import Turn, TurnStatus, reply_id
 from threadline.ports import Store
 from threadline.service.aisdk.chunk_writer import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
 from threadline.service.aisdk.event_writer import EVENTS, EventWriter
 from threadline.service.http.requests import read_header
-from threadline.turns.acceptance import reply_id
 from threadline.turns.streams import StreamedEvent, Streams
 
 _EVENT_ID = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)

@@ -26,6 +26,7 @@ from threadline.core.parts import encode, plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted
+from threadline.core.turns import reply_id
 from threadline.ports import Agent
 from threadline.replies import Defer, DenyAll
 from threadline.service.aisdk.chunk_writer import HEADERS, ChunkWriter
@@ -38,7 +39,7 @@ from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Fault, ResponseSpec, operation
 from threadline.service.routes.agents import find_agent_id
 from threadline.service.routes.chat import STREAM_DESCRIPTION, StreamEvent
-from threadline.turns.acceptance import TurnRequest, reply_id
+from threadline.turns.acceptance import TurnRequest
 
 
 class ChatMessage(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from threadline.api_types import AppendResponse, Id, MessagesResponse, StoredMessage, ThreadInfo
+from threadline.api_types import AppendResponse, Id, MessagesResponse, StoredMessage, ThreadInfo, ThreadStateInfo
 from threadline.core import errors, jsontext
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.messages import Message, NewMessage, Role
@@ -147,6 +147,7 @@ class MessageRoutes:
                 appended.first_seq,
                 appended.message_ids,
                 appended.message_count,
+                ThreadStateInfo(**msgspec.structs.asdict(appended.thread)),
                 appended.replayed,
             )
         )
@@ -185,6 +186,6 @@ def _stored(message: Message) -> StoredMessage:
         timeline_id=message.timeline_id,
         created_at=message.created_at,
         parts=msgspec.Raw(message.parts_json),
-        metadata=None if message.metadata_json is None else msgspec.Raw(message.metadata_json),
+        metadata=message.metadata,
         turn_id=message.turn_id,
     )

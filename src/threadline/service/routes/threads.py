@@ -33,6 +33,7 @@ from threadline.core import errors
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key, is_id
 from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.core.turns import reply_id
 from threadline.replies import stop_turns
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
@@ -47,7 +48,6 @@ from threadline.service.http.responses import (
 )
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 from threadline.threads.user_threads import Threads
-from threadline.turns.acceptance import reply_id
 
 # The largest integer that JavaScript clients can represent exactly.
 _MAX_INTEGER = 2**53
