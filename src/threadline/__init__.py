@@ -1,14 +1,14 @@
-"""Threadline keeps the conversations between people and AI agents.
+"""Threadline stores conversations between people and AI agents in SQLite or PostgreSQL.
 
     import threadline
 
     async with threadline.open("chats.sqlite3") as tl:
         me = tl.as_user("ada")
-        thread = await me.create_thread(title="Lisbon")
+        thread = await me.open_thread("lisbon", title="Lisbon")
         await thread.append("Where should we stay?", threadline.assistant("Alfama."))
 
-What is listed in `__all__` is the public API; everything else may change. Each name is imported when it is first used:
-`import threadline` costs next to nothing, and nobody pays for what they do not use.
+`__all__` is the public API; everything else may change. Each name is imported when it is first used, so that
+`import threadline` is fast and optional dependencies are loaded only by those who use them.
 """
 
 from __future__ import annotations
@@ -19,83 +19,187 @@ from typing import TYPE_CHECKING, Any
 from threadline.version import __version__
 
 if TYPE_CHECKING:
+    from threadline.agents.anthropic import AnthropicModel
+    from threadline.agents.loop import LoopAgent
+    from threadline.agents.openai import OpenAIModel
+    from threadline.agents.tools import Tool, tool
     from threadline.bootstrap import Threadline, open
+    from threadline.client import Client, RetryPolicy, connect
+    from threadline.core import events
+    from threadline.core.approvals import ApprovalDecision, Pending
+    from threadline.core.channels import ContextSnapshot
     from threadline.core.errors import (
         AgentFailed,
         Conflict,
         DuplicateId,
+        ExtraMissing,
         HeadMoved,
         InvalidInput,
         KeyReused,
         LimitExceeded,
         NotFound,
         Refused,
+        ServiceUnavailable,
+        SettingsInvalid,
         StoreFailed,
         ThreadlineError,
         TurnRunning,
     )
     from threadline.core.messages import Message, NewMessage, assistant, new_message, user
-    from threadline.core.parts import Part, TextPart, ToolPart, tool_part
-    from threadline.core.threads import Hit, Page, Point, SavedPoint, Scope, Thread, Timeline
+    from threadline.core.parts import (
+        DataPart,
+        FilePart,
+        Part,
+        ReasoningPart,
+        SourceUrlPart,
+        TextPart,
+        ToolPart,
+        tool_part,
+    )
+    from threadline.core.prompts import Prompt, PromptMessage
+    from threadline.core.threads import (
+        Appended,
+        Hit,
+        Page,
+        Point,
+        SavedPoint,
+        Scope,
+        Thread,
+        ThreadFields,
+        ThreadUpdate,
+        Timeline,
+    )
+    from threadline.core.turns import Summary, TurnInfo
     from threadline.library import ThreadHandle, UserView
-    from threadline.replies import Defer, Reply
-    from threadline.sync_api import open_sync
+    from threadline.ports import Approver, Gateway, GatewayReply, GatewayThread, Verdict
+    from threadline.replies import Defer, DenyAll, Reply
+    from threadline.service.app import build_app, lifespan
+    from threadline.settings import Settings
+    from threadline.sync_api import (
+        SyncClient,
+        SyncGateway,
+        SyncReply,
+        SyncThread,
+        SyncThreadline,
+        connect_sync,
+        open_sync,
+    )
 
 __all__ = [
     "AgentFailed",
+    "AnthropicModel",
+    "Appended",
+    "ApprovalDecision",
+    "Approver",
+    "Client",
     "Conflict",
+    "ContextSnapshot",
+    "DataPart",
     "Defer",
+    "DenyAll",
     "DuplicateId",
+    "ExtraMissing",
+    "FilePart",
+    "Gateway",
+    "GatewayReply",
+    "GatewayThread",
     "HeadMoved",
     "Hit",
     "InvalidInput",
     "KeyReused",
     "LimitExceeded",
+    "LoopAgent",
     "Message",
     "NewMessage",
     "NotFound",
+    "OpenAIModel",
     "Page",
     "Part",
+    "Pending",
     "Point",
+    "Prompt",
+    "PromptMessage",
+    "ReasoningPart",
     "Refused",
     "Reply",
+    "RetryPolicy",
     "SavedPoint",
     "Scope",
+    "ServiceUnavailable",
+    "Settings",
+    "SettingsInvalid",
+    "SourceUrlPart",
     "StoreFailed",
+    "Summary",
+    "SyncClient",
+    "SyncGateway",
+    "SyncReply",
+    "SyncThread",
+    "SyncThreadline",
     "TextPart",
     "Thread",
+    "ThreadFields",
     "ThreadHandle",
+    "ThreadUpdate",
     "Threadline",
     "ThreadlineError",
     "Timeline",
+    "Tool",
     "ToolPart",
+    "TurnInfo",
     "TurnRunning",
     "UserView",
+    "Verdict",
     "__version__",
     "assistant",
+    "build_app",
+    "connect",
+    "connect_sync",
+    "events",
+    "lifespan",
     "new_message",
     "open",
     "open_sync",
+    "tool",
     "tool_part",
     "user",
 ]
 
 _HOMES = {
-    "threadline.sync_api": ("open_sync",),
+    "threadline.agents.anthropic": ("AnthropicModel",),
+    "threadline.agents.loop": ("LoopAgent",),
+    "threadline.agents.openai": ("OpenAIModel",),
+    "threadline.agents.tools": (
+        "Tool",
+        "tool",
+    ),
     "threadline.bootstrap": (
         "Threadline",
         "open",
     ),
+    "threadline.client": (
+        "Client",
+        "RetryPolicy",
+        "connect",
+    ),
+    "threadline.core.approvals": (
+        "ApprovalDecision",
+        "Pending",
+    ),
+    "threadline.core.channels": ("ContextSnapshot",),
     "threadline.core.errors": (
         "AgentFailed",
         "Conflict",
         "DuplicateId",
+        "ExtraMissing",
         "HeadMoved",
         "InvalidInput",
         "KeyReused",
         "LimitExceeded",
         "NotFound",
         "Refused",
+        "ServiceUnavailable",
+        "SettingsInvalid",
         "StoreFailed",
         "ThreadlineError",
         "TurnRunning",
@@ -108,36 +212,77 @@ _HOMES = {
         "user",
     ),
     "threadline.core.parts": (
+        "DataPart",
+        "FilePart",
         "Part",
+        "ReasoningPart",
+        "SourceUrlPart",
         "TextPart",
         "ToolPart",
         "tool_part",
     ),
+    "threadline.core.prompts": (
+        "Prompt",
+        "PromptMessage",
+    ),
     "threadline.core.threads": (
+        "Appended",
         "Hit",
         "Page",
         "Point",
         "SavedPoint",
         "Scope",
         "Thread",
+        "ThreadFields",
+        "ThreadUpdate",
         "Timeline",
+    ),
+    "threadline.core.turns": (
+        "Summary",
+        "TurnInfo",
     ),
     "threadline.library": (
         "ThreadHandle",
         "UserView",
     ),
+    "threadline.ports": (
+        "Approver",
+        "Gateway",
+        "GatewayReply",
+        "GatewayThread",
+        "Verdict",
+    ),
     "threadline.replies": (
         "Defer",
+        "DenyAll",
         "Reply",
+    ),
+    "threadline.service.app": (
+        "build_app",
+        "lifespan",
+    ),
+    "threadline.settings": ("Settings",),
+    "threadline.sync_api": (
+        "SyncClient",
+        "SyncGateway",
+        "SyncReply",
+        "SyncThread",
+        "SyncThreadline",
+        "connect_sync",
+        "open_sync",
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name == "events":
+        found = import_module("threadline.core.events")
+    elif name in _HOME_OF:
+        found = getattr(import_module(_HOME_OF[name]), name)
+    else:
         raise AttributeError(f"module 'threadline' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = found
     return found
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from threadline.core.errors import InvalidInput
 from threadline.core.parts import Approval, Part, ToolPart
+from threadline.core.plain_values import PlainValue
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True):
@@ -23,7 +24,7 @@ class ApprovalDecision(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(PlainValue, frozen=True):
     """A call that waits for an answer under its approval id."""
 
     approval_id: str

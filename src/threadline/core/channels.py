@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from threadline.core.plain_values import PlainValue
 from threadline.core.threads import UserRole
 from threadline.core.turns import Surface
 
@@ -58,7 +59,7 @@ class Redeemed(NamedTuple):
     owner_id: str | None = None
 
 
-class ContextSnapshot(msgspec.Struct, frozen=True):
+class ContextSnapshot(PlainValue, frozen=True):
     agent_id: str
     owner_id: str
     context: str

@@ -84,6 +84,19 @@ class Message(msgspec.Struct, frozen=True):
     def created_at(self) -> dt.datetime:
         return from_us(self.created_us)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The message as plain JSON data; `parts` have the AI SDK's key names."""
+        return {
+            "id": self.id,
+            "role": self.role,
+            "timeline_id": self.timeline_id,
+            "seq": self.seq,
+            "turn_id": self.turn_id,
+            "created_at": self.created_at.isoformat(),
+            "parts": jsontext.parse(self.parts_json, "parts"),
+            "metadata": self.metadata,
+        }
+
 
 def to_us(moment: dt.datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND

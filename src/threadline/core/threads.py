@@ -14,6 +14,7 @@ import msgspec
 
 from threadline.core.errors import RoleRefused
 from threadline.core.ids import check_tenant_id, check_user_id
+from threadline.core.plain_values import PlainValue
 
 UserRole: TypeAlias = Literal["viewer", "member", "admin", "system"]
 _RANK: dict[UserRole, int] = {"viewer": 0, "member": 1, "admin": 2, "system": 3}
@@ -47,7 +48,7 @@ class Point(NamedTuple):
     seq: int
 
 
-class Thread(msgspec.Struct, frozen=True):
+class Thread(PlainValue, frozen=True):
     id: str
     owner_id: str
     state_key: str
@@ -128,7 +129,7 @@ class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     archived: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class Timeline(PlainValue, frozen=True):
     """An append-only sequence of messages. `message_count` counts its whole history, including its ancestors'."""
 
     id: str
@@ -138,7 +139,7 @@ class Timeline(msgspec.Struct, frozen=True):
     created_at: dt.datetime
 
 
-class SavedPoint(msgspec.Struct, frozen=True):
+class SavedPoint(PlainValue, frozen=True):
     name: str
     point: Point
     thread_id: str
@@ -158,7 +159,7 @@ class ThreadState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(thread, **msgspec.structs.asdict(self))
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(PlainValue, frozen=True):
     """The result of an append. `replayed` means that it was a repetition and that nothing was written now.
 
     `message_count` counts up to the last of these messages. `thread` is the thread's state after the call, which for a
@@ -173,7 +174,7 @@ class Appended(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class Page(PlainValue, Generic[T], frozen=True):
     """Iterate over it for its items; `next_cursor` gets the page after it."""
 
     items: tuple[T, ...]
@@ -190,7 +191,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
         return True
 
 
-class Hit(msgspec.Struct, frozen=True):
+class Hit(PlainValue, frozen=True):
     """A message found by a search, in a thread whose current history contains it."""
 
     thread_id: str

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from threadline.core.plain_values import PlainValue
 from threadline.core.threads import Point
 
 Surface: TypeAlias = Literal["web", "api", "cli", "slack", "telegram", "whatsapp", "matrix"]
@@ -81,7 +82,7 @@ class Turn(msgspec.Struct, frozen=True):
         return self.is_active and self.lease_owner is None and self.lease_until is not None
 
 
-class TurnInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TurnInfo(PlainValue, frozen=True, kw_only=True):
     """A turn as its user sees it: without its lease, its fence and what else only the runner needs."""
 
     id: str
@@ -90,7 +91,7 @@ class TurnInfo(msgspec.Struct, frozen=True, kw_only=True):
     status: TurnStatus
     agent_id: str | None = None
     error: str | None = None
-    usage: dict[str, Any] = {}
+    usage: dict[str, Any] = msgspec.field(default_factory=dict)
     request_seq: int | None = None
     reply_seq: int | None = None
     created_at: dt.datetime
@@ -179,7 +180,7 @@ class Chunk(msgspec.Struct, frozen=True):
     json: bytes
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Summary(PlainValue, frozen=True):
     """A text that replaces the history up to and including `point` in prompts. The messages stay stored."""
 
     point: Point

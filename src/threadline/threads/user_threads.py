@@ -251,7 +251,7 @@ class Threads:
 
     def saved_name(self, name: str) -> str:
         """The normalised spelling under which a saved point is stored."""
-        return admit_name(self._sealer, "saved point", name)
+        return admit_name(self._sealer, "saved point", check_str("name", name))
 
     async def load(self, thread_id: str, name: str, *, key: str | None = None) -> Thread:
         """With a key it happens once, however often it is requested."""
