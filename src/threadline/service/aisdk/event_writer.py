@@ -1,6 +1,6 @@
 """Events as they are, for clients that speak Threadline's own vocabulary: no event and no field is lost.
 
-The interface is that of `aisdk.chunks.ChunkWriter`. The stream begins with `start` (message and turn id), carries each
+The interface is that of `chunk_writer.ChunkWriter`. The stream begins with `start` (message and turn id), carries each
 event as its JSON, and closes with `end` (status, error) and `[DONE]`. `Finish` is an event like any other: whether the
 turn was executed is said by `end`, once that is stored.
 """
