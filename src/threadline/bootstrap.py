@@ -1,6 +1,6 @@
-"""The composition root: settings in, a running Threadline out. The only file that knows every adapter.
+"""The composition root: builds a running Threadline from settings. The only module that knows every adapter.
 
-PostgreSQL is imported when it is chosen, so that the library on SQLite never pays for it; so are the agents' clients.
+PostgreSQL and the agents' clients are imported when they are chosen, so that the library on SQLite starts fast.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 
+# How long `close` waits for running turns: long enough for a short reply, short enough for Ctrl-C.
 _GRACE_SECONDS = 5.0
 _COMPACTION_TOKENS = 24_000
 
@@ -65,7 +66,7 @@ class OpenOptions(TypedDict, total=False):
 
 
 class Threadline:
-    """A running Threadline: one store, the rules that guard what goes into it, and the turns that run here."""
+    """A running Threadline: one store, what checks and masks its input, and the turns that run in this process."""
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class Threadline:
         )
 
     async def close(self) -> None:
-        """Lets running turns end for a few seconds, then interrupts them; what they showed is kept."""
+        """Waits a few seconds for running turns, then interrupts them; what they showed is stored."""
         await self.runner.close(_GRACE_SECONDS)
         await self.directory.close()
         await self.store.close()
@@ -180,7 +181,7 @@ class Threadline:
 
 
 class Opening:
-    """What `open` gives: await it, or enter it with `async with`."""
+    """The result of `open`: await it, or use it with `async with`."""
 
     def __init__(self, opening: Callable[[], Awaitable[Threadline]]) -> None:
         self._opening = opening
@@ -248,7 +249,7 @@ def is_postgres(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> str:
-    """The file that a database setting names. SettingsInvalid for an address nobody here can open."""
+    """The file that a database setting names. SettingsInvalid for an address of another kind."""
     path = url.removeprefix("sqlite:///")
     if "://" in path:
         # The rest of it may hold a password.

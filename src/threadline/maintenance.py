@@ -1,4 +1,4 @@
-"""The operator's side of the composition root: migrations, backups, health, erasure, whichever database it is."""
+"""Maintenance for operators: migrations, backups, health checks and erasure, on either database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Progress: TypeAlias = Callable[[Migration, int, int], None]
 
 
 async def plan_migration(url: str) -> Plan:
-    """What `migrate` would do; nothing is written."""
+    """The migrations that `migrate` would apply. Writes nothing."""
     if is_postgres(url):
         with needs_postgres():
             from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
@@ -40,7 +40,7 @@ async def plan_migration(url: str) -> Plan:
 async def migrate(
     url: str, *, progress: Progress | None = None, partitions: int | None = None, distribute: bool = False
 ) -> Plan:
-    """Brings the database to this version; what was done. Safe to repeat."""
+    """Applies the missing migrations and returns them. Safe to repeat."""
     if is_postgres(url):
         with needs_postgres():
             from threadline.stores.postgres import migrate as postgres_migrate  # noqa: PLC0415 - an extra
@@ -51,12 +51,12 @@ async def migrate(
 
 
 def database_exists(url: str) -> bool:
-    """Whether there is something to open; of a server, only connecting can tell."""
+    """Whether the file exists. Always True for a server: only connecting can tell."""
     return is_postgres(url) or Path(sqlite_path(url)).exists()
 
 
 async def check(settings: Settings) -> list[Finding]:
-    """What is wrong with the database, if anything, and what to do about it."""
+    """The problems that the database has, each with what to do about it."""
     store = await open_store(settings, SystemClock())
     try:
         return await store.check()
@@ -78,7 +78,7 @@ async def backup(url: str, target: str, *, progress: Callable[[int, int], None] 
 
 
 async def compact(url: str, *, progress: Callable[[int], None] | None = None) -> tuple[int, int]:
-    """Writes a SQLite file anew, without what was purged. How many bytes it had before and has now."""
+    """Rewrites a SQLite file without what was purged. Returns its size in bytes before and after."""
     if is_postgres(url) or url == ":memory:":
         raise InvalidInput("compact is for SQLite files; PostgreSQL has VACUUM")
     if not database_exists(url):
@@ -117,7 +117,7 @@ async def purge_user(settings: Settings, tenant_id: str, user_id: str) -> int:
 
 @asynccontextmanager
 async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Administration]:
-    """What administrators do, done by the operator: whoever can open the database. The record names their login."""
+    """Administration for the operator, who can open the database itself. The audit log names their login."""
     scope = system_scope(check_tenant_id(tenant_id))
     clock = SystemClock()
     store = await open_store(settings, clock)

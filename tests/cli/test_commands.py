@@ -182,7 +182,7 @@ def test_a_pinned_context_is_part_of_every_prompt(run: Run) -> None:
         (["threads", "show"], 2, "missing thread (see threadline threads show --help)"),
         (["chat", "--agent"], 2, "--agent needs a value"),
         (["chat", "--continue", "--resume", "x"], 2, "--resume cannot be used with --continue"),
-        (["chat", "--server", "http://", "-p", "x"], 2, "it names no host"),
+        (["chat", "--server", "http://", "-p", "x"], 2, "`url` must name a host"),
         (["agents", "add", "a", "--provider", "openai"], 2, "--set api_key=KEY"),
         (
             ["agents", "add", "a", "--provider", "openai", "--set", "api_kee=k"],

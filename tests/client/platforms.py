@@ -39,7 +39,7 @@ def over_http(client: Client) -> PlatformOf:
 
 @asynccontextmanager
 async def acting_client(threadline: Threadline) -> AsyncIterator[Client]:
-    """A client of the house, whose token acts for users."""
+    """A client whose token acts for users."""
     async with serving(threadline) as service:
         token = await token_for(threadline, "bot", acts_for_users=True)
         async with connect(service.url, token=token, patience=IMPATIENT) as client:

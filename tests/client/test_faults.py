@@ -65,7 +65,7 @@ class Wire:
                     self.requests.append(piece.split(b" HTTP", 1)[0].decode())
                 upstream.write(piece)
                 await upstream.drain()
-        # Whoever asked has hung up, and so does the service then.
+        # The client has closed its connection, so the service's is closed too.
         upstream.close()
 
 
@@ -83,7 +83,7 @@ async def wired(service: str) -> AsyncIterator[tuple[Wire, Client]]:
 @pytest.mark.req("S1-14", "S1-25", "S1-26")
 @pytest.mark.parametrize("room", [1, 300, 700, 1000])
 async def test_an_answer_that_is_lost_or_cut_doubles_nothing_and_loses_nothing(service: str, room: int) -> None:
-    """Cut in the head, after the first chunks, in the middle of one: it asks again, or goes on where it was."""
+    """Cut in the head, after the first frames, in the middle of one: it repeats the request or resumes the stream."""
     async with wired(service) as (wire, client):
         thread = await client.create_thread()
         wire.plan = [room, room, room]

@@ -1,4 +1,4 @@
-"""The platform port keeps its word in the process of the house and over HTTP: the same assertions for both."""
+"""Chat contexts in process and over HTTP: the same assertions for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library's front door on both databases: what a thread in the hand and a user's view promise to a developer."""
+"""Threads and user views of the library, on both databases."""
 
 from __future__ import annotations
 

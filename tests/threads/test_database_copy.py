@@ -110,7 +110,7 @@ async def test_a_copy_holds_the_same_rows_and_goes_on_from_there(
     }
     thread = await here.thread((await there.threads()).items[0].id)
     count = thread.info.message_count
-    await thread.append("It goes on")
+    await thread.append("It continues")
     assert [m.seq for m in await thread.messages()] == list(range(count + 1))
 
 

@@ -1,4 +1,4 @@
-"""Moves under a key: made once, whoever asks again; a key is its user's own, and means one thing."""
+"""Undo and load with a key happen once. Keys of different users do not collide."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Requests to a service: with a token, within time, and again where that is safe.
+"""HTTP requests to a service: token, timeouts and retries.
 
-What may be repeated without doing anything twice is tried again after a passing fault; what may not is tried again only
-if it never left. An answer that is a problem is raised as the error it was on the other side.
+A request that is safe to repeat is retried after a connection error and after 429, 502, 503 and 504; one that is not is
+retried only if it was never sent. A problem response is raised as the error that the service had.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KEPT_ALIVE = 20
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How long to wait: for a connection, for the next bytes (a stream that lives says so every few seconds), and
-    before each further attempt."""
+    """Timeouts for connecting and for the next bytes (a stream sends a comment every few seconds), and the pause before
+    each further attempt."""
 
     connect_seconds: float = 5.0
     read_seconds: float = 60.0
@@ -40,9 +40,9 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 class Transport:
     def __init__(self, url: str, token: str | None, patience: RetryPolicy) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidInput(f"{url!r} is no address of a service: it begins with http:// or https://")
+            raise InvalidInput(f"`url` must begin with http:// or https://, got {url!r}")
         if not urlsplit(url).hostname:
-            raise InvalidInput(f"{url!r} is no address of a service: it names no host")
+            raise InvalidInput(f"`url` must name a host, got {url!r}")
         self.patience = patience
         self.headers: Mapping[str, str] = {}
         self.is_shared = False
@@ -50,12 +50,12 @@ class Transport:
             base_url=url.rstrip("/"),
             headers={} if token is None else {"authorization": f"Bearer {token}"},
             timeout=httpx2.Timeout(patience.read_seconds, connect=patience.connect_seconds),
-            # Each reader of a stream has a connection for as long as the answer takes.
+            # No limit: each open stream occupies a connection for as long as its turn runs.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
         )
 
     def with_headers(self, headers: Mapping[str, str]) -> Transport:
-        """The same connection, with these headers on every request. Closing it closes nothing."""
+        """The same connection with these headers on every request. Closing it does not close the connection."""
         shared = copy(self)
         shared.headers, shared.is_shared = {**self.headers, **headers}, True
         return shared
@@ -75,7 +75,7 @@ class Transport:
         content: bytes | None = None,
         again: bool = True,
     ) -> bytes:
-        """The whole answer. `again` says that doing it twice does no harm."""
+        """The body of the response. `again` says that the request is safe to repeat."""
         async with self.open(method, path, body, query=query, headers=headers, content=content, again=again) as answer:
             return await _whole(answer)
 
@@ -91,7 +91,7 @@ class Transport:
         content: bytes | None = None,
         again: bool = True,
     ) -> AsyncIterator[httpx2.Response]:
-        """An answer that has begun and is no problem; its body is read by whoever asked. Leaving hangs up."""
+        """A successful response whose body the caller reads. Leaving the context closes the connection."""
         sent: dict[str, Any] = {} if body is None else {"json": body}
         if content is not None:
             sent = {"content": content}
@@ -137,12 +137,12 @@ async def _whole(answer: httpx2.Response) -> bytes:
 
 
 def _address(url: httpx2.URL) -> str:
-    """Without what else an address may hold: a password, a path."""
+    """Without a password or a path, so that it can be shown."""
     return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _asked_pause(answer: httpx2.Response) -> float:
-    """How long the service asks to wait, within reason."""
+    """The Retry-After of the response, at most 10 seconds: a client should not hang on one header."""
     given = answer.headers.get("retry-after", "")
     return min(float(given), _LONGEST_PAUSE) if given.isdecimal() else 0.0
 

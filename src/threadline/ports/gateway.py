@@ -173,7 +173,7 @@ class GatewayThread(Protocol):
         self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None
     ) -> GatewayReply:
         """Answers every pending approval, by approval id; the same reply continues in a new turn. A repeat of the same
-        answers gives the same reply; other answers are a Conflict. InvalidInput for an approval nobody asked for."""
+        answers gives the same reply; other answers are a Conflict. InvalidInput for an unknown approval."""
         ...
 
     async def messages(

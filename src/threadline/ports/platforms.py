@@ -1,4 +1,4 @@
-"""Messaging platforms from both sides: their codecs and the door to their servers, and what a bot asks of the house."""
+"""Ports for messaging platforms: codecs, HTTP, and which user a sender is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Channel(Protocol):
 
     def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
-        missing or cannot stand in a request."""
+        missing or contains characters that a request cannot."""
         ...
 
     def parse_response(self, response: HttpResponse) -> Outcome:
@@ -70,7 +70,7 @@ class Channel(Protocol):
 
 
 class PolledChannel(Channel, Protocol):
-    """A platform that can be asked for what arrived, by a machine that nobody can reach."""
+    """A platform that can be polled, for a machine without a public address."""
 
     def build_poll_request(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
         """Asks for what follows `after`, the last number seen (0 at first), and confirms what went before: ask only
@@ -100,7 +100,7 @@ class Answered(NamedTuple):
 
 
 class Identities(Protocol):
-    """Which user of the house someone on one platform is. A sender is their id there."""
+    """Which user a sender on one platform is. `sender` is their id on the platform."""
 
     async def find(self, sender: str, *, adopt: bool = False) -> Scope | None:
         """Whom a verified link names; None without one, and for one that was revoked. With `adopt`, a sender without
@@ -108,11 +108,11 @@ class Identities(Protocol):
         ...
 
     async def redeem(self, sender: str, code: str) -> Redeemed:
-        """Uses the code up and links the sender with whoever made it. A few attempts in a while."""
+        """Redeems the code: links the sender with the user who made it. Attempts are limited."""
         ...
 
     async def may_hint(self, sender: str) -> bool:
-        """Whether a stranger is told how to link: once in a while, so that nobody can make a bot talk."""
+        """Whether an unlinked sender is told how to link: rarely, so that a bot cannot be used to send messages."""
         ...
 
     async def unlink(self, sender: str, scope: Scope) -> bool:

@@ -1,7 +1,6 @@
-"""Compaction: the older part of a thread summed up for the agent. It adds a summary and deletes nothing.
+"""Compaction: a summary of the older part of a thread, for the agent. It adds a row and deletes nothing.
 
-The summariser is anything that turns messages into a text. The one built in needs no model: it lists what was asked,
-which is honest about being short.
+A summariser turns messages into a text. The built-in one needs no model: it lists the user's requests.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from threadline.core.turns import Summary
 from threadline.ports import Store
 
 Summarise: TypeAlias = Callable[[str | None, Sequence[Message]], Awaitable[str]]
-"""Takes the summary so far, if there is one, and the messages since; gives one text for both."""
+"""Takes the earlier summary, if there is one, and the messages since; returns one text for both."""
 
 _LONGEST_LINE = 200
 _PAGE = 1000
@@ -32,8 +31,8 @@ class Compaction:
         self._summarise = summarise or list_requests
 
     async def compact(self, scope: Scope, thread_id: str, *, budget: int | None = None) -> Summary | None:
-        """A summary of all but the newest turns, if what is not summed up yet is more than the budget of tokens (by
-        default, that of the window). None if it is not."""
+        """Summarises all but the newest turns if what is not summarised yet has more than `budget` tokens (default: the
+        window's). None if it has not. NotFound."""
         scope.require("member")
         tx = self._store.scoped(scope)
         if await tx.thread(thread_id) is None:
@@ -52,7 +51,7 @@ class Compaction:
 
 
 async def list_requests(earlier: str | None, messages: Sequence[Message]) -> str:
-    """What the user asked, one line each, oldest first."""
+    """The user's requests, one line each, oldest first."""
     asked = [" ".join(message.text.split()) for message in messages if message.role == "user"]
     lines = [f"- {text[:_LONGEST_LINE]}" for text in asked if text]
     return "\n".join([earlier or "The user asked, in this order:", *lines])

@@ -1,7 +1,8 @@
-"""Copying a whole database into another, of the same kind or not: tenant by tenant, table by table, then verified.
+"""Copies a whole database into another, of the same kind or not, and verifies the copy.
 
-Rows that are there already are left alone, so a copy that broke off is made again from the start and ends where it
-would have. Afterwards both are read once more and compared; the source must not be written to meanwhile.
+Tenant by tenant, table by table. Rows that exist in the target are left alone, so an interrupted copy is repeated from
+the start with the same result. Then both databases are read again and compared; during a copy nothing may write to the
+source.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ async def copy_database(
     tenants: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """How many rows of each table the target holds now, of these tenants (default: all). Conflict if it does not hold
-    the same as the source."""
+    """Copies these tenants (default: all) and returns how many rows of each table the target has. Conflict if the two
+    databases differ afterwards."""
     copied: dict[str, int] = dict.fromkeys(TABLES, 0)
     done = 0
     for tenant_id in await source.tenants() if tenants is None else tenants:

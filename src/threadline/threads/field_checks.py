@@ -1,4 +1,4 @@
-"""Admission: what a caller says about a thread, checked and cleaned before any store sees it."""
+"""Checks, normalises and masks the fields of a thread before they reach a store."""
 
 from __future__ import annotations
 
