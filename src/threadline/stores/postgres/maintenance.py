@@ -76,6 +76,7 @@ class TableCopyOperations(Operations):
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
         self.session.scope.require("system")
         if table == "timelines":
+            # A timeline can outlive its thread, because a branch still shows its messages.
             threads = {row[0] for row in await self.session.rows(_SQL["list_threads"])}
             rows = [(*row[:2], row[2] if row[2] in threads else None, *row[3:]) for row in rows]
         convert = _from_portable(self.session, table)

@@ -47,6 +47,7 @@ class PeopleOperations(Operations):
 
     @in_transaction
     async def delete_agent(self, agent_id: str) -> bool:
+        # The snapshots belong to other users, which row security hides from an administrator's own role.
         async with self.session.as_worker():
             await self.session.run(_SQL["unpin_agent"], agent_id)
         return await self.session.run(_SQL["delete_agent"], agent_id) > 0
@@ -89,6 +90,7 @@ class PeopleOperations(Operations):
             self.session.scope.require("system")
         await self.session.ensure_user(owner_id)
         values = (platform, platform_user_id, owner_id, state, self.session.now())
+        # Two statements, because an upsert would report another owner's link as a violation of row security.
         row = await self.session.row(_SQL["change_link"], *values) or await self.session.row(_SQL["add_link"], *values)
         if row is None:
             raise DuplicateId("link", platform_user_id)

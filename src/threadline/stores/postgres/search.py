@@ -36,6 +36,7 @@ class SearchOperations(Operations):
             return []
         found = await self._find(words, limit, offset, caught_up=False)
         if found and found[0]["thread_id"] is None:
+            # A smaller batch means that nothing is left.
             while await self.index_some() == _BATCH_SIZE:
                 pass
             found = await self._find(words, limit, offset, caught_up=True)

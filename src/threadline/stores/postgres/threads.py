@@ -47,7 +47,7 @@ class ThreadOperations(Operations):
         below = Position(0, "") if cursor is None else decode_cursor(listing, cursor)
         found = await self.session.call(
             _SQL["list_threads"],
-            limit + 1,
+            limit + 1,  # one more than shown tells whether there is another page
             offset,
             None if cursor is None else below.at_us,
             None if cursor is None else below.id,
@@ -84,6 +84,7 @@ class ThreadOperations(Operations):
 
     @in_transaction
     async def restore_thread(self, thread_id: str) -> Thread:
+        # Locked, so that two restores of the same thread do not both find its state key free.
         found = await self.session.row(_SQL["lock_deleted_thread"], thread_id)
         if found is None:
             raise NotFound("deleted thread", thread_id)
