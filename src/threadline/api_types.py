@@ -305,3 +305,53 @@ class RedeemedLinkResponse(ApiStruct, frozen=True):
     """The user that the account is linked to now."""
 
     user_id: str
+
+
+class ArrivalResponse(ApiStruct, frozen=True):
+    """What became of an event that a bot delivered, and the turn that it began, if any."""
+
+    decision: str
+    user_id: str | None = None
+    turn_id: str | None = None
+    state_key: str | None = None
+
+
+class BridgeDelivery(ApiStruct, frozen=True):
+    """A delivery that a bot has claimed. `payload` is JSON for the platform's bot."""
+
+    id: str
+    recipient: str
+    payload: str
+    attempts: int
+    turn_id: str | None = None
+
+
+class ClaimedResponse(ApiStruct, frozen=True):
+    deliveries: list[BridgeDelivery]
+
+
+class SettledResponse(ApiStruct, frozen=True):
+    """False if the claim is no longer this worker's."""
+
+    settled: bool
+
+
+class PlaceInfo(ApiStruct, frozen=True):
+    """A room that is bound to a thread, or a user's space."""
+
+    place: str
+    sender: str
+    user_id: str
+    thread_id: str
+    label: str | None = None
+    is_space: bool = False
+
+
+class PlacesResponse(ApiStruct, frozen=True):
+    places: list[PlaceInfo]
+
+
+class RestoredResponse(ApiStruct, frozen=True):
+    """False if the place was bound already, or its sender is not linked."""
+
+    restored: bool

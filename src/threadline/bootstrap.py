@@ -30,7 +30,7 @@ from threadline.core.turns import Surface
 from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.messaging.chat_contexts import ChatContexts
-from threadline.messaging.outbox_worker import Retrying
+from threadline.messaging.settlement import DeliveryRetry
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Store, Tracer
@@ -76,7 +76,7 @@ class Threadline:
         *,
         agents: Mapping[str, Agent] | None = None,
         timing: Timing | None = None,
-        retrying: Retrying | None = None,
+        retry: DeliveryRetry | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self.store = store
@@ -87,7 +87,7 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         self.streams = Streams(store)
-        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, retrying=retrying)
+        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, retry=retry)
         self.turns = Turns(store, self.sealer, self.guard, self.messaging.deliveries, metrics=self.metrics)
         self.approvals = Approvals(store, self.sealer, self.guard)
         self.tracer = tracer
@@ -119,6 +119,7 @@ class Threadline:
         )
         self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
+        self.bridges = self.messaging.open_bridges(self.inbox)
         self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)

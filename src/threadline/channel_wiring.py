@@ -1,7 +1,7 @@
-"""Messaging platforms, put together: what arrives is received, what is to be said is delivered, who is who is linked.
+"""Builds everything about messaging platforms: inbox, outbox and its worker, links, credentials, bridges.
 
-Codecs, the cipher and the door to the network are extras. They are imported when a platform is first used, so that
-whoever uses none pays for none.
+Codecs, the cipher and the HTTP client are extras. They are imported when a platform is first used, so that a program
+without platforms does not load them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpRespon
 from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
+from threadline.messaging.bridges import Bridges, OutboxSignal
+from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
 from threadline.messaging.diagnosis import ChannelDiagnosis
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
 from threadline.messaging.outbox import Outbox
-from threadline.messaging.outbox_worker import OutboxWorker, Retrying
-from threadline.messaging.place_threads import ChatCommands
+from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.polling import Polling
+from threadline.messaging.rooms import ROOM_PLATFORMS
+from threadline.messaging.settlement import DeliveryRetry, Settlement
 from threadline.messaging.unanswered_sweep import UnansweredSweep
 from threadline.messaging.unlinked_senders import UnlinkedSenders
 from threadline.observability.metrics import Metrics
@@ -38,13 +41,13 @@ from threadline.vault import Vault
 
 log = logging.getLogger("threadline.messaging")
 
-_FORGET_SECONDS = 3_600.0
-_CATCH_UP_SECONDS = 10.0
+_DELETE_SECONDS = 3_600.0
+_SWEEP_SECONDS = 10.0
 PLATFORMS: tuple[Surface, ...] = ("slack", "telegram", "whatsapp")
 
 
 class Codecs(Mapping[Surface, Channel]):
-    """The platforms that are switched on, each with its codec."""
+    """The enabled platforms, each with its codec."""
 
     def __init__(self, settings: ChannelsSettings) -> None:
         self._settings = settings
@@ -85,8 +88,8 @@ def platform_settings(settings: ChannelsSettings, platform: Surface) -> ChannelS
     return found[platform]
 
 
-class Door:
-    """The way out to platforms, opened at its first use."""
+class LazyPlatformHttp:
+    """The HTTP client for platforms, imported at its first use."""
 
     def __init__(self, settings: ChannelsSettings) -> None:
         self._stand_ins = [api for name in PLATFORMS if (api := platform_settings(settings, name).api) is not None]
@@ -114,53 +117,62 @@ class Messaging:
         metrics: Metrics,
         settings: ChannelsSettings,
         *,
-        retrying: Retrying | None = None,
+        retry: DeliveryRetry | None = None,
     ) -> None:
         self.settings = settings
-        self.http = Door(settings)
+        self.http = LazyPlatformHttp(settings)
         self.codecs = Codecs(settings)
         self._vault = Vault(settings.keys, settings.key)
         self.credentials = Credentials(store, self._vault, self.codecs)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
-        self.delivering = OutboxWorker(
-            store, self.codecs, self.credentials, self.http, clock, metrics, retrying=retrying
+        retry = retry or DeliveryRetry()
+        self.settlement = Settlement(store, sealer, clock, metrics, retry)
+        self.outbox_worker = OutboxWorker(
+            store, self.codecs, self.credentials, self.http, clock, self.settlement, platforms=PLATFORMS, retry=retry
         )
-        self.outbox = Outbox(store, sealer, self.codecs, self.delivering.wake)
+        self._signal = OutboxSignal()
+        self.outbox = Outbox(store, sealer, self.codecs, self.wake)
         self.unanswered_sweep = UnansweredSweep(store, self.outbox)
-        self.deliveries = dict.fromkeys(PLATFORMS, self.outbox.render_reply)
+        self.deliveries = dict.fromkeys((*PLATFORMS, *ROOM_PLATFORMS), self.outbox.render_reply)
         self._store = store
         self._sealer = sealer
         self._clock = clock
         self._metrics = metrics
 
+    def wake(self, tenant_id: str) -> None:
+        """Something was enqueued for this tenant."""
+        self.outbox_worker.wake(tenant_id)
+        self._signal.wake()
+
     async def run(self) -> None:
-        """Delivers, answers what was left unanswered, and forgets what was settled long ago, until cancelled."""
+        """Delivers, answers unanswered messages, and deletes old settled rows, until cancelled."""
         if self.settings.keys:
             self._prepare()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.delivering.run(self.settings.sweep_seconds))
-            group.create_task(self._forget())
-            group.create_task(self._catch_up())
+            group.create_task(self.outbox_worker.run(self.settings.sweep_seconds))
+            group.create_task(self._delete_settled())
+            group.create_task(self._sweep_unanswered())
 
     def _prepare(self) -> None:
-        """Imports now what the first message would wait half a second for. What is missing is said when it is used."""
+        """Imports the extras now: the first message would wait half a second for them. A missing extra is reported when
+        it is used."""
         with suppress(ExtraMissing):
             len(self.codecs)
             self.http.opened()
 
-    async def _catch_up(self) -> None:
+    async def _sweep_unanswered(self) -> None:
         while True:
             try:
                 await self.unanswered_sweep.sweep()
             except StoreFailed:
-                log.warning("unanswered messages not looked for", exc_info=True)
-            await asyncio.sleep(_CATCH_UP_SECONDS)
+                log.warning("unanswered messages not swept", exc_info=True)
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     async def close(self) -> None:
-        """Waits for what is being sent at this moment."""
-        await self.delivering.close()
+        """Waits for running sends."""
+        await self.outbox_worker.close()
 
-    async def _forget(self) -> None:
+    async def _delete_settled(self) -> None:
         while True:
             try:
                 before = self._clock.now() - dt.timedelta(days=self.settings.keep_days)
@@ -168,7 +180,7 @@ class Messaging:
                     await self._store.scoped(system_scope(tenant_id)).drop_settled(before=before)
             except StoreFailed:
                 log.warning("settled rows not dropped", exc_info=True)
-            await asyncio.sleep(_FORGET_SECONDS)
+            await asyncio.sleep(_DELETE_SECONDS)
 
     def open_inbox(
         self, turns: Turns, runner: Runner, directory: Directory, approver: Approver, default_agent: str
@@ -185,14 +197,18 @@ class Messaging:
             self._clock,
             self._metrics,
             agents=self._agents(default_agent),
-            replay_window=dt.timedelta(seconds=self.settings.replay_seconds),
-            wake=self.delivering.wake,
+            replay_windows=dict.fromkeys(PLATFORMS, dt.timedelta(seconds=self.settings.replay_seconds)),
+            wake=self.wake,
         )
 
     def _agents(self, default_agent: str) -> dict[Surface, str]:
-        return {name: platform_settings(self.settings, name).agent or default_agent for name in PLATFORMS}
+        named = {name: platform_settings(self.settings, name).agent or default_agent for name in PLATFORMS}
+        return {**named, **dict.fromkeys(ROOM_PLATFORMS, default_agent)}
 
-    def diagnosing(self, directory: Directory, default_agent: str) -> ChannelDiagnosis:
+    def open_bridges(self, inbox: Inbox) -> Bridges:
+        return Bridges(self._store, self._sealer, self._clock, inbox, self.settlement, self._signal)
+
+    def open_diagnosis(self, directory: Directory, default_agent: str) -> ChannelDiagnosis:
         stand_ins = frozenset(name for name in PLATFORMS if platform_settings(self.settings, name).api is not None)
         return ChannelDiagnosis(
             self._store,
@@ -205,8 +221,8 @@ class Messaging:
             stand_ins=stand_ins,
         )
 
-    def polling(self, inbox: Inbox, platform: str) -> Polling:
-        """NotFound for a platform that cannot be asked."""
+    def open_polling(self, inbox: Inbox, platform: str) -> Polling:
+        """NotFound for a platform that cannot be polled."""
         channel = self.codecs.get("telegram")
         if platform != "telegram" or channel is None:
             raise NotFound("platform that can be polled", platform)

@@ -1,7 +1,7 @@
-"""The one door to messaging platforms: a request goes out, to a platform's own host over TLS, and to nowhere else.
+"""HTTP client for messaging platforms: it sends only to the platforms' own hosts, over TLS.
 
-A stand-in on this machine may be named in the settings instead; then it is reached at that address alone. What an
-answer holds is read up to a limit. Reasons say what happened on the wire, and never what was sent.
+The settings may name a simulator on this machine instead. Responses are read up to a limit. Reasons describe what
+happened on the connection, never what was sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_ANSWER = 8 * 1_048_576
 
 
 class PlatformHttp:
-    """`stand_ins` are addresses on this machine that play a platform."""
+    """`stand_ins` are addresses of simulated platforms on this machine."""
 
     def __init__(self, stand_ins: Iterable[str] = ()) -> None:
         self._stand_ins = frozenset(_on_this_machine(url) for url in stand_ins)
@@ -30,16 +30,16 @@ class PlatformHttp:
         target = parse_url(request.url)
         is_stand_in = (target.scheme, target.host, target.port) in self._stand_ins
         if not is_stand_in and (target.scheme != "https" or target.host not in PLATFORM_HOSTS):
-            return Transient("the address is not one of a platform's")
+            return Transient("the address is not a platform's")
         try:
             async with asyncio.timeout(seconds):
                 return await _exchange(target, request, seconds, public_only=not is_stand_in)
         except NotSent:
             return Transient("the platform could not be reached")
         except RequestFailed:
-            return Ambiguous("the connection broke before the answer came")
+            return Ambiguous("the connection broke before the response")
         except TimeoutError:
-            return Ambiguous("no answer came in time")
+            return Ambiguous("no response in time")
 
 
 async def _exchange(target: Target, request: HttpRequest, seconds: float, *, public_only: bool) -> HttpResponse:
@@ -66,5 +66,7 @@ def _on_this_machine(url: str) -> tuple[str, str, int]:
     except ValueError:
         is_loopback = False
     if not is_loopback:
-        raise SettingsInvalid(f"{url!r} is not on this machine: `api` is for trying things out, leave it out otherwise")
+        raise SettingsInvalid(
+            f"`api` must be an address on this machine, got {url!r}: leave it out to use the platform"
+        )
     return target.scheme, target.host, target.port

@@ -79,7 +79,7 @@ def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: 
     monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__ENABLED", "false")
     fresh = run("channels", "doctor")
     assert fresh.code == 0
-    for sentence in ("slack has no credentials", "whatsapp is switched off", "credentials set slack"):
+    for sentence in ("slack has no credentials", "whatsapp is disabled", "credentials set slack"):
         assert sentence in fresh.out
     run("channels", "credentials", "set", "slack", stdin=SLACK)
     monkeypatch.setenv("THREADLINE_CHANNELS__SLACK__AGENT", "missing")
@@ -88,8 +88,8 @@ def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: 
     whats = [finding["what"] for finding in found.json()["findings"]]
     assert found.code == 1
     assert any("'missing'" in what for what in whats)
-    assert any("stand-in" in what for what in whats)
-    assert any("nobody is linked on slack" in what for what in whats)
+    assert any("simulated" in what for what in whats)
+    assert any("no account is linked on slack" in what for what in whats)
     monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
     assert "cannot decrypt" in run("channels", "doctor").out
 
@@ -108,7 +108,7 @@ def test_dead_deliveries_are_listed_without_their_text_and_can_be_requeued(run: 
     assert "row-1" in listed.out
     assert "is_archived" in listed.out
     assert "private" not in listed.out + run("channels", "outbox", "list", "--json").out
-    assert "given up: 1" in run("channels", "doctor").out
+    assert "dead letters: 1" in run("channels", "doctor").out
     assert "row-1" in run("channels", "outbox", "requeue", "row-1").out
     assert run("channels", "outbox", "requeue", "row-1").code == 4
     assert run("channels", "outbox", "requeue", "row-2").code == 3

@@ -21,9 +21,9 @@ from threadline.core.errors import AgentFailed
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
-from threadline.matrix.bindings import Bindings, Book
 from threadline.matrix.bot import Bot
 from threadline.matrix.build import build_bot
+from threadline.messaging.rooms import room_of, space_place
 from threadline.settings import MatrixSettings, Settings
 from threadline.turns.leases import Timing
 
@@ -93,29 +93,23 @@ class World:
         async with self.open() as threadline, living(build_bot(threadline)) as bot:
             yield bot
 
-    @asynccontextmanager
-    async def book(self) -> AsyncIterator[Book]:
-        """What the bot keeps about rooms."""
-        yield Book(self.threadline.store, self.threadline.sealer, "local")
-
-    def lose_book(self) -> None:
+    def lose_database(self) -> None:
         for file in self.folder.glob("threadline.db*"):
             file.unlink()
 
     async def bindings(self, user_id: str) -> list[Binding]:
-        async with self.book() as book:
-            return await book.of(Scope("local", user_id)).bindings()
+        """The user's rooms and space; places are room ids."""
+        session = self.threadline.store.scoped(Scope("local", user_id))
+        bound = await session.bindings(surface="matrix")
+        return [msgspec.structs.replace(each, place=room_of(each) or "") for each in bound]
 
-    async def note(self, user_id: str, place: str, **metadata: Any) -> None:
-        """Changes what the bot knows of a place."""
-
-        async def work(mine: Bindings) -> None:
-            bound = await mine.binding(place)
-            assert bound is not None
-            await mine.bind(place, bound.thread_id, {**bound.metadata, **metadata})
-
-        async with self.book() as book:
-            await book.write(Scope("local", user_id), work)
+    async def change_space(self, user_id: str, **metadata: Any) -> None:
+        """Changes what the binding of the user's space says."""
+        session = self.threadline.store.scoped(Scope("local", user_id))
+        space = await session.binding("matrix", space_place(user_id))
+        assert space is not None
+        clean = self.threadline.sealer.json({**space.metadata, **metadata})
+        await session.bind("matrix", space.place, space.thread_id, metadata=clean)
 
     async def _answer(self, prompt: Prompt) -> AsyncGenerator[str, None]:
         async for each in self.parrot(prompt):

@@ -28,8 +28,7 @@ from threadline.bootstrap import Threadline, open_store
 from threadline.client import connect
 from threadline.clock import SystemClock
 from threadline.core.prompts import Prompt
-from threadline.matrix.build import build_bot
-from threadline.matrix.remote import remote_bot
+from threadline.matrix.build import build_bot, remote_bot
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
 from threadline.settings import Settings

@@ -1,4 +1,4 @@
-"""The same world with the bot over HTTP: a house that is served, and a bot with a token and a book of its own."""
+"""The same world with the bot over HTTP: a service, and a bot with a token."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from tests.client.conftest import IMPATIENT
 from tests.matrix.bot_fixtures import World, living
 from tests.matrix.synapse import Synapse
 from tests.service.token_clients import token_for
-from threadline.bootstrap import Threadline, open_store
+from threadline.bootstrap import Threadline
 from threadline.client import connect
-from threadline.clock import SystemClock
-from threadline.core.sealing import Sealer
-from threadline.matrix.bindings import Book
 from threadline.matrix.bot import Bot
-from threadline.matrix.remote import BOOK, remote_bot
+from threadline.matrix.build import remote_bot
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
 from threadline.settings import ServiceSettings
@@ -40,6 +37,10 @@ class RemoteWorld(World):
         self.settings = msgspec.structs.replace(self.settings, service=service)
         self.token: str | None = None
         self.port = 0
+
+    def lose_database(self) -> None:
+        super().lose_database()
+        self.token = None
 
     @property
     def url(self) -> str:
@@ -75,16 +76,3 @@ class RemoteWorld(World):
     async def running(self) -> AsyncIterator[Bot]:
         async with self.serving(), self.bot() as bot:
             yield bot
-
-    @asynccontextmanager
-    async def book(self) -> AsyncIterator[Book]:
-        file = Path(self.matrix.folder) / BOOK
-        store = await open_store(msgspec.structs.replace(self.settings, database=str(file)), SystemClock())
-        try:
-            yield Book(store, Sealer(), "local", anchored=True)
-        finally:
-            await store.close()
-
-    def lose_book(self) -> None:
-        for file in Path(self.matrix.folder).glob(f"{BOOK}*"):
-            file.unlink()

@@ -66,7 +66,7 @@ async def test_the_page_leads_to_a_bot_that_answers_and_keeps_its_device(world: 
     assert stat.S_IMODE(device.stat().st_mode) == 0o600
     assert kept["token"] not in log
     again = await start(tmp_path)
-    assert "listens" in await first_line(again)
+    assert "is listening" in await first_line(again)
     assert "2 messages" in (await alice.ask(room, world.bot_id, "!context")).text
     second = await start(tmp_path)
     _, said = await asyncio.wait_for(second.communicate(), PATIENCE)

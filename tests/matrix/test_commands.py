@@ -40,23 +40,23 @@ async def room_of(world: World, name: str = "alice", **more: Any) -> Room:
 async def test_a_saved_point_is_loaded_by_name_or_from_a_list_and_only_in_its_room(world: World) -> None:
     async with world.running():
         room = await room_of(world)
-        assert "saved nothing yet" in await room.ask("!load")
+        assert "Nothing is saved yet" in await room.ask("!load")
         await room.say("one", 1)
         assert "Saved as “first”" in await room.ask("!save first")
         await room.say("two", 2)
         assert "Saved as “second”" in await room.ask("!save second")
-        assert "goes on from “first”: 2 messages" in await room.ask("!load first")
-        assert "loaded from “first”" in await room.ask("!context")
+        assert "Loaded “first”: 2 messages" in await room.ask("!load first")
+        assert "Loaded: “first”" in await room.ask("!context")
         await room.say("three", 2)
         assert await room.ask("!load") == "Reply with a number, or 0 to cancel:\n1. first\n2. second"
         await room.say("7", 3)
-        assert "goes on from “second”: 4 messages" in await room.ask("2")
+        assert "Loaded “second”: 4 messages" in await room.ask("2")
         await room.say("2", 3)
         assert "Reply with" in await room.ask("!load")
-        assert "nothing was changed" in await room.ask("0")
+        assert "Nothing was changed" in await room.ask("0")
         assert "saved point 'gone' not found" in await room.ask("!load gone")
         other = Room(world, room.user, await world.room_with(room.user))
-        assert "loaded" not in await other.ask("!context")
+        assert "Loaded" not in await other.ask("!context")
 
 
 @pytest.mark.req("S2-10")
@@ -65,7 +65,8 @@ async def test_context_names_the_context_and_its_counts(world: World) -> None:
         room = await room_of(world)
         await room.say("one", 1)
         bound = await bindings(world, room.user)
-        assert await room.ask("!context") == f"This is C2, context `{bound['C2'].thread_id}`: 2 messages, 0 tokens."
+        chat = f"C2, chat `{bound['C2'].thread_id}`: **one**"
+        assert await room.ask("!context") == f"{chat}\n2 messages, 0 tokens\nAgent: parrot"
 
 
 @pytest.mark.req("S2-12")
@@ -91,9 +92,9 @@ async def test_clear_starts_afresh_after_a_yes_here_and_the_old_history_can_be_o
         other = Room(world, room.user, await world.room_with(room.user))
         await other.say("elsewhere", 1)
         assert "`!yes` or `!no`" in await room.ask("!clear")
-        assert "nothing here that waits" in await other.ask("!yes")
-        assert "nothing was changed" in await room.ask("!no")
-        assert "nothing here that waits" in await room.ask("!yes")
+        assert "no open question" in await other.ask("!yes")
+        assert "Nothing was changed" in await room.ask("!no")
+        assert "no open question" in await room.ask("!yes")
         await room.say("two", 2)
         await room.ask("!clear")
         assert f"`!open {old}`" in await room.ask("!yes")
@@ -111,17 +112,17 @@ async def test_chats_are_listed_renamed_archived_and_opened_from_any_surface(wor
         me = world.threadline.as_user(room.user.id)
         web = await me.create_thread(title="From the web")
         await web.ask("Begun elsewhere", surface="web")
-        assert "This room goes on with “From the web”: 2 messages" in await room.ask("!open from the web")
+        assert "Opened **From the web**: 2 messages" in await room.ask("!open from the web")
         await room.say("Gone on here", 2)
-        assert "is called “Trip” now" in await room.ask("!rename Trip")
+        assert "Renamed to **Trip**" in await room.ask("!rename Trip")
         name = await room.user.client.room_get_state_event(room.id, "m.room.name")
         assert name.content["name"] == "Trip"
         listed = await room.ask("!chats")
-        assert "**C2** Trip, 4 messages" in listed
+        assert "**C2** Trip (4 messages, here)" in listed
         other = Room(world, room.user, await world.room_with(room.user))
-        assert "goes on in C2 already" in await other.ask("!open Trip")
-        assert "I may not rename the room" in await other.ask("!rename Other")
-        assert "off the list" in await room.ask("!archive")
+        assert "this chat is open in C2" in await other.ask("!open Trip")
+        assert "I am not allowed to rename this room" in await other.ask("!rename Other")
+        assert "Archived" in await room.ask("!archive")
         assert "Trip" not in await room.ask("!chats")
         await room.say("Still here", 3)
         assert "no chat “nothing”" in await room.ask("!open nothing")
@@ -134,7 +135,7 @@ async def test_undo_takes_back_the_last_message_and_its_answer(world: World) -> 
         assert "That did not work" in await room.ask("!undo")
         await room.say("one", 1)
         await room.say("two", 2)
-        assert "taken back: 2 messages" in await room.ask("!undo")
+        assert "2 messages left" in await room.ask("!undo")
         await room.say("three", 2)
 
 
@@ -143,6 +144,6 @@ async def test_an_agent_that_fails_is_an_answer_and_the_bot_goes_on(world: World
     async with world.running():
         room = await room_of(world)
         told = await room.user.ask(room.id, world.bot_id, "fail")
-        assert told.text == "The agent could not answer: the parrot is ill."
+        assert told.text == "The agent could not answer. Please try again in a while."
         assert told.content["msgtype"] == "m.notice"
         assert await room.ask("Hello") == "2. You said: Hello"

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threadline.core.ids import check_id
-from threadline.matrix.events import Said, TakenBack, Unreadable, is_own_join, key_of, read, taken_invitation
+from threadline.matrix.events_in import (
+    ReplyTarget,
+    Retraction,
+    RoomText,
+    Unreadable,
+    accepted_invitation,
+    is_own_join,
+    read,
+    read_recipient,
+    to_arrival,
+)
 
 ME = "@bot:here.test"
 NEW = {"msgtype": "m.text", "body": "hi"}
@@ -19,9 +28,9 @@ def event(content: Any, kind: str = "m.room.message", sender: str = "@alice:here
     return {"event_id": "$e", "type": kind, "sender": sender, "content": content, "origin_server_ts": 1, **more}
 
 
-def words(content: dict[str, Any], name: str | None = None) -> Said:
+def words(content: dict[str, Any], name: str | None = None) -> RoomText:
     found = read("!r", event({"msgtype": "m.text", **content}), ME, name)
-    assert isinstance(found, Said)
+    assert isinstance(found, RoomText)
     return found
 
 
@@ -88,7 +97,7 @@ def test_a_thread_is_known_by_its_first_message() -> None:
 def test_an_edit_says_the_new_words_and_what_they_stand_in_for() -> None:
     relation = {"rel_type": "m.replace", "event_id": "$x"}
     found = words({"body": "* hi", "m.new_content": NEW, "m.relates_to": relation})
-    assert (found.text, found.instead_of) == ("hi", "$x")
+    assert (found.text, found.edits) == ("hi", "$x")
 
 
 def test_a_file_is_named_and_not_fetched() -> None:
@@ -99,7 +108,8 @@ def test_a_file_is_named_and_not_fetched() -> None:
 def test_a_message_without_its_key_and_a_redaction_are_told_apart() -> None:
     assert isinstance(read("!r", event({}, kind="m.room.encrypted"), ME), Unreadable)
     taken = read("!r", event({"redacts": "$x"}, kind="m.room.redaction"), ME)
-    assert taken == TakenBack("!r", "$e", "@alice:here.test", "$x")
+    assert isinstance(taken, Retraction)
+    assert (taken.event_id, taken.sender, taken.target) == ("$e", "@alice:here.test", "$x")
 
 
 def test_the_bot_came_with_its_join_and_not_with_its_new_name() -> None:
@@ -107,14 +117,55 @@ def test_the_bot_came_with_its_join_and_not_with_its_new_name() -> None:
     assert is_own_join(join, ME)
     assert not is_own_join({**join, "unsigned": {"prev_content": {"membership": "join"}}}, ME)
     assert not is_own_join({**join, "state_key": "@alice:here.test"}, ME)
-    assert taken_invitation(join, ME) is None
+    assert accepted_invitation(join, ME) is None
     invited = {"prev_content": {"membership": "invite"}, "prev_sender": "@alice:here.test"}
-    assert taken_invitation({**join, "unsigned": invited}, ME) == "@alice:here.test"
+    assert accepted_invitation({**join, "unsigned": invited}, ME) == "@alice:here.test"
 
 
-@given(st.text(min_size=1))
-def test_every_event_id_has_a_key_of_its_own(event_id: str) -> None:
-    assert check_id("key", key_of(event_id)) != key_of(event_id + "x")
+TEXT = RoomText("!r", "$e", "@alice:here.test", "hello")
+
+
+def test_an_arrival_has_the_events_own_id_and_replies_in_the_room() -> None:
+    arrival = to_arrival(TEXT, is_shared=False)
+    assert arrival is not None
+    assert (arrival.key, arrival.sender, arrival.place, arrival.recipient) == ("$e", "@alice:here.test", "!r", "!r")
+    assert (arrival.kind, arrival.text, arrival.is_addressed) == ("message", "hello", True)
+
+
+def test_replies_in_a_shared_room_or_a_thread_name_the_message_they_answer() -> None:
+    for shared, thread, target in (
+        (True, None, ReplyTarget("!r", "$e")),
+        (False, "$root", ReplyTarget("!r", "$e", "$root")),
+        (False, None, ReplyTarget("!r")),
+    ):
+        arrival = to_arrival(TEXT._replace(thread=thread, names_me=True), is_shared=shared)
+        assert arrival is not None
+        assert read_recipient(arrival.recipient) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "names_me", "addressed"),
+    [
+        ("hello", False, None),
+        ("hello", True, True),
+        ("!help", False, True),
+        ("!nothing", False, None),
+        ("2", False, False),
+    ],
+)
+def test_in_a_shared_room_only_names_commands_and_numbers_arrive(
+    text: str, names_me: bool, addressed: bool | None
+) -> None:
+    arrival = to_arrival(TEXT._replace(text=text, names_me=names_me), is_shared=True)
+    assert (None if arrival is None else arrival.is_addressed) == addressed
+
+
+def test_edits_and_redactions_name_the_message_they_change() -> None:
+    edit = to_arrival(TEXT._replace(edits="$x"), is_shared=False)
+    retraction = to_arrival(Retraction("!r", "$e", "@alice:here.test", "$x"), is_shared=False)
+    assert edit is not None
+    assert retraction is not None
+    assert [(each.kind, each.target) for each in (edit, retraction)] == [("edit", "$x"), ("retraction", "$x")]
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadline.core.parts import Part, TextPart, tool_part
-from threadline.matrix.message_format import PIECE_BYTES, answering, edit, html, message, pieces, spoken
+from threadline.core.reply_text import reply_markdown
+from threadline.matrix.message_format import PIECE_BYTES, answering, edit, html, message, pieces
 
 
 @pytest.mark.req("S2-18")
@@ -88,7 +89,7 @@ def test_tools_are_a_line_each() -> None:
         tool_part("pay", "2", {}),
         TextPart("Noon."),
     ]
-    assert spoken(parts) == "Let me see.\n\n*Tool `clock`: done*\n\n*Tool `pay`: running*\n\nNoon."
+    assert reply_markdown(parts) == "Let me see.\n\n*Tool `clock`: done*\n\n*Tool `pay`: running*\n\nNoon."
 
 
 @pytest.mark.req("S2-18")

@@ -18,7 +18,7 @@ from tests.service.token_clients import token_for
 from threadline.client import connect
 from threadline.core.errors import TokenRefused
 from threadline.core.threads import Scope
-from threadline.matrix.remote import BOOK, remote_bot
+from threadline.matrix.build import remote_bot
 
 KILLS = 3
 KILLS_SLOW = 40
@@ -112,7 +112,7 @@ async def test_two_people_may_open_chats_of_the_same_name(world: RemoteWorld) ->
             ]
 
 
-async def test_what_was_said_is_with_the_service_and_not_in_the_book(world: RemoteWorld) -> None:
+async def test_messages_are_with_the_service_and_not_in_the_bots_folder(world: RemoteWorld) -> None:
     alice = await world.person("alice")
     async with world.running():
         room = await world.room_with(alice)
@@ -122,12 +122,12 @@ async def test_what_was_said_is_with_the_service_and_not_in_the_book(world: Remo
         assert [message.text for message in await thread.messages()] == ["a pineapple", "1. You said: a pineapple"]
         (turn,) = await world.threadline.store.scoped(Scope("local", alice.id)).turns(thread.id)
         assert turn.surface == "matrix"
-    assert b"pineapple" in kept(world.folder / "threadline.db")
-    assert b"pineapple" not in kept(Path(world.matrix.folder) / BOOK)
+    assert b"pineapple" in stored(world.folder, "threadline.db*")
+    assert b"pineapple" not in stored(Path(world.matrix.folder), "*")
 
 
-def kept(database: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in database.parent.glob(f"{database.name}*"))
+def stored(folder: Path, names: str) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob(names) if file.is_file())
 
 
 async def test_the_command_runs_a_bot_for_a_service_and_says_in_one_line_why_it_cannot(

@@ -78,7 +78,7 @@ async def test_a_sync_that_is_heard_twice_is_answered_once(world: World) -> None
     assert [text[:12] for text in told[1:]] == [
         "1. You said:",
         "Saved as “on",
-        "Your last me",
+        "Removed your",
         "C3 “Research",
         "1. You said:",
         "2. You said:",

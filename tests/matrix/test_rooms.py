@@ -12,13 +12,18 @@ from tests.matrix.homeserver_proxy import gate_to
 from tests.matrix.people import MatrixUser
 from tests.matrix.remote import both_ways
 from threadline.core.channels import Binding
-from threadline.matrix.events import ROOM_STATE
+from threadline.matrix.events_in import ROOM_STATE
 
 
 async def bindings(world: World, user: MatrixUser) -> dict[str, Binding]:
     """The user's rooms by label; the space is under its own word."""
     bound = await world.bindings(user.id)
-    return {"space" if each.metadata.get("space") else str(each.label): each for each in bound}
+    return {"space" if "next_index" in each.metadata else str(each.label): each for each in bound}
+
+
+def facts(bound: dict[str, Binding]) -> dict[str, Any]:
+    """What is bound where, without times."""
+    return {name: (each.place, each.thread_id, each.label, each.metadata) for name, each in bound.items()}
 
 
 async def state(user: MatrixUser, room_id: str, kind: str, key: str = "") -> Any:
@@ -81,7 +86,7 @@ async def test_new_makes_a_room_in_the_space_with_its_own_context_and_the_next_l
 
 
 async def set_next_index(world: World, user: MatrixUser, index: int) -> None:
-    await world.note(user.id, (await bindings(world, user))["space"].place, next_index=index)
+    await world.change_space(user.id, next_index=index)
 
 
 @pytest.mark.req("S2-04")
@@ -129,12 +134,13 @@ async def test_new_at_a_homeserver_that_refuses_leaves_nothing_behind(world: Wor
     async with gate_to(world) as gate, world.running():
         room = await world.room_with(alice)
         await alice.ask(room, world.bot_id, "Hello")
-        before, threads, rooms = [await look(world, alice) for look in (bindings, thread_ids, all_rooms)]
+        before = facts(await bindings(world, alice))
+        threads, rooms = await thread_ids(world, alice), await all_rooms(world, alice)
         gate.refuse(refused)
         for command in ("!new Research", "!branch Fork"):
             told = await alice.ask(room, world.bot_id, command)
-            assert "The homeserver did not do it: not today (M_FORBIDDEN)." in told.text
-        assert await bindings(world, alice) == before
+            assert "The homeserver refused to open a room: not today (M_FORBIDDEN)." in told.text
+        assert facts(await bindings(world, alice)) == before
         assert await thread_ids(world, alice) == threads
         assert await all_rooms(world, alice) == rooms
         gate.open()
@@ -161,7 +167,7 @@ async def test_new_before_there_is_a_space_says_so(world: World) -> None:
 
 @pytest.mark.req("S2-15", "S2-01")
 @both_ways
-async def test_a_lost_book_finds_its_rooms_again_from_their_own_state(world: World) -> None:
+async def test_a_lost_database_finds_its_rooms_again_from_their_own_state(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
         await world.room_with(alice)
@@ -169,7 +175,7 @@ async def test_a_lost_book_finds_its_rooms_again_from_their_own_state(world: Wor
         room = await accepted(alice, bound["C1"].place)
         put = await alice.client.room_get_state_event(room, ROOM_STATE)
         assert put.content["platform_chat_id"] == bound["C1"].thread_id
-    world.lose_book()
+    world.lose_database()
     rooms = set(await all_rooms(world, alice))
     for _ in range(2):
         async with world.running():

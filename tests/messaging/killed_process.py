@@ -17,14 +17,14 @@ from threadline.clock import SystemClock
 from threadline.core.masking import SecretMasker
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
-from threadline.messaging.outbox_worker import Retrying
+from threadline.messaging.settlement import DeliveryRetry
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
 from threadline.turns.leases import Timing
 
 TIMING = Timing(lease_seconds=0.6, wait_seconds=0.05, flush_seconds=0.01)
-RETRYING = Retrying(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
+RETRY = DeliveryRetry(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
 
 
 # Before the first is born, so that not each of them has to make its own.
@@ -60,7 +60,7 @@ async def open_place(place: Place) -> Threadline:
     settings, clock = place.settings(), SystemClock()
     store = await open_store(settings, clock)
     agents: dict[str, Any] = {"echo": as_agent(echo)}
-    return Threadline(store, settings, clock, agents=agents, timing=TIMING, retrying=RETRYING)
+    return Threadline(store, settings, clock, agents=agents, timing=TIMING, retry=RETRY)
 
 
 def serve(place: Place) -> None:

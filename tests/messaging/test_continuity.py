@@ -72,7 +72,7 @@ async def test_an_agent_is_shown_the_last_twelve_turns_and_nobody_elses(stage: S
 async def test_a_blank_answer_gives_the_question_alone(small_stage: Stage) -> None:
     await small_stage.link(small_stage.telegram)
     small_stage.agent.lines = [" "]
-    assert await small_stage.say(small_stage.telegram, "Say nothing") == "The agent had nothing to say."
+    assert await small_stage.say(small_stage.telegram, "Say nothing") == "The agent sent an empty reply."
     small_stage.agent.lines = ["Something."]
     await small_stage.say(small_stage.telegram, "Say something")
     assert [text.strip() for _, text in small_stage.agent.prompt_texts()] == ["Say nothing", "Say something"]

@@ -56,7 +56,7 @@ async def test_who_is_not_linked_gets_no_turn_and_learns_only_how_to_link(stage:
     for text in ("Again", "!help", "!chats", "!open home-scripted_agent"):
         told = await stage.slack.say(text)
         assert (told.status, decisions(told)) == (403, ["denied_unverified"])
-    await stage.threadline.messaging.delivering.deliver(stage.tenant_id)
+    await stage.threadline.messaging.outbox_worker.deliver(stage.tenant_id)
     assert len(stage.slack.sent) == 1, "one hint in a while, or anybody could make the bot talk"
     assert (await stage.system.row_counts())["turns"] == 0
 
@@ -144,7 +144,7 @@ async def test_a_role_without_the_right_to_chat_is_told_so(stage: Stage) -> None
     await stage.link(stage.slack)
     await stage.system.put_user(User("alice", role="viewer"))
     said = await stage.say(stage.slack, "May I?")
-    assert "not ask" in said
+    assert "not write" in said
     (turn,) = await stage.turns()
     assert (turn.status, turn.owner_id) == ("denied_rbac", "alice")
     assert await stage.history() == ["May I?", said]
@@ -158,7 +158,7 @@ async def test_a_missing_agent_is_told(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
     small_stage.threadline.directory._given.clear()  # noqa: SLF001 - as if the operator had removed it
     said = await small_stage.say(small_stage.slack, "Is anyone there?")
-    assert "Nobody answers" in said
+    assert "not available" in said
     thread = (await small_stage.as_user().threads()).items[0]
     (turn,) = await small_stage.as_user().turns(thread.id)
     assert turn.status == "denied_no_agent"

@@ -161,5 +161,5 @@ async def test_nobody_is_told_how_to_link_where_others_read_along(small_stage: S
     message, mention = small_stage.slack.mention("Who am I?")
     assert (await small_stage.slack.deliver(mention)).status == 403
     await small_stage.slack.deliver(message)
-    await small_stage.threadline.messaging.delivering.deliver(small_stage.tenant_id)
+    await small_stage.threadline.messaging.outbox_worker.deliver(small_stage.tenant_id)
     assert small_stage.slack.sent == []

@@ -8,11 +8,13 @@ import datetime as dt
 import pytest
 
 from tests.messaging.conftest import Stage
+from threadline.channel_wiring import PLATFORMS
 from threadline.core.channels import AMBIGUOUS, OutboxRow
 from threadline.core.errors import SettingsInvalid
 from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
 from threadline.core.sealing import CleanText
-from threadline.messaging.outbox_worker import OutboxWorker, Retrying
+from threadline.messaging.outbox_worker import OutboxWorker
+from threadline.messaging.settlement import DeliveryRetry, Settlement
 from threadline.observability.metrics import Metrics
 from threadline.platform_http import PlatformHttp
 from threadline.testing.platforms import Fault
@@ -23,15 +25,17 @@ OUTBOX = "/api/v1/channels/outbox"
 
 def another_worker(stage: Stage, **options: float) -> OutboxWorker:
     messaging = stage.threadline.messaging
+    store, sealer = stage.threadline.store, stage.threadline.sealer
+    retry = DeliveryRetry(**options)  # type: ignore[arg-type]
     return OutboxWorker(
-        stage.threadline.store,
+        store,
         messaging.codecs,
         messaging.credentials,
         messaging.http,
         stage.clock,
-        Metrics(),
-        retrying=Retrying(**options),  # type: ignore[arg-type]
-        chance=lambda: 0.0,
+        Settlement(store, sealer, stage.clock, Metrics(), retry, chance=lambda: 0.0),
+        platforms=PLATFORMS,
+        retry=retry,
     )
 
 
@@ -53,7 +57,7 @@ async def row(stage: Stage) -> OutboxRow:
     return found
 
 
-class TestRetrying:
+class TestRetries:
     @pytest.mark.req("S3-22")
     @pytest.mark.parametrize(
         ("failed", "asked", "wait"),
@@ -69,19 +73,19 @@ class TestRetrying:
         ],
     )
     def test_waits_double_and_end_at_the_longest(self, failed: int, asked: float | None, wait: float) -> None:
-        assert Retrying().wait(failed, asked, chance=0.0) == wait
+        assert DeliveryRetry().wait(failed, asked, chance=0.0) == wait
 
     @pytest.mark.req("S3-22")
     def test_waits_are_spread_by_chance(self) -> None:
-        waits = [Retrying().wait(2, None, chance) for chance in (0.0, 0.5, 1.0)]
+        waits = [DeliveryRetry().wait(2, None, chance) for chance in (0.0, 0.5, 1.0)]
         assert waits == [10.0, 11.0, 12.0]
-        assert Retrying().wait(9, None, 1.0) == 120.0
+        assert DeliveryRetry().wait(9, None, 1.0) == 120.0
 
 
 @pytest.fixture
 async def quiet(stage: Stage) -> Stage:
     """Nothing is delivered but by the test's own workers."""
-    stage.threadline.messaging.delivering.deliver = _nothing  # type: ignore[method-assign]
+    stage.threadline.messaging.outbox_worker.deliver = _nothing  # type: ignore[method-assign]
     return stage
 
 

@@ -99,5 +99,5 @@ async def test_a_send_with_an_unclear_end_is_settled_by_whatsapps_receipt(stage:
     (row,) = await stage.outbox()
     assert (row.status, row.sent_at) == ("sent", stage.clock.now())
     stage.clock.advance(600)
-    assert await stage.threadline.messaging.delivering.deliver(stage.tenant_id) == 0
+    assert await stage.threadline.messaging.outbox_worker.deliver(stage.tenant_id) == 0
     assert (len(whatsapp.sent), whatsapp.calls) == (1, 1)

@@ -34,9 +34,9 @@ async def test_a_turn_stopped_before_it_ran_is_answered_all_the_same(stage: Stag
         assert await stage.threadline.runner.stop(Scope(stage.tenant_id, "alice"), waiting)
         assert await stage.threadline.messaging.unanswered_sweep.catch_up(stage.tenant_id) == 1
         assert await stage.threadline.messaging.unanswered_sweep.catch_up(stage.tenant_id) == 0
-    stage.threadline.messaging.delivering.wake(stage.tenant_id)
+    stage.threadline.messaging.outbox_worker.wake(stage.tenant_id)
     shown = [reply.text for reply in await stage.slack.replies(2)]
-    assert sorted(shown) == ["Hello, you.", "The answer was stopped."]
+    assert sorted(shown) == ["Hello, you.", "The reply was stopped."]
 
 
 @pytest.mark.req("S3-07", "S3-23")
@@ -65,7 +65,7 @@ async def test_what_was_purged_is_not_looked_for_forever(small_stage: Stage) -> 
 class TestPolling:
     def polling(self, stage: Stage) -> Polling:
         stage.telegram.webhook = None
-        return stage.threadline.messaging.polling(stage.threadline.inbox, "telegram")
+        return stage.threadline.messaging.open_polling(stage.threadline.inbox, "telegram")
 
     async def test_what_arrived_is_answered_and_confirmed_only_when_stored(self, stage: Stage) -> None:
         await stage.link(stage.telegram)
@@ -102,7 +102,7 @@ class TestPolling:
     async def test_only_telegram_can_be_asked(self, small_stage: Stage) -> None:
         for platform in ("slack", "whatsapp", "fax"):
             with pytest.raises(NotFound):
-                small_stage.threadline.messaging.polling(small_stage.threadline.inbox, platform)
+                small_stage.threadline.messaging.open_polling(small_stage.threadline.inbox, platform)
 
     async def test_polling_goes_on_where_it_was(self, small_stage: Stage) -> None:
         await small_stage.link(small_stage.telegram)

@@ -84,7 +84,7 @@ async def rotate(args: argparse.Namespace) -> None:
 async def doctor(args: argparse.Namespace) -> int:
     async with open_threadline(args) as threadline:
         settings = threadline.settings
-        diagnosing = threadline.messaging.diagnosing(threadline.directory, settings.agent)
+        diagnosing = threadline.messaging.open_diagnosis(threadline.directory, settings.agent)
         findings = await diagnosing.findings(settings.tenant)
     if args.json:
         print_json({"findings": findings})
@@ -97,7 +97,9 @@ async def doctor(args: argparse.Namespace) -> int:
 
 async def list_outbox(args: argparse.Namespace) -> None:
     async with open_threadline(args) as threadline:
-        rows = await threadline.messaging.outbox.listed(admin_scope(threadline), status=args.status, limit=args.limit)
+        rows = await threadline.messaging.outbox.list_rows(
+            admin_scope(threadline), status=args.status, limit=args.limit
+        )
     if args.json:
         print_json({"deliveries": [_describe(row) for row in rows]})
         return
@@ -133,7 +135,7 @@ async def poll(args: argparse.Namespace) -> None:
     """Polls, answers and delivers in this process until SIGINT or SIGTERM."""
     async with open_threadline(args) as threadline:
         settings = threadline.settings
-        polling = threadline.messaging.polling(threadline.inbox, args.platform)
+        polling = threadline.messaging.open_polling(threadline.inbox, args.platform)
         with _explain_missing_credentials(args.platform):
             await threadline.messaging.credentials.open(settings.tenant, args.platform)
         running = asyncio.create_task(_poll(threadline, polling))

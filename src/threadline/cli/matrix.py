@@ -67,7 +67,7 @@ async def _open_bot(args: argparse.Namespace, settings: Settings) -> AsyncIterat
             yield build_bot(threadline)
         return
     from threadline.client import connect  # noqa: PLC0415 - an extra
-    from threadline.matrix.remote import remote_bot  # noqa: PLC0415
+    from threadline.matrix.build import remote_bot  # noqa: PLC0415
 
     if args.database:
         raise InvalidInput("--database cannot be used with --server: the service has its own database")

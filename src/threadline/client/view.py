@@ -7,6 +7,7 @@ from typing import Literal, Self, Unpack
 from urllib.parse import quote
 
 from threadline import api_types as api
+from threadline.client.bridge import BridgeClient
 from threadline.client.replies import RemoteReply, earlier_reply
 from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
@@ -16,7 +17,7 @@ from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import check_id, check_name, check_state_key, check_thread_key, check_user_id, is_id
 from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields
-from threadline.core.turns import TurnInfo
+from threadline.core.turns import Surface, TurnInfo
 from threadline.ports import Gateway, GatewayContexts
 
 _SAVES = "/api/v1/ai/saves"
@@ -51,6 +52,10 @@ class Client(Gateway):
         act for users: ImpersonationRefused, with the first request, for any other."""
         headers = {"x-on-behalf-of": quote(check_user_id(user_id), safe="@:/+=~")}
         return Client(self._transport.with_headers(headers if surface is None else {**headers, "x-surface": surface}))
+
+    def bridge(self, platform: Surface) -> BridgeClient:
+        """The calls of a bot that holds this platform's connection."""
+        return BridgeClient(self._transport, platform)
 
     async def create_thread(self, **fields: Unpack[ThreadFields]) -> RemoteThread:
         body = thread_body(new_thread(fields))

@@ -21,7 +21,7 @@ ABANDONED = f"{AMBIGUOUS}: the worker that was sending it went away"
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """A place (a room, a chat, a channel) and the thread that goes on there."""
+    """A place (a room, a chat, a channel) and its thread."""
 
     surface: Surface
     place: str
@@ -34,7 +34,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Someone on a platform and the user they are here."""
+    """An account on a platform and its user."""
 
     platform: Surface
     platform_user_id: str
@@ -45,7 +45,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Sender(NamedTuple):
-    """Who somebody on a platform is here, and what they may do."""
+    """The user of an account on a platform, and their role."""
 
     owner_id: str
     state: LinkState

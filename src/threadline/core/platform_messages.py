@@ -1,8 +1,7 @@
-"""What passes between a messaging platform and the house: what it delivered, what is to be sent, what came of that.
+"""Values exchanged with messaging platforms: what they deliver, what is sent to them, and the outcome.
 
-A webhook's body is read into a `Delivery`; a reply goes out as `HttpRequest`s, and the platform's answer to each is
-judged to be one `Outcome`. These are plain values. They hold no clock and open no socket, and what they hold of a
-credential does not show in their `repr`.
+A webhook's body is read into a `Delivery`; a reply is sent as `HttpRequest`s, and the platform's response to each is
+judged as one `Outcome`. These are plain values without I/O; their `repr` contains no credential.
 """
 
 from __future__ import annotations
@@ -20,32 +19,41 @@ IgnoredReason: TypeAlias = Literal[
 ]
 
 
+ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation"]
+
+
 class Arrival(msgspec.Struct, frozen=True):
-    """One message that a platform delivered: read, and not yet judged."""
+    """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, or an
+    invitation of the bot to a place."""
 
     platform: Surface
     key: str
     """The platform's id of the message, the same however often and in whatever envelope it is delivered. Unique in
     (tenant, platform)."""
     sender: str
-    """The id that links know."""
+    """The account's id, as links spell it."""
     place: str
-    """What bindings know: a chat, a channel, a room."""
+    """A chat, a channel or a room."""
     recipient: str
-    """Where the reply goes: the place, and the thread inside it where the platform has such. Opaque to all but its
-    channel, and what `Channel.request` takes."""
+    """Where the reply goes: the place, and the platform's thread in it, if any. Only the platform's codec or bot reads
+    it."""
     text: str
-    """Without a mention of the bot at its beginning; what cannot be shown as text is named in it, never fetched."""
+    """Without a leading mention of the bot. Attachments are named in it, never fetched."""
     sent_at: dt.datetime
     """By the platform's clock, in UTC."""
     shared: bool = False
-    """Others read along here."""
+    """Others read this place as well."""
     reply_to: str | None = None
     """The key of the message that this one answers."""
+    kind: ArrivalKind = "message"
+    target: str | None = None
+    """The key of the message that is edited or retracted."""
+    is_addressed: bool = True
+    """False where others read and the bot is not named: then only an answer to an open question counts."""
 
 
 class Ignored(NamedTuple):
-    """What is acknowledged and gets no turn. `broken` is what the platform signed and nobody can read."""
+    """An event that is acknowledged and begins no turn. `broken`: signed by the platform, but not readable."""
 
     reason: IgnoredReason
     detail: str = ""
@@ -53,17 +61,17 @@ class Ignored(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """One request to a platform, complete: whoever sends it adds nothing but the length."""
+    """One complete request to a platform; the sender adds only the length."""
 
     method: str
     url: str
     headers: Mapping[str, str]
     body: bytes = b""
     repeatable: bool = False
-    """The platform recognises a second one by its key, so that an unclear outcome may simply be tried again."""
+    """The platform recognises a repeat by its key, so that an unknown outcome can be retried."""
 
     def __repr__(self) -> str:
-        # Telegram's token stands in the address, the others' in a header.
+        # Telegram's token is part of the address, the others' of a header.
         return f"HttpRequest({self.method}, {len(self.body)} bytes)"
 
 
@@ -79,55 +87,63 @@ class Sent(NamedTuple):
 
 
 class Transient(NamedTuple):
-    """Not sent; later it may be."""
+    """Not sent; a retry may succeed."""
 
     reason: str
     retry_after: float | None = None
-    """Seconds that the platform asked for."""
+    """Seconds that the platform asks to wait."""
 
 
 class Permanent(NamedTuple):
-    """Not sent, and never will be as it is."""
+    """Not sent; a retry fails as well."""
 
     reason: str
 
 
 class Ambiguous(NamedTuple):
-    """It may have been sent, or not: nobody can tell from the answer."""
+    """It is unknown whether it was sent."""
 
     reason: str
 
 
 class WindowClosed(NamedTuple):
-    """The platform takes no more messages to this recipient until they write again."""
+    """The platform accepts no message to this recipient until they write again."""
 
     reason: str
 
 
-Outcome: TypeAlias = Sent | Transient | Permanent | Ambiguous | WindowClosed
+class Opened(NamedTuple):
+    """The room that was requested is open. `link` is its address for the user; `space` is set if one was opened."""
+
+    place: str
+    link: str
+    space: str | None = None
+
+
+Outcome: TypeAlias = Sent | Opened | Transient | Permanent | Ambiguous | WindowClosed
 
 
 class Report(NamedTuple):
-    """What a platform says later about a message that it took: `key` is the one its request was made with."""
+    """What a platform reports later about a message that it accepted: `key` is the one of its request."""
 
     key: str
     outcome: Sent | Permanent | WindowClosed
 
 
 class Delivery(NamedTuple):
-    """What the body of one webhook holds."""
+    """The content of one webhook's body."""
 
     arrivals: tuple[Arrival, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     reports: tuple[Report, ...] = ()
     challenge: str | None = None
-    """To be answered as plain text: the platform asks whether somebody is there."""
+    """To be returned as plain text: the platform verifies the address."""
 
 
 class Polled(NamedTuple):
-    """What a platform had for somebody who asked."""
+    """The platform's updates."""
 
     deliveries: tuple[Delivery, ...] = ()
     """Oldest first."""
     last: int | None = None
-    """The number to go on after; None if nothing came."""
+    """The last number; None if there were no updates."""

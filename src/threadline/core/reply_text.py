@@ -1,31 +1,33 @@
-"""What is said on a messaging surface, and the keys that tie an answer to what it answers."""
+"""Texts that messaging surfaces send, and the keys that connect a reply with its message."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from threadline.core.errors import InvalidName
 from threadline.core.ids import check_id
+from threadline.core.parts import Part, TextPart, ToolPart
 from threadline.core.turns import Surface, Turn
 
 FAILED_TEXT = "The agent could not answer. Please try again in a while."
-SILENT_TEXT = "The agent had nothing to say."
-STOPPED_TEXT = "The answer was stopped."
-NOT_ALLOWED_TEXT = "You may read here, but not ask. Ask an administrator for the right to."
-NO_AGENT_TEXT = "Nobody answers here at the moment: the agent is not available."
+SILENT_TEXT = "The agent sent an empty reply."
+STOPPED_TEXT = "The reply was stopped."
+NOT_ALLOWED_TEXT = "You can read but not write here. Ask an administrator for access."
+NO_AGENT_TEXT = "The agent is not available at the moment."
 HOW_TO_LINK_TEXT = (
-    "This account is not linked yet. Make a code where you are signed in (`threadline link code`, or the web page) "
+    "This account is not linked yet. Create a code where you are signed in (`threadline link code`, or the web page) "
     "and send it here: `!link CODE`"
 )
-LINKED_TEXT = "This account is linked now. What you write here goes to your agent; `!help` lists what else you can do."
-LINK_REFUSED_TEXT = "That code does not work. Codes work once and for a few minutes: make a new one and send it here."
-LINK_LIMITED_TEXT = "Too many codes that did not work. Please wait a few minutes."
+LINKED_TEXT = "This account is linked now. Your messages here go to your agent; `!help` lists the commands."
+LINK_REFUSED_TEXT = "This code does not work. Codes work once, for a few minutes: create a new one and send it here."
+LINK_LIMITED_TEXT = "Too many wrong codes. Please wait a few minutes."
 
 _LONGEST_KEY = 100
 
 
 def inbox_key(key: str) -> str:
-    """A platform's id of a message as the inbox keeps it: as it is where it is spelled like an id, else its hash."""
+    """A platform's message id as the inbox stores it: unchanged if it is spelled like an id, else its hash."""
     try:
         return check_id("message", key) if len(key) <= _LONGEST_KEY else _hashed(key)
     except InvalidName:
@@ -37,23 +39,39 @@ def _hashed(key: str) -> str:
 
 
 def turn_key(platform: Surface, key: str) -> str:
-    """The idempotency key of the turn that what arrived under this inbox key began."""
+    """The idempotency key of the turn that the arrival with this inbox key began."""
     return f"{platform}:{key}"
 
 
 def arrived_as(turn: Turn) -> str | None:
-    """The inbox key of what began this turn; None if no platform brought it."""
+    """The inbox key of the arrival that began this turn; None if it came from no platform."""
     prefix = f"{turn.surface}:"
     key = turn.idempotency_key
     return key.removeprefix(prefix) if key is not None and key.startswith(prefix) else None
 
 
-def delivered_text(turn: Turn, said: str) -> str:
-    """What a sender is told when their turn has ended. How an agent failed is for the operator."""
-    text = said.strip()
+def delivered_text(turn: Turn, reply: str) -> str:
+    """What the sender gets when their turn has ended. The details of a failure are for the operator."""
+    text = reply.strip()
     match turn.status:
         case "dispatch_failed":
-            return FAILED_TEXT if not text or said == turn.error else f"{said}\n\n{FAILED_TEXT}"
+            return FAILED_TEXT if not text or reply == turn.error else f"{reply}\n\n{FAILED_TEXT}"
         case "stopped" | "interrupted":
-            return STOPPED_TEXT if not text or said == turn.error else f"{said}\n\n{STOPPED_TEXT}"
-    return said if text else SILENT_TEXT
+            return STOPPED_TEXT if not text or reply == turn.error else f"{reply}\n\n{STOPPED_TEXT}"
+    return reply if text else SILENT_TEXT
+
+
+def reply_markdown(parts: Sequence[Part]) -> str:
+    """A reply as Markdown: its text, and a line for every tool it used."""
+    lines = (_part_markdown(part) for part in parts)
+    return "\n\n".join(text for text in lines if text)
+
+
+def _part_markdown(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text.strip()
+        case ToolPart():
+            state = {"output-available": "done", "output-error": "failed", "output-denied": "not allowed"}
+            return f"*Tool `{part.name.replace('`', '')}`: {state.get(part.state, 'running')}*"
+    return ""

@@ -1,1 +1,1 @@
-"""The Matrix bot: rooms and spaces, commands, replies by edits, encryption."""
+"""The Matrix bot: sync, rooms and spaces, replies by edits, encryption."""

@@ -1,108 +1,128 @@
 """The bot: one device, one sync, and a queue for every room.
 
-What a sync brings is worked on room by room, in order within a room; answers are told beside that. The place in the
-sync is kept when everything before it is answered. Only its operator ends it, by a signal or by taking its token away;
-what was not answered by then is answered in the next life.
+Events of a sync are delivered room by room, in order within a room. The position in the sync is stored when everything
+before it is delivered and committed; replies come from the outbox, beside that. Only its operator ends the bot, by a
+signal or by revoking its token; what was not delivered by then is delivered at the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeAlias
 
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
+from threadline.core.platform_messages import Arrival
+from threadline.matrix import message_format
+from threadline.matrix.bridge import CLAIM_PERIODS, Bridge
+from threadline.matrix.delivery_worker import DeliveryWorker
 from threadline.matrix.device import DeviceFolder
-from threadline.matrix.event_handler import Hearing, Rest, through_faults
-from threadline.matrix.events import RawEvent, Said, TakenBack, Unreadable, is_own_join, read, taken_invitation
+from threadline.matrix.events_in import (
+    RawEvent,
+    Retraction,
+    RoomText,
+    Unreadable,
+    accepted_invitation,
+    invitation,
+    is_own_join,
+    read,
+    read_recipient,
+    to_arrival,
+)
 from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
-from threadline.matrix.invites import Inviting
-from threadline.matrix.room_reconciler import Reconciling
-from threadline.matrix.sync_cursor import OpenBatch, Tracking
+from threadline.matrix.reply_stream import LiveViews
+from threadline.matrix.retry import retry_until_up
+from threadline.matrix.room_factory import RoomFactory, server_of
+from threadline.matrix.room_reconciler import RoomReconciler
+from threadline.matrix.sync_cursor import OpenBatch, SyncCursor
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
 
-Heard: TypeAlias = Said | Unreadable | TakenBack
+ReadEvent: TypeAlias = RoomText | Unreadable | Retraction
+Work: TypeAlias = Coroutine[Any, Any, None]
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_UNREADABLE = (
+    "I cannot read this message: I do not have its key. I have asked your client for it. If nothing happens, send the "
+    "message again; if that does not help, verify this device or write in a room without encryption."
+)
+_FAILED = "Something went wrong, and this message was not processed. The operator's log has the details."
 
 
 class Bot:
-    def __init__(
-        self,
-        folder: DeviceFolder,
-        homeserver: Homeserver,
-        hearing: Hearing,
-        inviting: Inviting,
-        reconciling: Reconciling,
-        tracking: Tracking,
-        sweep: Callable[[], Awaitable[object]],
-        settings: MatrixSettings,
-    ) -> None:
+    def __init__(self, folder: DeviceFolder, homeserver: Homeserver, bridge: Bridge, settings: MatrixSettings) -> None:
         self._folder = folder
         self.homeserver = homeserver
-        self._hearing = hearing
-        self._inviting = inviting
-        self._reconciling = reconciling
-        self._tracking = tracking
-        self._sweep = sweep
+        self._bridge = bridge
         self._settings = settings
+        self._cursor = SyncCursor(folder)
+        self._reconciler = RoomReconciler(bridge, homeserver)
         self._tasks: set[asyncio.Task[None]] = set()
         self._rooms: dict[str, asyncio.Task[None]] = {}
-        self._in_hand: set[tuple[str, bool]] = set()
-        """What is being worked on: the event, and whether it could be read. One whose key comes while its sender is
-        told that it cannot be read is heard like a new one."""
+        self._in_flight: set[tuple[str, bool]] = set()
+        """Events being processed, and whether they could be read: one whose key arrives while its sender is told that
+        it is missing is processed like a new one."""
         self._fault: asyncio.Future[None] | None = None
-        """What it ends with."""
+        """The error that ends the bot."""
         self.ready = asyncio.Event()
-        """Set when the bot has caught up with the homeserver for the first time."""
+        """Set when the first sync is processed."""
 
     async def run(self) -> None:
-        """Until it is cancelled. HomeserverRefused if nobody can log in like this, SettingsInvalid if the device is in
-        use, TokenRefused if the service no longer takes its token."""
-        with self._folder.held():
+        """Until cancelled. HomeserverRefused if the bot cannot log in, SettingsInvalid if the device is in use,
+        TokenRefused if the service no longer accepts its token."""
+        with self._folder.locked():
             await self._run()
 
     async def _run(self) -> None:
-        self._fault = asyncio.get_running_loop().create_future()
-        sweeping, listening = asyncio.create_task(self._keep_sweeping()), asyncio.create_task(self._listen())
+        loop = asyncio.get_running_loop()
+        self._fault = loop.create_future()
+        # Replies that an earlier process had claimed come first: until its claims have expired, no live view may begin.
+        pause = CLAIM_PERIODS * self._settings.recovery_seconds if self._cursor.position else 0.0
+        views = LiveViews(self._bridge, self.homeserver, self._settings.edit_seconds, loop.time() + pause)
+        worker = DeliveryWorker(self._bridge, self.homeserver, RoomFactory(self.homeserver, self._settings), views)
+        self._views = views
+        listening = asyncio.create_task(self._listen(worker))
+        recovering = asyncio.create_task(self._recover())
         try:
             await asyncio.wait({listening, self._fault}, return_when=asyncio.FIRST_COMPLETED)
             await (self._fault if self._fault.done() else listening)
         finally:
-            tasks = [listening, sweeping, *self._tasks, *self._rooms.values()]
+            tasks = [listening, recovering, *self._tasks, *self._rooms.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await views.close()
             await self.homeserver.close()
 
-    async def _listen(self) -> None:
-        await through_faults(self.homeserver.log_in)
+    async def _listen(self, worker: DeliveryWorker) -> None:
+        await retry_until_up(self.homeserver.log_in)
         position = await self._catch_up()
         self.ready.set()
+        # After the first sync: before it, the homeserver client knows no rooms to send to.
+        self._start(None, worker.run())
         while True:
             position = await self._next(position)
 
     async def _end_with(self, exc: TokenRefused) -> None:
-        """Ends the bot, and with it whoever waits here. What was being heard is not done."""
+        """Ends the bot. What was being processed is not marked as done."""
         assert self._fault is not None
         if not self._fault.done():
             self._fault.set_exception(exc)
         await asyncio.Event().wait()
 
     async def _catch_up(self) -> str:
-        """The first sync of this life tells of every room. One without a place to go on from has nothing to answer:
-        what it holds was said before the bot was there."""
-        since = self._tracking.position
-        batch: Batch = await through_faults(lambda: self.homeserver.sync(since, wait_seconds=0, full_state=True))
-        await through_faults(lambda: self._reconciling.reconcile(batch))
-        # An earlier life may have joined and not come to say hello; a second hello is the same event as the first.
+        """The first sync of a process has every room. Without a stored position there is nothing to answer: those
+        messages were written before the bot existed."""
+        since = self._cursor.position
+        batch: Batch = await retry_until_up(lambda: self.homeserver.sync(since, wait_seconds=0, full_state=True))
+        await retry_until_up(lambda: self._reconciler.reconcile(batch))
+        # An earlier process may have joined a room and not delivered the invitation; the inbox knows a repeat.
         me = self.homeserver.user_id
-        invites = {room.room_id: by for room, event in _events(batch) if (by := taken_invitation(event, me))}
-        # Nor may it have come to read again what keys of its last moment belonged to.
-        await self._take(batch._replace(invites={**batch.invites, **invites}, has_keys=True), since)
+        invites = {room.room_id: by for room, event in _events(batch) if (by := accepted_invitation(event, me))}
+        # It may also have got keys and not read the messages they belong to.
+        await self._process(batch._replace(invites={**batch.invites, **invites}, has_keys=True), since)
         return batch.position
 
     async def _next(self, since: str) -> str:
@@ -110,7 +130,7 @@ class Bot:
         while True:
             try:
                 batch = await self.homeserver.sync(since, wait_seconds=self._settings.sync_seconds)
-                await self._take(batch, since)
+                await self._process(batch, since)
                 return batch.position
             except HomeserverAway as exc:
                 log.warning("homeserver away: %s", exc)
@@ -120,26 +140,32 @@ class Bot:
                 if exc.code != "M_UNKNOWN_TOKEN":
                     raise
                 log.warning("logged out by the homeserver")
-                await through_faults(self.homeserver.log_in)
+                await retry_until_up(self.homeserver.log_in)
 
-    async def _take(self, batch: Batch, since: str | None) -> None:
-        opened = self._tracking.begin(batch.position)
+    async def _process(self, batch: Batch, since: str | None) -> None:
+        opened = self._cursor.begin(batch.position)
         for room_id, inviter in batch.invites.items():
-            self._start(opened, self._invited(room_id, inviter))
+            self._start(opened, self._answer_invite(room_id, inviter))
         if since is not None:
             for room in batch.rooms:
                 events = await self._complete(room, since)
                 self._enqueue(opened, room.room_id, events)
         if batch.has_keys:
-            for room_id, event_id in self._tracking.unread:
+            for room_id, event_id in self._cursor.unread:
                 self._start(opened, self._read_again(opened, room_id, event_id))
         opened.done()
 
-    async def _invited(self, room_id: str, inviter: str) -> None:
-        await through_faults(lambda: self._inviting.answer(room_id, inviter))
+    async def _answer_invite(self, room_id: str, inviter: str) -> None:
+        """Joins where a user on the allow list invites the bot, and declines every other invitation."""
+        if not may_talk(self._settings, inviter):
+            log.info("invitation declined", extra={"place": room_id, "matrix_id": inviter})
+            await retry_until_up(lambda: self.homeserver.leave(room_id))
+            return
+        await retry_until_up(lambda: self.homeserver.join(room_id))
+        await retry_until_up(lambda: self._bridge.deliver(invitation(room_id, inviter)))
 
     async def _complete(self, room: RoomBatch, since: str) -> list[RawEvent]:
-        """With what the sync left out, and without what was said before the bot came."""
+        """The events with those that the sync left out, and without those from before the bot joined."""
         left_out: list[RawEvent] = []
         if room.before is not None and not any(is_own_join(event, self.homeserver.user_id) for event in room.events):
             left_out = await self._left_out(room.room_id, room.before, since)
@@ -149,106 +175,137 @@ class Bot:
 
     async def _left_out(self, room_id: str, before: str, since: str) -> list[RawEvent]:
         try:
-            found: list[RawEvent] = await through_faults(lambda: self.homeserver.events_between(room_id, before, since))
-            return found
+            return await retry_until_up(lambda: self.homeserver.events_between(room_id, before, since))
         except HomeserverRefused as exc:
-            log.warning("a gap was not filled: %s", exc, extra={"place": room_id})
+            log.warning("gap in a room not filled: %s", exc, extra={"place": room_id})
             return []
 
     def _enqueue(self, opened: OpenBatch, room_id: str, events: list[RawEvent]) -> None:
-        """After what is being done in the room, in order."""
-        heard: list[Heard] = []
+        """Processes events in order, after those of the room that are being processed."""
+        found: list[ReadEvent] = []
         for event in events:
-            found = read(room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id))
-            if found is not None and _hold(found) not in self._in_hand:
-                self._in_hand.add(_hold(found))
+            each = read(room_id, event, self.homeserver.user_id, self.homeserver.display_name(room_id))
+            if each is not None and _identity(each) not in self._in_flight:
+                self._in_flight.add(_identity(each))
                 opened.add()
-                heard.append(found)
-        if heard:
+                found.append(each)
+        if found:
             earlier = self._rooms.get(room_id)
-            task = asyncio.create_task(self._work(opened, heard, earlier), name=f"room {room_id}")
+            task = asyncio.create_task(self._work(opened, found, earlier), name=f"room {room_id}")
             self._rooms[room_id] = task
             task.add_done_callback(lambda done: self._rooms.pop(room_id) if self._rooms[room_id] is done else None)
 
-    async def _work(self, opened: OpenBatch, heard: list[Heard], earlier: asyncio.Task[None] | None) -> None:
+    async def _work(self, opened: OpenBatch, found: list[ReadEvent], earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
-        for each in heard:
-            rest = await self._hear(each)
-            if rest is None:
-                self._end(opened, each)
+        for each in found:
+            if isinstance(each, Unreadable):
+                self._cursor.remember_unread(each.room_id, each.event_id)
+                # Beside the room's order: the messages after it need not wait for the advice.
+                self._start(opened, self._advise(each), each)
             else:
-                self._start(opened, rest, each)
+                await self._deliver(each)
+                self._end(opened, each)
 
-    def _end(self, opened: OpenBatch, heard: Heard | None) -> None:
-        if heard is not None:
-            self._in_hand.discard(_hold(heard))
-        if isinstance(heard, Said):
-            # Only now that it is answered: until then, a next life must know that it was never read.
-            self._tracking.forget_unread(heard.room_id, heard.event_id)
-        opened.done()
-
-    async def _hear(self, heard: Heard) -> Rest | None:
-        """What must be done in order is done; what may be done beside the next is returned."""
-        if isinstance(heard, Unreadable):
-            self._tracking.remember_unread(heard.room_id, heard.event_id)
-            return through_faults(lambda: self._hearing.hear_unreadable(heard))
+    async def _deliver(self, each: RoomText | Retraction) -> None:
+        """Delivers an event for the inbox, and begins the live view of the turn that it begins."""
+        if not may_talk(self._settings, each.sender):
+            return
+        is_shared = len(self.homeserver.people(each.room_id)) > 1
+        arrival = to_arrival(each, is_shared=is_shared)
+        if arrival is None:
+            return
         try:
-            rest: Rest | None = await through_faults(lambda: self._hearing.hear(heard))
-            return rest
+            turn = await retry_until_up(lambda: self._bridge.deliver(arrival))
         except TokenRefused as exc:
             await self._end_with(exc)
-            return None
+            return
         except Exception:
-            log.exception("a message could not be answered", extra={"place": heard.room_id})
-            return self._hearing.apologise(heard) if isinstance(heard, Said) else None
+            log.exception("message not delivered", extra={"place": each.room_id})
+            self._start(None, self._apologise(arrival))
+            return
+        if turn is not None:
+            self._views.start(turn, read_recipient(arrival.recipient))
+
+    async def _apologise(self, arrival: Arrival) -> None:
+        await self._notify(arrival.place, arrival.key, _FAILED, f"{arrival.key}.failed")
+
+    async def _advise(self, unreadable: Unreadable) -> None:
+        """Asks for the key, and tells the sender what to do."""
+        if not may_talk(self._settings, unreadable.sender):
+            return
+        room_id, event_id = unreadable.room_id, unreadable.event_id
+        await retry_until_up(lambda: self.homeserver.ask_for_key(room_id, unreadable.event))
+        await self._notify(room_id, event_id, _UNREADABLE, f"{event_id}.unreadable")
+
+    async def _notify(self, room_id: str, event_id: str, text: str, transaction_id: str) -> None:
+        """A notice of the bot's own, in reply to an event that the inbox does not have."""
+        content = message_format.answering(message_format.message(text, notice=True), event_id, None)
+        await retry_until_up(lambda: self.homeserver.send(room_id, content, transaction_id))
+
+    def _end(self, opened: OpenBatch, each: ReadEvent | None) -> None:
+        if each is not None:
+            self._in_flight.discard(_identity(each))
+        if isinstance(each, RoomText):
+            # Only now that it is delivered: until then, a next process must know that it was never read.
+            self._cursor.forget_unread(each.room_id, each.event_id)
+        opened.done()
 
     async def _read_again(self, opened: OpenBatch, room_id: str, event_id: str) -> None:
         try:
-            event = await through_faults(lambda: self.homeserver.event(room_id, event_id))
+            event = await retry_until_up(lambda: self.homeserver.event(room_id, event_id))
         except HomeserverRefused:
-            # It was redacted, or the room is closed to the bot by now.
-            self._tracking.forget_unread(room_id, event_id)
+            # It was redacted, or the bot is no longer in the room.
+            self._cursor.forget_unread(room_id, event_id)
             return
         found = read(room_id, event, self.homeserver.user_id)
         if found is None:
-            self._tracking.forget_unread(room_id, event_id)
+            self._cursor.forget_unread(room_id, event_id)
         elif not isinstance(found, Unreadable):
             self._enqueue(opened, room_id, [event])
 
-    def _start(self, opened: OpenBatch, work: Rest, heard: Heard | None = None) -> None:
-        """TransactionBody beside the rooms' own order; what was heard is counted in its batch already."""
-        if heard is None:
+    def _start(self, opened: OpenBatch | None, work: Work, each: ReadEvent | None = None) -> None:
+        """Runs work beside the rooms' queues; an event in it is counted in its batch already."""
+        if opened is not None and each is None:
             opened.add()
 
-        async def whole() -> None:
+        async def run() -> None:
             try:
                 await work
             except TokenRefused as exc:
                 await self._end_with(exc)
             except (HomeserverRefused, ThreadlineError) as exc:
-                log.warning("given up: %s", exc)
+                log.warning("task failed: %s", exc)
             except Exception:
-                log.exception("given up")
-            # Not after a cancellation: what was cut off is heard again in the next life.
-            self._end(opened, heard)
+                log.exception("task failed")
+            # Not after a cancellation: what was interrupted is processed again by the next process.
+            if opened is not None:
+                self._end(opened, each)
 
-        task = asyncio.create_task(whole())
+        task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _keep_sweeping(self) -> None:
-        """What an earlier life of this bot, or another process, left behind."""
+    async def _recover(self) -> None:
+        """Continues what an earlier process of this bot, or another process, left."""
         while True:
             try:
-                await self._sweep()
+                await self._bridge.recover()
             except StoreFailed as exc:
-                log.warning("sweeping: %s", exc)
+                log.warning("recovery failed: %s", exc)
             await asyncio.sleep(self._settings.recovery_seconds)
 
 
-def _hold(heard: Heard) -> tuple[str, bool]:
-    return heard.event_id, not isinstance(heard, Unreadable)
+def may_talk(settings: MatrixSettings, matrix_id: str) -> bool:
+    """Whether the allow lists let this user talk to the bot. Without a list, users of the bot's own server may."""
+    server = server_of(matrix_id)
+    if matrix_id in settings.users or "*" in settings.servers or server in settings.servers:
+        return True
+    return not settings.users and not settings.servers and server == server_of(settings.user)
+
+
+def _identity(each: ReadEvent) -> tuple[str, bool]:
+    return each.event_id, not isinstance(each, Unreadable)
 
 
 def _events(batch: Batch) -> Iterator[tuple[RoomBatch, RawEvent]]:

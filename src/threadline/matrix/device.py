@@ -1,8 +1,8 @@
-"""The bot's device on the homeserver, as it is kept between two lives of the process.
+"""The bot's device on the homeserver, stored between two runs of the process.
 
-A folder that only its owner can read holds the device's id and token, the place in the sync up to which everything is
-done, the messages that could not be decrypted yet, and (written by matrix-nio) the keys. Each file is replaced whole,
-so that a crash leaves the old one or the new one.
+A folder that only its owner can read holds the device's id and token, the position in the sync up to which everything
+is delivered, the messages that could not be decrypted yet, and (written by matrix-nio) the keys. Each file is replaced
+as a whole, so that a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Which device this is, and the token it was given. A token from the settings is not kept here."""
+    """The device and its access token. A token from the settings is not stored here."""
 
     homeserver: str
     user_id: str
@@ -34,7 +34,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Everything before `position` is done. `unread` are messages whose keys have not come: (room, event)."""
+    """Everything before `position` is delivered. `unread` are messages without a key: (room, event)."""
 
     position: str
     unread: tuple[tuple[str, str], ...] = ()
@@ -46,11 +46,11 @@ class DeviceFolder:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
-            raise SettingsInvalid(f"{path} cannot be made: {exc.strerror}") from exc
+            raise SettingsInvalid(f"cannot create {path}: {exc.strerror}") from exc
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """By one process at a time; the kernel lets go of it, whatever ends the process. SettingsInvalid."""
+    def locked(self) -> Iterator[None]:
+        """One process at a time; the kernel releases the lock, whatever ends the process. SettingsInvalid."""
         with (self.path / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,13 +61,13 @@ class DeviceFolder:
     def device(self) -> Device | None:
         return self._read("device.json", Device)
 
-    def keep_device(self, device: Device) -> None:
+    def store_device(self, device: Device) -> None:
         self._write("device.json", device)
 
     def progress(self) -> Progress | None:
         return self._read("progress.json", Progress)
 
-    def keep_progress(self, progress: Progress) -> None:
+    def store_progress(self, progress: Progress) -> None:
         self._write("progress.json", progress)
 
     def _read(self, name: str, kind: type[T]) -> T | None:
@@ -77,7 +77,7 @@ class DeviceFolder:
         try:
             return msgspec.json.decode(file.read_bytes(), type=kind)
         except (OSError, msgspec.DecodeError) as exc:
-            raise SettingsInvalid(f"{file} cannot be read; move it away to begin anew: {exc}") from exc
+            raise SettingsInvalid(f"cannot read {file}: {exc}; move it away to start with a new device") from exc
 
     def _write(self, name: str, value: msgspec.Struct) -> None:
         file, fresh = self.path / name, self.path / f"{name}.new"

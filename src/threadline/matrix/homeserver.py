@@ -1,8 +1,7 @@
-"""The homeserver, as the bot needs it: the only file that knows matrix-nio.
+"""The homeserver client of the bot: the only module that uses matrix-nio.
 
-What matrix-nio returns as error objects or raises from its transport becomes two exceptions: the server is away, and it
-may help to ask again; or it refused, and it will not. Events pass through as the plain dictionaries they are on the
-wire, decrypted where that was possible.
+Errors that matrix-nio returns or raises become two exceptions: the server is away, and a retry may help; or it refused,
+and a retry does not help. Events are the plain dictionaries of the wire format, decrypted where possible.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import nio
 
 from threadline.core.errors import SettingsInvalid
 from threadline.matrix.device import Device, DeviceFolder
-from threadline.matrix.events import Content, RawEvent
+from threadline.matrix.events_in import Content, RawEvent
 from threadline.settings import MatrixSettings
 
 _PAGE = 100
@@ -26,11 +25,11 @@ _TYPING_MS = 30_000
 
 
 class HomeserverAway(Exception):
-    """It cannot be reached, or is busy. Ask again later."""
+    """It cannot be reached, or is busy. A retry may succeed."""
 
 
 class HomeserverRefused(Exception):
-    """It understood, and said no."""
+    """It refused the request. A retry fails as well."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})" if message else code)
@@ -71,7 +70,7 @@ class Homeserver:
         self.user_id = settings.user
 
     async def log_in(self) -> None:
-        """With the token of the settings, or the device's, or the password. HomeserverRefused if none of them does."""
+        """With the token of the settings, or the device's, or the password. HomeserverRefused if none works."""
         if self._settings.token:
             await self._take_token(self._settings.token)
             return
@@ -83,7 +82,7 @@ class Homeserver:
             except HomeserverRefused:
                 if not self._settings.password:
                     raise
-        await self._log_in_anew()
+        await self._log_in_with_password()
 
     async def _take_token(self, token: str) -> None:
         self._client.access_token = token
@@ -91,9 +90,9 @@ class Homeserver:
         if who.user_id != self.user_id:
             raise SettingsInvalid(f"the token is {who.user_id}'s, not {self.user_id}'s")
         self._client.restore_login(who.user_id, who.device_id or secrets.token_hex(5).upper(), token)
-        self._folder.keep_device(Device(self._settings.homeserver, who.user_id, self._client.device_id))
+        self._folder.store_device(Device(self._settings.homeserver, who.user_id, self._client.device_id))
 
-    async def _log_in_anew(self) -> None:
+    async def _log_in_with_password(self) -> None:
         if not self._settings.password:
             raise SettingsInvalid("set THREADLINE_MATRIX__PASSWORD or THREADLINE_MATRIX__TOKEN")
         self._client.access_token = ""
@@ -101,23 +100,23 @@ class Homeserver:
         self._client.device_id = self._device.device_id if self._device else None
         answer = await self._ask(self._client.login(self._settings.password, self._settings.device_name))
         self._device = Device(self._settings.homeserver, answer.user_id, answer.device_id, answer.access_token)
-        self._folder.keep_device(self._device)
+        self._folder.store_device(self._device)
 
     async def close(self) -> None:
         await self._client.close()
 
     async def sync(self, since: str | None, *, wait_seconds: float, full_state: bool = False) -> Batch:
-        """What happened since; waits for so long if nothing did. Keys are looked after first."""
-        await self._look_after_keys()
+        """The events since then; waits for some up to `wait_seconds`. Uploads and queries keys first."""
+        await self._maintain_keys()
         wait = 0 if full_state else int(wait_seconds * 1000)
-        # nio counts from its own place in the sync, which is ahead of what is done when a batch is asked for again.
+        # nio starts at its own position, which is ahead of ours when a batch is requested again.
         self._client.next_batch = since or ""
         answer = await self._ask(
             self._client.sync(timeout=wait, sync_filter=_TIMELINE, since=since, full_state=full_state or None)
         )
         return self._batch(answer)
 
-    async def _look_after_keys(self) -> None:
+    async def _maintain_keys(self) -> None:
         if not self._client.olm:
             return
         with contextlib.suppress(HomeserverRefused):
@@ -147,7 +146,7 @@ class Homeserver:
         return next((event.sender for event in mine if getattr(event, "membership", None) == "invite"), "")
 
     async def events_between(self, room_id: str, before: str, since: str) -> list[RawEvent]:
-        """What a sync left out of a room because it was too much, in order."""
+        """The events that a sync left out of a room because there were too many, in order."""
         found: list[RawEvent] = []
         start: str | None = before
         while start is not None:
@@ -157,7 +156,7 @@ class Homeserver:
         return found[::-1]
 
     async def event(self, room_id: str, event_id: str) -> RawEvent:
-        """One event again, decrypted if its keys have come."""
+        """One event again, decrypted if its key is known by now."""
         found = (await self._ask(self._client.room_get_event(room_id, event_id))).event
         if isinstance(found, nio.MegolmEvent):
             found.room_id = room_id
@@ -167,14 +166,14 @@ class Homeserver:
         return source
 
     async def ask_for_key(self, room_id: str, event: RawEvent) -> None:
-        """Asks the sender's devices for the key of an unreadable message; they may not answer."""
+        """Requests the key of an unreadable message from the sender's devices; they may not respond."""
         megolm = nio.MegolmEvent.from_dict(event)
         megolm.room_id = room_id
         with contextlib.suppress(nio.LocalProtocolError, HomeserverRefused):
             await self._ask(self._client.request_room_key(megolm))
 
     def is_known(self, room_id: str) -> bool:
-        """Whether the sync has told of the room. Before that nothing can be said there."""
+        """Whether the sync has listed the room. Before that nothing can be sent there."""
         return room_id in self._client.rooms
 
     def people(self, room_id: str) -> set[str]:
@@ -189,7 +188,7 @@ class Homeserver:
         return name
 
     async def send(self, room_id: str, content: Content, transaction_id: str) -> str:
-        """A message; the same event if it was sent before under this id by this device. Its event id."""
+        """Sends a message; its event id. The same transaction id again gives the event of the first call."""
         if not self.is_known(room_id):
             raise HomeserverAway(f"{room_id} is not known yet")
         sending = self._client.room_send(
@@ -199,7 +198,7 @@ class Homeserver:
             event_id: str = (await self._ask(sending)).event_id
         except HomeserverRefused as exc:
             if exc.code == "M_UNKNOWN_TOKEN":
-                # Whoever syncs finds out as well, and logs in again.
+                # The sync notices it as well, and logs in again.
                 raise HomeserverAway("logged out") from exc
             raise
         return event_id
@@ -226,7 +225,7 @@ class Homeserver:
         await self._ask(self._client.room_leave(room_id))
 
     async def abandon(self, room_id: str, invited: str) -> None:
-        """Takes an invitation back and leaves."""
+        """Withdraws an invitation and leaves."""
         with contextlib.suppress(HomeserverRefused):
             await self._ask(self._client.room_kick(room_id, invited))
         await self.leave(room_id)

@@ -1,8 +1,8 @@
-"""Matrix messages from Markdown: the plain body, the HTML that clients show, pieces that fit into an event, and edits.
+"""Matrix messages from Markdown: plain body, HTML, pieces that fit into an event, and edits.
 
-The HTML is the subset that the specification recommends: no raw HTML passes, no image is fetched, and only links that a
-person would follow. What is too long for one event is split where a reader would, and a code block that is cut goes on
-as one.
+The HTML is the subset that the specification recommends: no raw HTML, no images, and only web and mail links. Text that
+is too long for one event is split between paragraphs, lines, sentences or words; a split code block is closed and
+opened again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from threadline.core.parts import Part, TextPart, ToolPart
-from threadline.matrix.events import Content
+from threadline.matrix.events_in import Content
 
 # An event may have 65,536 bytes. An edit holds its text twice, each time with its HTML, and encryption adds a third.
 PIECE_BYTES = 9_000
@@ -28,15 +27,15 @@ _BREAKS = ("\n\n", "\n", ". ", " ")
 
 
 def _render_image(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    """A picture from elsewhere becomes a link: clients show only pictures that the homeserver keeps."""
+    """An external image becomes a link: clients show only images from the homeserver."""
     token = tokens[index]
-    shown = self.renderInlineAsText(token.children or [], options, env) or str(token.attrGet("src"))
+    label = self.renderInlineAsText(token.children or [], options, env) or str(token.attrGet("src"))
     link = Token("link_open", "a", 1, attrs={"href": str(token.attrGet("src"))})
-    return f"<a{self.renderAttrs(link)}>{_escaped(shown)}</a>"
+    return f"<a{self.renderAttrs(link)}>{_escaped(label)}</a>"
 
 
 def _render_cell(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    # How a column is aligned is an attribute that the subset does not have.
+    # The subset has no attribute for the alignment of a column.
     tokens[index].attrs = {}
     return self.renderToken(tokens, index, options, env)
 
@@ -59,7 +58,7 @@ def html(text: str) -> str:
 
 
 def message(text: str, *, notice: bool = False) -> Content:
-    """A message's content, formatted only where that shows something."""
+    """A message's content, with HTML only if it differs from the plain text."""
     content: Content = {"msgtype": "m.notice" if notice else "m.text", "body": text}
     formatted = html(text)
     if formatted != f"<p>{_escaped(text)}</p>":
@@ -68,40 +67,24 @@ def message(text: str, *, notice: bool = False) -> Content:
 
 
 def edit(content: Content, event_id: str) -> Content:
-    """What makes an earlier message say this instead."""
-    said = {key: value for key, value in content.items() if key != "m.relates_to"}
-    shown = said | {"body": f"* {said['body']}"}
-    if "formatted_body" in said:
-        shown["formatted_body"] = f"* {said['formatted_body']}"
-    return {**shown, "m.new_content": said, "m.relates_to": {"rel_type": "m.replace", "event_id": event_id}}
+    """The content that edits an earlier message."""
+    new = {key: value for key, value in content.items() if key != "m.relates_to"}
+    fallback = new | {"body": f"* {new['body']}"}
+    if "formatted_body" in new:
+        fallback["formatted_body"] = f"* {new['formatted_body']}"
+    return {**fallback, "m.new_content": new, "m.relates_to": {"rel_type": "m.replace", "event_id": event_id}}
 
 
 def answering(content: Content, event_id: str, thread: str | None) -> Content:
-    """The same content as an answer to an event, in its thread if it stands in one."""
+    """The content as a reply to an event, in the event's thread if it is in one."""
     relation: dict[str, Any] = {"m.in_reply_to": {"event_id": event_id}}
     if thread is not None:
         relation |= {"rel_type": "m.thread", "event_id": thread, "is_falling_back": True}
     return {**content, "m.relates_to": relation}
 
 
-def spoken(parts: Sequence[Part]) -> str:
-    """A reply as Markdown: its words, and a line for every tool it used."""
-    shown = (_part(part) for part in parts)
-    return "\n\n".join(text for text in shown if text)
-
-
-def _part(part: Part) -> str:
-    match part:
-        case TextPart():
-            return part.text.strip()
-        case ToolPart():
-            how = {"output-available": "done", "output-error": "failed", "output-denied": "not allowed"}
-            return f"*Tool `{part.name.replace('`', '')}`: {how.get(part.state, 'running')}*"
-    return ""
-
-
 def pieces(text: str) -> list[str]:
-    """The text in pieces of which each fits into an event. Growing text keeps all but its last piece."""
+    """The text in pieces that fit into one event each. If text is appended, all but the last piece stay the same."""
     found: list[str] = []
     reopened = ""
     while text:
@@ -124,7 +107,7 @@ def _first_piece(text: str) -> tuple[str, str]:
 
 
 def _cut(text: str, size: int) -> str:
-    """The most of the text that has so many bytes, up to where a reader would pause, if that is in its second half."""
+    """As much of the text as fits into so many bytes, cut at the last break in its second half, if there is one."""
     if len(text) * 4 <= size or len(text.encode()) <= size:
         return text
     head = text.encode()[:size].decode(errors="ignore")
@@ -140,17 +123,17 @@ def _fits(text: str) -> bool:
 
 
 def _open_fence(text: str) -> tuple[str, str] | None:
-    """The code block that is still open at the end: its fence and its language."""
-    standing: tuple[str, str] | None = None
+    """The code block that is open at the end: its fence and its language."""
+    open_fence: tuple[str, str] | None = None
     for line in text.splitlines():
         found = _FENCE.match(line)
         if found is None:
             continue
-        if standing is None:
-            standing = (found[1], found[2].strip())
-        elif found[1].startswith(standing[0]) and not found[2].strip():
-            standing = None
-    return standing
+        if open_fence is None:
+            open_fence = (found[1], found[2].strip())
+        elif found[1].startswith(open_fence[0]) and not found[2].strip():
+            open_fence = None
+    return open_fence
 
 
 def _escaped(text: str) -> str:

@@ -1,8 +1,7 @@
-"""Telling: one reply in one room, as it is written and as it ended.
+"""Live view of replies: while the agent writes, a typing notice and one message that is edited about once a second.
 
-While the agent writes there is a typing notice, and one message that is edited about once a second. What was stored in
-the end is what the message says in the end. Transaction ids follow from the turn, so whoever tells it again after a
-crash changes that message and does not write a second one.
+A live view may be lost: the outbox row of the reply is what must arrive. Transaction ids follow from the turn, so the
+row's delivery finds the message that the live view sent and edits it, also after a restart.
 """
 
 from __future__ import annotations
@@ -11,122 +10,161 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
+from threadline.core.errors import ThreadlineError
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event
-from threadline.matrix import message_format as rendering
-from threadline.matrix.events import Content, Said
+from threadline.core.reply_text import reply_markdown
+from threadline.matrix import message_format
+from threadline.matrix.bridge import Bridge, RunningTurn
+from threadline.matrix.events_in import Content, ReplyTarget
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
-from threadline.messaging.chat_contexts import ChatContexts
-from threadline.ports import Answered
 
 log = logging.getLogger("threadline.matrix")
 
-_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 _TYPING_SECONDS = 20.0
+# Replies that arrive sooner need no typing notice.
 _THINKING_SECONDS = 0.3
-"""An answer that is there sooner needs no typing notice."""
+# How long the views of later turns wait for a reply whose turn has ended: its row may never come.
+_ROW_SECONDS = 30.0
+_MOST_VIEWS = 1_000
 
 
-class Telling:
-    """Tells one reply. `was_told` says that an earlier life of the bot may have begun to."""
+class RoomReply:
+    """One reply in a room: its messages so far, and how to change them. `may_exist` says that an earlier process may
+    have sent some of them."""
 
-    def __init__(
-        self, homeserver: Homeserver, said: Said, turn_id: str, *, edit_seconds: float, quotes: bool, was_told: bool
-    ) -> None:
+    def __init__(self, homeserver: Homeserver, target: ReplyTarget, name: str, *, may_exist: bool = False) -> None:
         self._homeserver = homeserver
-        self._said = said
-        self._turn_id = turn_id
-        self._edit_seconds = edit_seconds
-        self._quotes = quotes
-        self._was_told = was_told
-        self._told: list[tuple[str, str]] = []
-        """The messages so far: their event ids, and what they say."""
+        self.target = target
+        self._name = name
+        self._may_exist = may_exist
+        self._sent: list[tuple[str, str]] = []
+        """The messages so far: event ids, and what they say."""
         self._tried: dict[int, set[str]] = {}
-        """What was sent as each message, whether or not the homeserver said that it has it."""
+        """What was sent as each message, confirmed or not."""
 
-    async def follow(self, platform: ChatContexts) -> None:
-        """Shows the answer while it is written. The homeserver being away only costs the show."""
-        fold, typing = Fold(), asyncio.create_task(self._type())
-        reading = asyncio.create_task(_read(platform.stream_message(self._turn_id), fold))
+    async def show(self, pieces: list[str], *, is_final: bool, is_notice: bool = False) -> None:
+        """Makes the messages say these pieces. HomeserverAway: call it again. HomeserverRefused."""
+        for number, piece in enumerate(pieces):
+            content = message_format.message(piece, notice=is_notice)
+            if number == len(self._sent):
+                tried = self._tried.setdefault(number, set())
+                tried.add(piece)
+                event_id = await self._homeserver.send(
+                    self.target.room_id, self._related(content), f"{self._name}.{number}"
+                )
+                # A transaction id that was used before gives the earlier event, with its earlier text. If the text of
+                # that event is not certain, it is edited.
+                self._sent.append((event_id, piece if tried == {piece} and not self._may_exist else ""))
+            event_id, text = self._sent[number]
+            if text != piece:
+                transaction_id = f"{self._name}.{number}.final" if is_final else secrets.token_hex(8)
+                edit = message_format.edit(content, event_id)
+                await self._homeserver.send(self.target.room_id, edit, transaction_id)
+                self._sent[number] = (event_id, piece)
+        while is_final and len(self._sent) > len(pieces):
+            await self._homeserver.redact(self.target.room_id, self._sent[-1][0])
+            self._sent.pop()
+
+    def _related(self, content: Content) -> Content:
+        if self.target.event_id is None:
+            return content
+        return message_format.answering(content, self.target.event_id, self.target.thread)
+
+
+class LiveView:
+    """The view of one running turn. It begins when the view before it in the same room is over, so that replies
+    appear in the order of their questions."""
+
+    def __init__(self, reply: RoomReply, previous: LiveView | None) -> None:
+        self.reply = reply
+        self.over = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self._previous = previous
+
+    async def follow(self, bridge: Bridge, turn: RunningTurn, homeserver: Homeserver, edit_seconds: float) -> None:
+        if self._previous is not None:
+            await self._previous.over.wait()
+            self._previous = None
+        fold, typing = Fold(), asyncio.create_task(_type(homeserver, self.reply.target.room_id))
+        reading = asyncio.create_task(_read(bridge.stream(turn), fold))
         try:
-            # A short answer is told in one message, when it is there.
-            while not (await asyncio.wait({reading}, timeout=self._edit_seconds))[0]:
+            # A reply that is complete within one edit period is sent as one message, by its row.
+            while not (await asyncio.wait({reading}, timeout=edit_seconds))[0]:
+                pieces = message_format.pieces(reply_markdown(fold.parts()))
                 with contextlib.suppress(HomeserverAway, HomeserverRefused):
-                    await self._show(rendering.pieces(rendering.spoken(fold.parts())), final=False)
+                    await self.reply.show(pieces, is_final=False)
             await reading
+        except ThreadlineError as exc:
+            log.info("live view lost: %s", exc, extra={"turn_id": turn.turn_id})
         finally:
             for task in (reading, typing):
                 task.cancel()
             await asyncio.gather(reading, typing, return_exceptions=True)
-
-    async def conclude(self, answered: Answered) -> None:
-        """Says what the turn came to, until the homeserver has it. HomeserverRefused if it will not."""
-        turn, message = answered
-        text = rendering.spoken(message.parts) if message is not None else ""
-        failed = turn.error if turn.status != "executed" else None
-        if failed:
-            text = f"{text}\n\n*{_sentence(failed)}*" if text else _sentence(failed)
-        shown = rendering.pieces(text) or ["(no answer)"]
-        is_notice = message is None
-        await patiently(lambda: self._show(shown, final=True, notice=is_notice))
-
-    async def _show(self, pieces: list[str], *, final: bool, notice: bool = False) -> None:
-        for number, piece in enumerate(pieces):
-            content = rendering.message(piece, notice=notice)
-            if number == len(self._told):
-                sent, tried = self._related(content), self._tried.setdefault(number, set())
-                tried.add(piece)
-                event_id = await self._homeserver.send(self._said.room_id, sent, f"{self._turn_id}.{number}")
-                # What was sent under this id before stays as it was. An earlier life's words are not known here; nor
-                # is which of its own the homeserver took, if it did not say so and they have become more since.
-                self._told.append((event_id, piece if tried == {piece} and not self._was_told else ""))
-            event_id, said = self._told[number]
-            if said != piece:
-                transaction_id = f"{self._turn_id}.{number}.final" if final else secrets.token_hex(8)
-                await self._homeserver.send(self._said.room_id, rendering.edit(content, event_id), transaction_id)
-                self._told[number] = (event_id, piece)
-        while final and len(self._told) > len(pieces):
-            await self._homeserver.redact(self._said.room_id, self._told[-1][0])
-            self._told.pop()
-
-    def _related(self, content: Content) -> Content:
-        if not self._quotes and self._said.thread is None:
-            return content
-        return rendering.answering(content, self._said.event_id, self._said.thread)
-
-    async def _type(self) -> None:
-        """Until it is cancelled, and then no longer."""
-        await asyncio.sleep(_THINKING_SECONDS)
-        try:
-            while True:
-                with contextlib.suppress(HomeserverAway, HomeserverRefused):
-                    await self._homeserver.typing(self._said.room_id, True)
-                await asyncio.sleep(_TYPING_SECONDS)
-        finally:
-            with contextlib.suppress(HomeserverAway, HomeserverRefused):
-                await self._homeserver.typing(self._said.room_id, False)
+            asyncio.get_running_loop().call_later(_ROW_SECONDS, self.over.set)
 
 
-async def _read(answer: AsyncIterator[Event], fold: Fold) -> None:
-    async for event in answer:
+class LiveViews:
+    """The views of this process, by turn. `starts_at`: not before this time of the event loop, because replies of an
+    earlier process may have to be sent first."""
+
+    def __init__(self, bridge: Bridge, homeserver: Homeserver, edit_seconds: float, starts_at: float) -> None:
+        self._bridge = bridge
+        self._homeserver = homeserver
+        self._edit_seconds = edit_seconds
+        self._starts_at = starts_at
+        self._views: dict[str, LiveView] = {}
+        self._latest: dict[str, LiveView] = {}
+
+    def start(self, turn: RunningTurn, target: ReplyTarget) -> None:
+        latest = self._latest.get(target.room_id)
+        view = LiveView(RoomReply(self._homeserver, target, turn.turn_id), latest)
+        self._views[turn.turn_id] = self._latest[target.room_id] = view
+        while len(self._views) > _MOST_VIEWS:
+            self._views.pop(next(iter(self._views)))
+        if asyncio.get_running_loop().time() >= self._starts_at:
+            following = view.follow(self._bridge, turn, self._homeserver, self._edit_seconds)
+            view.task = asyncio.create_task(following, name=f"live view {turn.turn_id}")
+
+    async def stop(self, turn_id: str) -> LiveView | None:
+        """Ends the view of a turn whose reply is delivered now; None if this process has none."""
+        view = self._views.get(turn_id)
+        if view is not None and view.task is not None:
+            view.task.cancel()
+            await asyncio.gather(view.task, return_exceptions=True)
+        return view
+
+    def forget(self, turn_id: str) -> None:
+        """The reply is delivered: the next view in the room may begin."""
+        view = self._views.pop(turn_id, None)
+        if view is not None:
+            view.over.set()
+            if self._latest.get(view.reply.target.room_id) is view:
+                del self._latest[view.reply.target.room_id]
+
+    async def close(self) -> None:
+        tasks = [view.task for view in self._views.values() if view.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read(reply: AsyncIterator[Event], fold: Fold) -> None:
+    async for event in reply:
         fold.add(event)
 
 
-async def patiently(send: Callable[[], Awaitable[None]]) -> None:
-    """Again and again while the homeserver is away. HomeserverRefused is for the caller."""
-    attempt = 0
-    while True:
-        try:
-            await send()
-            return
-        except HomeserverAway as exc:
-            pause = _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
-            attempt += 1
-            log.info("homeserver away: %s", exc)
-            await asyncio.sleep(pause)
-
-
-def _sentence(error: str) -> str:
-    return f"The agent could not answer: {error.rstrip('.')}."
+async def _type(homeserver: Homeserver, room_id: str) -> None:
+    """Shows the typing notice until cancelled."""
+    await asyncio.sleep(_THINKING_SECONDS)
+    try:
+        while True:
+            with contextlib.suppress(HomeserverAway, HomeserverRefused):
+                await homeserver.typing(room_id, True)
+            # Before the notice expires on the homeserver.
+            await asyncio.sleep(_TYPING_SECONDS)
+    finally:
+        with contextlib.suppress(HomeserverAway, HomeserverRefused):
+            await homeserver.typing(room_id, False)

@@ -1,25 +1,18 @@
-"""Making rooms: a person's space with its first room, and each room after that.
+"""Opens rooms: a user's space with its first room, and each room after that.
 
-Nothing is left half done. A room is made before anything is stored about it, under an id of its context that follows
-from what asked for it. If the rest cannot be done the bot leaves the room; if the bot is cut off, its next life finds
-the room by that id and goes on.
+A room carries the id of its thread in its own state, so that a repeated request finds the room of an earlier attempt
+instead of making another. If the homeserver refuses a step, the rooms of this attempt are left again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from threadline.core.threads import Thread
-from threadline.matrix.bindings import Bindings, Book, digest_id
-from threadline.matrix.events import ROOM_STATE, SPACE_STATE, RawEvent
+from threadline.core.platform_messages import Opened
+from threadline.core.room_messages import RoomBinding, RoomRequest
+from threadline.matrix.events_in import ROOM_STATE, SPACE_STATE, Content, RawEvent
 from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverRefused
-from threadline.matrix.people import Person, server_of
-from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
-from threadline.messaging.chat_contexts import ChatContexts
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
@@ -31,133 +24,83 @@ _ENCRYPTION: RawEvent = {
 }
 
 
-class NoSpace(Exception):
-    """The person has no space yet in which a room could be made."""
-
-
-class Made(NamedTuple):
-    room_id: str
-    label: str
-    thread: Thread
-
-
-class RoomMaker:
-    def __init__(
-        self,
-        book: Book,
-        homeserver: Homeserver,
-        settings: MatrixSettings,
-        rooms: Rooms,
-        platform: Callable[[Person], ChatContexts],
-    ) -> None:
-        self._book = book
+class RoomFactory:
+    def __init__(self, homeserver: Homeserver, settings: MatrixSettings) -> None:
         self._homeserver = homeserver
         self._settings = settings
-        self._rooms = rooms
-        self._platform = platform
-        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """One room at a time for each person, so that no label is promised twice."""
 
-    async def bootstrap(self, person: Person) -> Made | None:
-        """A space, its first room and the context of that; None if the person has a space already."""
-        async with self._making[person.matrix_id]:
-            if await self._rooms.space(person) is not None:
-                return None
-            async with _Undoing(self._homeserver, person) as made:
-                return await self._bootstrap(person, digest_id(f"first {person.matrix_id}"), made)
+    async def open(self, request: RoomRequest, *, may_exist: bool) -> Opened:
+        """The room, in its space, with the user invited. `may_exist`: an earlier attempt may have made it.
+        HomeserverRefused: nothing is left of it. HomeserverAway: call it again."""
+        made: list[str] = []
+        binding = request.binding
+        try:
+            space_id = request.space or await self._open_space(binding, made, may_exist=may_exist)
+            room_id = await self._open_room(space_id, binding, request.name, made, may_exist=may_exist)
+        except HomeserverRefused:
+            await self._abandon(made, binding.sender)
+            raise
+        for each in made:
+            await self._hand_over(each, binding.sender)
+        return Opened(room_id, f"https://matrix.to/#/{room_id}", None if request.space else space_id)
 
-    async def _bootstrap(self, person: Person, chat_id: str, made: list[str]) -> Made:
-        mine = {"platform_chat_id": chat_id, MATRIX_ID: person.matrix_id}
-        state: list[RawEvent] = [{"type": SPACE_STATE, "state_key": "", "content": mine}]
-        space_id = await self._once(person, SPACE_STATE, chat_id, "Threadline", state, space=True)
+    async def _open_space(self, binding: RoomBinding, made: list[str], *, may_exist: bool) -> str:
+        content = {"platform_chat_id": binding.thread_id, "matrix_id": binding.sender}
+        state: list[RawEvent] = [{"type": SPACE_STATE, "state_key": "", "content": content}]
+        space_id = await self._find(SPACE_STATE, binding.thread_id) if may_exist else None
+        space_id = space_id or await self._create("Threadline", binding, state, is_space=True)
         made.append(space_id)
-        room_id = await self._room_in(space_id, person, "Chat", chat_id, "C1", made)
-        thread = await self._platform(person).create_chat_context(chat_id=chat_id)
+        return space_id
 
-        async def work(mine: Bindings) -> None:
-            counting = {IS_SPACE: True, NEXT_INDEX: 1, MATRIX_ID: person.matrix_id}
-            await mine.bind(space_id, thread.id, counting)
-            await self._rooms.bind_in(mine, person, room_id, thread.id)
-
-        await self._book.write(person.scope, work)
-        for each in (space_id, room_id):
-            await self._hand_over(person, each)
-        return Made(room_id, "C1", thread)
-
-    async def make(
-        self, person: Person, name: str | None, chat_id: str, context: Callable[[str | None], Awaitable[Thread]]
-    ) -> Made:
-        """A new room in the person's space, with what `context` makes under `chat_id`. NoSpace, HomeserverRefused,
-        HomeserverAway and whatever `context` raises: then nothing is left of it."""
-        async with self._making[person.matrix_id]:
-            space = await self._rooms.space(person)
-            if space is None:
-                raise NoSpace
-            label = f"C{space.metadata[NEXT_INDEX]}"
-            async with _Undoing(self._homeserver, person) as made:
-                room_id = await self._room_in(space.place, person, name or label, chat_id, label, made)
-                thread = await context(chat_id)
-                bound = await self._book.write(
-                    person.scope, lambda mine: self._rooms.bind_in(mine, person, room_id, thread.id)
-                )
-            await self._hand_over(person, room_id)
-            return Made(room_id, bound.label or label, thread)
-
-    async def _room_in(
-        self, space_id: str, person: Person, name: str, chat_id: str, label: str, made: list[str]
+    async def _open_room(
+        self, space_id: str, binding: RoomBinding, name: str, made: list[str], *, may_exist: bool
     ) -> str:
         via = [server_of(self._settings.user)]
         state: list[RawEvent] = [
-            {"type": ROOM_STATE, "state_key": "", "content": self._rooms.room_state(person, chat_id, label)},
+            {"type": ROOM_STATE, "state_key": "", "content": room_state(binding)},
             {"type": "m.space.parent", "state_key": space_id, "content": {"via": via, "canonical": True}},
             *([_ENCRYPTION] if self._settings.encrypt else []),
         ]
-        room_id = await self._once(person, ROOM_STATE, chat_id, name, state)
+        room_id = await self._find(ROOM_STATE, binding.thread_id) if may_exist else None
+        room_id = room_id or await self._create(name, binding, state)
         made.append(room_id)
         await self._homeserver.put_state(space_id, "m.space.child", {"via": via}, room_id)
         return room_id
 
-    async def _hand_over(self, person: Person, room_id: str) -> None:
-        """Gives the person the same powers as the bot. The room works without, so nothing hangs on it."""
-        try:
-            powers = await self._homeserver.state(room_id, "m.room.power_levels") or {}
-            users = {**powers.get("users", {}), person.matrix_id: 100}
-            await self._homeserver.put_state(room_id, "m.room.power_levels", {**powers, "users": users})
-        except (HomeserverRefused, HomeserverAway) as exc:
-            log.warning("a room was not handed over: %s", exc, extra={"place": room_id})
-
-    async def _once(
-        self, person: Person, kind: str, chat_id: str, name: str, state: Sequence[RawEvent], *, space: bool = False
+    async def _create(
+        self, name: str, binding: RoomBinding, state: Sequence[RawEvent], *, is_space: bool = False
     ) -> str:
-        """The room under this id: made now, or found if an earlier attempt may have come so far."""
-        is_first = await self._book.begin(person.scope, f"{chat_id}.{kind}")
-        found = None if is_first else await self._find(kind, chat_id)
-        return found or await self._homeserver.create_room(name, invite=[person.matrix_id], state=state, space=space)
+        return await self._homeserver.create_room(name, invite=[binding.sender], state=state, space=is_space)
 
-    async def _find(self, kind: str, chat_id: str) -> str | None:
+    async def _find(self, kind: str, thread_id: str) -> str | None:
         for room_id in await self._homeserver.joined_rooms():
-            told = await self._homeserver.state(room_id, kind)
-            if told is not None and told.get("platform_chat_id") == chat_id:
+            content = await self._homeserver.state(room_id, kind)
+            if content is not None and content.get("platform_chat_id") == thread_id:
                 return room_id
         return None
 
+    async def _hand_over(self, room_id: str, matrix_id: str) -> None:
+        """Gives the user the same power level as the bot. The room works without, so a failure is only logged."""
+        try:
+            powers = await self._homeserver.state(room_id, "m.room.power_levels") or {}
+            users = {**powers.get("users", {}), matrix_id: 100}
+            await self._homeserver.put_state(room_id, "m.room.power_levels", {**powers, "users": users})
+        except (HomeserverRefused, HomeserverAway) as exc:
+            log.warning("power level not set: %s", exc, extra={"place": room_id})
 
-class _Undoing:
-    """Collects the rooms that were made; if the rest cannot be done, takes the invitations back and leaves them."""
-
-    def __init__(self, homeserver: Homeserver, person: Person) -> None:
-        self._homeserver = homeserver
-        self._person = person
-        self._made: list[str] = []
-
-    async def __aenter__(self) -> list[str]:
-        return self._made
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or not issubclass(kind, Exception):
-            return
-        for room_id in self._made:
+    async def _abandon(self, made: list[str], matrix_id: str) -> None:
+        for room_id in made:
             try:
-                await self._homeserver.abandon(room_id, self._person.matrix_id)
+                await self._homeserver.abandon(room_id, matrix_id)
             except (HomeserverRefused, HomeserverAway) as exc:
-                log.warning("a room was not left: %s", exc, extra={"place": room_id})
+                log.warning("room not left: %s", exc, extra={"place": room_id})
+
+
+def room_state(binding: RoomBinding) -> Content:
+    """What a room's state event says of its binding."""
+    content = {"platform_chat_id": binding.thread_id, "matrix_id": binding.sender, "label": binding.label}
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def server_of(matrix_id: str) -> str:
+    return matrix_id.partition(":")[2]

@@ -1,94 +1,78 @@
-"""Reconciliation at the start: the store's bindings and the rooms' own state are brought to agree.
+"""Reconciliation at the start: bindings and the rooms' own state are made to agree.
 
-The bot's first sync brings the state of every room it is in. A room that says which context it has, and is not bound,
-is bound again; a bound room whose state says something else, or nothing, is told. Running it again changes nothing, and
-it never makes a room.
+The bot's first sync has the state of every room it is in. A room that names its thread and is not bound is bound again;
+a bound room whose state says something else, or nothing, is corrected. A second run changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from threadline.core.channels import Binding
 from threadline.core.errors import ThreadlineError
-from threadline.matrix.bindings import Bindings, Book
-from threadline.matrix.events import ROOM_STATE, SPACE_STATE, Content, RawEvent
-from threadline.matrix.homeserver import Batch, Homeserver
-from threadline.matrix.people import People, Person
-from threadline.matrix.rooms import IS_SPACE, MATRIX_ID, NEXT_INDEX, Rooms
-from threadline.messaging.chat_contexts import ChatContexts
+from threadline.core.room_messages import RoomBinding
+from threadline.matrix.bridge import Bridge
+from threadline.matrix.events_in import ROOM_STATE, SPACE_STATE, Content, RawEvent
+from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused
+from threadline.matrix.room_factory import room_state
+from threadline.messaging.bridges import Room
 
 log = logging.getLogger("threadline.matrix")
 
 
-class Reconciling:
-    def __init__(
-        self,
-        book: Book,
-        homeserver: Homeserver,
-        people: People,
-        rooms: Rooms,
-        platform: Callable[[Person], ChatContexts],
-    ) -> None:
-        self._book = book
+class RoomReconciler:
+    def __init__(self, bridge: Bridge, homeserver: Homeserver) -> None:
+        self._bridge = bridge
         self._homeserver = homeserver
-        self._people = people
-        self._rooms = rooms
-        self._platform = platform
 
     async def reconcile(self, batch: Batch) -> None:
-        bound = {each.place: each for each in await self._book.everyones()}
-        spaces: list[tuple[str, Content]] = []
-        for room in batch.rooms:
-            told = self._told(room.state, ROOM_STATE)
-            standing = bound.get(room.room_id)
-            try:
-                if standing is not None and not standing.metadata.get(IS_SPACE):
-                    await self._tell(standing, told)
-                elif standing is None and told is not None:
-                    await self._bind_again(room.room_id, told)
-            except (ThreadlineError, KeyError) as exc:
-                log.warning("a room was not reconciled: %s", exc, extra={"place": room.room_id})
-            if standing is None and (space := self._told(room.state, SPACE_STATE)) is not None:
-                spaces.append((room.room_id, space))
-        for room_id, told in spaces:
-            await self._bind_space_again(room_id, told)
+        bound = await self._bridge.rooms()
+        spaces: list[Room] = []
+        for joined in batch.rooms:
+            here = [room for room in bound if room.place == joined.room_id]
+            content = self._own_state(joined.state, ROOM_STATE)
+            owner = None if content is None else content.get("matrix_id")
+            if content is not None and owner is not None and not any(room.sender == owner for room in here):
+                await self._restore(_lost_room(joined.room_id, content))
+            elif here and not here[0].is_space:
+                await self._correct(here, content)
+            space = self._own_state(joined.state, SPACE_STATE)
+            if space is not None and not here:
+                spaces.append(_lost_room(joined.room_id, space, is_space=True))
+        # After the rooms: a space continues to count after their labels.
+        for lost in spaces:
+            await self._restore(lost)
 
-    def _told(self, state: list[RawEvent], kind: str) -> Content | None:
-        """What the bot itself wrote into the room's state; nobody else's word counts."""
-        mine = (each for each in state if each["type"] == kind and each["sender"] == self._homeserver.user_id)
-        return next((each["content"] for each in mine if each["content"].get("platform_chat_id")), None)
+    def _own_state(self, state: list[RawEvent], kind: str) -> Content | None:
+        """What the bot itself wrote into the room's state; others could name any thread there."""
+        own = (each for each in state if each["type"] == kind and each["sender"] == self._homeserver.user_id)
+        return next((each["content"] for each in own if each["content"].get("platform_chat_id")), None)
 
-    async def _tell(self, standing: Binding, told: Content | None) -> None:
-        person = await self._people.find(str(standing.metadata.get(MATRIX_ID)))
-        if person is not None and (told or {}).get("platform_chat_id") != standing.thread_id:
-            await self._rooms.tell_room(person, standing)
+    async def _restore(self, room: Room) -> None:
+        try:
+            if await self._bridge.restore(room):
+                log.info("room bound again", extra={"place": room.place})
+        except ThreadlineError as exc:
+            log.warning("room not bound again: %s", exc, extra={"place": room.place})
 
-    async def _bind_again(self, room_id: str, told: Content) -> None:
-        person = await self._people.find(str(told.get(MATRIX_ID)))
-        if person is None:
+    async def _correct(self, here: list[Room], content: Content | None) -> None:
+        owner = None if content is None else content.get("matrix_id")
+        room = next((each for each in here if each.sender == owner), here[0])
+        if (content or {}).get("platform_chat_id") == room.thread_id:
             return
-        thread = await self._platform(person).create_chat_context(chat_id=str(told["platform_chat_id"]))
-        label = told.get("label")
+        try:
+            before = await self._homeserver.state(room.place, ROOM_STATE) or {}
+            after = before | room_state(RoomBinding(room.thread_id, room.sender, room.label))
+            await self._homeserver.put_state(room.place, ROOM_STATE, after)
+        except (HomeserverRefused, HomeserverAway) as exc:
+            log.info("room state not written: %s", exc, extra={"place": room.place})
 
-        async def work(mine: Bindings) -> None:
-            known = label if isinstance(label, str) else None
-            await mine.bind(room_id, thread.id, {MATRIX_ID: person.matrix_id}, label=known)
 
-        await self._book.write(person.scope, work)
-
-    async def _bind_space_again(self, room_id: str, told: Content) -> None:
-        person = await self._people.find(str(told.get(MATRIX_ID)))
-        if person is None or await self._rooms.space(person) is not None:
-            return
-
-        async def work(mine: Bindings) -> None:
-            rooms = [each for each in await mine.bindings() if each.metadata.get(MATRIX_ID) == person.matrix_id]
-            if not rooms:
-                return
-            taken = [int(each.label[1:]) for each in rooms if each.label and each.label[1:].isdigit()]
-            counted = {IS_SPACE: True, NEXT_INDEX: max(taken, default=0) + 1, MATRIX_ID: person.matrix_id}
-            await mine.bind(room_id, rooms[0].thread_id, counted)
-
-        await self._book.write(person.scope, work)
+def _lost_room(room_id: str, content: Content, *, is_space: bool = False) -> Room:
+    label = content.get("label")
+    return Room(
+        place=room_id,
+        sender=str(content.get("matrix_id")),
+        thread_id=str(content["platform_chat_id"]),
+        label=label if isinstance(label, str) else None,
+        is_space=is_space,
+    )

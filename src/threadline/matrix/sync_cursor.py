@@ -1,7 +1,7 @@
-"""How far the bot is: the place in the sync up to which everything has been answered.
+"""The position in the sync up to which everything has been delivered.
 
-Batches are worked on side by side and end in any order; the place moves on past the oldest ones that are done. So what
-was heard and not yet answered is heard again after a crash, and whatever was done about it is found by its key.
+Batches are processed side by side and end in any order; the position moves past the oldest ones that are done. So an
+event that was read and not yet delivered is read again after a crash; the inbox recognises what it had already.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections import deque
 
 from threadline.matrix.device import DeviceFolder, Progress
 
-_UNREAD_KEPT = 200
+# Unreadable messages that are remembered: keys that have not arrived by then are unlikely to.
+_MOST_UNREAD = 200
 
 
 class OpenBatch:
-    """A batch of the sync that is being worked on."""
+    """A batch of the sync that is being processed."""
 
-    def __init__(self, tracking: Tracking, position: str) -> None:
-        self._tracking = tracking
+    def __init__(self, cursor: SyncCursor, position: str) -> None:
+        self._cursor = cursor
         self.position = position
         self._open = 1
 
@@ -33,20 +34,20 @@ class OpenBatch:
         """One thing less; the batch itself counts as one until everything in it was added."""
         self._open -= 1
         if self.is_done:
-            self._tracking.advance()
+            self._cursor.advance()
 
 
-class Tracking:
+class SyncCursor:
     def __init__(self, folder: DeviceFolder) -> None:
         self._folder = folder
-        standing = folder.progress()
-        self.position = standing.position if standing else None
-        self._unread = dict.fromkeys(standing.unread) if standing else {}
+        stored = folder.progress()
+        self.position = stored.position if stored else None
+        self._unread = dict.fromkeys(stored.unread) if stored else {}
         self._batches: deque[OpenBatch] = deque()
 
     @property
     def unread(self) -> list[tuple[str, str]]:
-        """Messages whose keys have not come: room and event."""
+        """Messages without a key: room and event."""
         return list(self._unread)
 
     def begin(self, position: str) -> OpenBatch:
@@ -56,15 +57,15 @@ class Tracking:
 
     def remember_unread(self, room_id: str, event_id: str) -> None:
         self._unread[room_id, event_id] = None
-        while len(self._unread) > _UNREAD_KEPT:
+        while len(self._unread) > _MOST_UNREAD:
             self._unread.pop(next(iter(self._unread)))
 
     def forget_unread(self, room_id: str, event_id: str) -> None:
         self._unread.pop((room_id, event_id), None)
 
     def advance(self) -> None:
-        moved = False
+        has_moved = False
         while self._batches and self._batches[0].is_done:
-            self.position, moved = self._batches.popleft().position, True
-        if moved and self.position is not None:
-            self._folder.keep_progress(Progress(self.position, tuple(self._unread)))
+            self.position, has_moved = self._batches.popleft().position, True
+        if has_moved and self.position is not None:
+            self._folder.store_progress(Progress(self.position, tuple(self._unread)))

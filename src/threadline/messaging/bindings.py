@@ -1,9 +1,9 @@
-"""Places: which thread goes on in a chat, a channel or a room of a messaging surface.
+"""Bindings: which thread a place (chat, channel, room) of a messaging platform continues.
 
-Each user has one home thread for each agent, found by its state key, so that the web page and the terminal show it like
-any other. A user's private places share it until a command binds one of them to another thread. Where others read
-along, an answer must not draw on what was said in private: there, the user has a thread for that place alone. A channel
-may hold several users, who must not read each other's threads: so a place is bound for each of them apart.
+Each user has one home thread per agent, found by its state key; the web page and the terminal list it like any other.
+A user's private places share it until a command binds one of them to another thread. In a shared place a reply must not
+use private messages: there the user has a thread for that place alone. Several users of a channel must not read each
+other's threads, so a place is bound separately for each user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
 class CurrentThread(NamedTuple):
-    """A user's place and the thread that goes on there."""
+    """A user's place and its thread."""
 
     binding: Binding
     thread: Thread
@@ -35,12 +35,12 @@ def home_key(agent_id: str) -> str:
 
 
 def bound_place(place: str, owner_id: str) -> str:
-    """How bindings know a place of one user's."""
+    """How bindings spell a place of one user."""
     return f"{place} {owner_id}"
 
 
 async def home_thread(tx: Transaction, agent_id: str) -> Thread:
-    """The user's home thread, made if there is none."""
+    """The user's home thread, created if there is none."""
     key = home_key(agent_id)
     return await tx.thread_by_key(key) or await tx.create_thread(
         NewThread(id=new_id(), state_key=key, agent_id=agent_id)

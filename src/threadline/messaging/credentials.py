@@ -1,7 +1,7 @@
-"""Credentials of a tenant's platforms: they go in, are used, and never come out.
+"""Credentials of a tenant's platforms: they are stored and used, and cannot be read.
 
-They are stored sealed under one of the operator's keys and bound to their tenant, platform and key, so that a row
-copied into another tenant opens nothing. Rotation seals anew whatever is still under an older key.
+They are encrypted with one of the operator's keys and bound to tenant, platform and key, so that a row copied into
+another tenant cannot be decrypted. Rotation encrypts again what still uses an older key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST = 4_096
 
 
 class Rotated(NamedTuple):
-    """How many were sealed anew, and how many no key of the settings opens."""
+    """How many were encrypted again, and how many no key in the settings can decrypt."""
 
     sealed: int
     unreadable: int
@@ -35,7 +35,7 @@ class Credentials:
         self._channels = channels
 
     async def put(self, scope: Scope, platform: str, secrets: Mapping[str, str]) -> SealedCredentials:
-        """Administrators only. InvalidInput names what is missing or unknown, never a value."""
+        """Administrators only. InvalidInput names missing and unknown secrets, never a value."""
         scope.require("admin")
         channel = self.channel(platform)
         _check(channel, secrets)
@@ -51,7 +51,7 @@ class Credentials:
         return await self._store.transact(system_scope(scope.tenant_id), work)
 
     async def listed(self, scope: Scope) -> list[SealedCredentials]:
-        """Which platforms have some, and under which key. Administrators only."""
+        """Which platforms have credentials, and which key encrypts them. Administrators only."""
         scope.require("admin")
         return await self._store.scoped(system_scope(scope.tenant_id)).all_credentials()
 
@@ -68,14 +68,14 @@ class Credentials:
         return await self._store.transact(system_scope(scope.tenant_id), work)
 
     def channel(self, platform: str) -> Channel:
-        """NotFound for a platform that is unknown or switched off."""
+        """NotFound for a platform that is unknown or disabled."""
         for name, channel in self._channels.items():
             if name == platform:
                 return channel
         raise NotFound("platform", platform)
 
     async def open(self, tenant_id: str, platform: Surface) -> Mapping[str, str]:
-        """The secrets themselves, for the house. NotFound if the tenant has none."""
+        """The secrets, for sending. NotFound if the tenant has none."""
         found = await self._store.scoped(system_scope(tenant_id)).credentials(platform)
         if found is None:
             raise NotFound("credentials", platform)
@@ -86,7 +86,7 @@ class Credentials:
         return msgspec.json.decode(plain, type=dict[str, str])
 
     async def rotate(self) -> Rotated:
-        """Seals anew, under the current key, what is under another, in every tenant. Safe to repeat."""
+        """Encrypts with the current key what uses another, in every tenant. Safe to repeat."""
         done = Rotated(0, 0)
         for tenant_id in await self._store.tenants():
             sealed, unreadable = await self._rotate_tenant(tenant_id)

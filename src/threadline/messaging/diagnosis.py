@@ -1,4 +1,4 @@
-"""What is wrong with a tenant's channels, in sentences, each with what to do about it."""
+"""Problems of a tenant's channels, each with its fix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY = 1_000
 
 
 class ChannelDiagnosis:
-    """`platforms` are all there are; `channels` those that are switched on. `stand_ins` are not the real ones."""
+    """`platforms` are all; `channels` those that are enabled. `stand_ins` are simulated on this machine."""
 
     def __init__(
         self,
@@ -49,28 +49,28 @@ class ChannelDiagnosis:
         linked = {link.platform for link in await tx.links() if link.state == "verified"}
         for platform in self._platforms:
             if platform not in self._channels:
-                remedy = f"set enabled = true in [channels.{platform}] if it is to be served"
-                yield Finding("warning", f"{platform} is switched off", remedy)
+                remedy = f"set enabled = true in [channels.{platform}] to enable it"
+                yield Finding("warning", f"{platform} is disabled", remedy)
             elif platform not in stored:
                 remedy = f"threadline channels credentials set {platform}"
-                yield Finding("warning", f"{platform} has no credentials, so its webhook is not found", remedy)
+                yield Finding("warning", f"{platform} has no credentials, so its webhook answers 404", remedy)
             else:
                 async for finding in self._of_platform(tenant_id, platform, stored[platform]):
                     yield finding
                 if platform not in linked:
-                    yield Finding("warning", f"nobody is linked on {platform}", "threadline link code")
+                    yield Finding("warning", f"no account is linked on {platform}", "threadline link code")
         dead = len(await tx.outbox(status="dead", limit=_MANY))
         if dead:
             count = f"{_MANY} or more" if dead == _MANY else str(dead)
             remedy = "threadline channels outbox list --status dead, then … outbox requeue ID"
-            yield Finding("warning", f"deliveries that were given up: {count}", remedy)
+            yield Finding("warning", f"dead letters: {count}", remedy)
 
     def _keys(self) -> Finding | None:
         try:
             key_id = self._cipher.key_id
             self._cipher.decrypt(key_id, self._cipher.encrypt(b"doctor", ("doctor",)), ("doctor",))
         except ThreadlineError as exc:
-            return Finding("error", str(exc), "see [channels] on the page of settings")
+            return Finding("error", str(exc), "see [channels] in docs/settings.md")
         return None
 
     async def _of_platform(self, tenant_id: str, platform: Surface, key_id: str) -> AsyncIterator[Finding]:
@@ -78,17 +78,19 @@ class ChannelDiagnosis:
         try:
             secrets = await self._credentials.open(tenant_id, platform)
             if missing := sorted(set(self._channels[platform].secret_names) - set(secrets)):
-                yield Finding("error", f"{platform} lacks {', '.join(missing)}", again)
+                yield Finding("error", f"{platform} has no {', '.join(missing)}", again)
             if key_id != self._cipher.key_id:
                 remedy = "threadline channels rotate"
-                yield Finding("warning", f"{platform}'s credentials are under the older key {key_id!r}", remedy)
+                yield Finding(
+                    "warning", f"{platform}'s credentials are encrypted with the older key {key_id!r}", remedy
+                )
         except SettingsInvalid as exc:
             yield Finding("error", f"{platform}: {exc}", again)
         if platform in self._stand_ins:
             remedy = f"leave api out of [channels.{platform}]"
-            yield Finding("warning", f"{platform} is played by a stand-in on this machine", remedy)
+            yield Finding("warning", f"{platform} is simulated on this machine", remedy)
         try:
             await self._directory.find(Scope(tenant_id, "system", "member"), self._agents[platform])
         except NotFound:
-            what = f"{platform} is to be answered by {self._agents[platform]!r}, which there is not"
-            yield Finding("error", what, f"name an agent that there is in [channels.{platform}], or in the settings")
+            what = f"agent {self._agents[platform]!r} of {platform} does not exist"
+            yield Finding("error", what, f"set agent in [channels.{platform}] to an existing agent")

@@ -1,9 +1,9 @@
-"""The inbox: what a platform delivered becomes a turn, a command or a refusal, once.
+"""The inbox: stores each event of a platform together with what it causes, once.
 
-The guards stand in this order: signature (before anything comes here), link, verified link, replay window, idempotency.
-The claim on a message commits together with all that it brings about: the user's message and its turn, or what a
-command did, and whatever is to be said at once. So a crash loses nothing that was acknowledged, and a message that is
-delivered again, or a hundred times at once, does nothing more. The turn itself runs afterwards, in the runner's task.
+Checks run in this order: signature (before the inbox), link, verified link, replay window, idempotency. The claim on an
+event commits in one transaction with its effects: the user's message and its turn, or the changes of a command, and the
+reply. So a crash loses nothing that was acknowledged, and an event that is delivered again, also many times at the same
+time, does nothing more. The turn itself runs afterwards, in a task of the runner.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from threadline.core.commands import Command, find_spec, parse
+from threadline.core.channels import Sender
+from threadline.core.commands import Command, parse
 from threadline.core.errors import (
     Conflict,
     ExtraMissing,
@@ -28,7 +29,6 @@ from threadline.core.errors import (
     SettingsInvalid,
 )
 from threadline.core.messages import user
-from threadline.core.open_questions import question_in
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, inbox_key, turn_key
 from threadline.core.sanitize import sanitize_text
@@ -36,9 +36,13 @@ from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
 from threadline.core.turns import Surface, Turn, TurnStatus
 from threadline.messaging.bindings import bound_place, home_key
-from threadline.messaging.command_executor import Hint, interpret
+from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
+from threadline.messaging.command_executor import Hint
 from threadline.messaging.outbox import Outbox
-from threadline.messaging.place_threads import ChatCommands, CommandContext
+from threadline.messaging.place_threads import CommandContext
+from threadline.messaging.receipts import WITHOUT_REPLY, Decision, Receipt
+from threadline.messaging.room_events import RoomEvents, context_of, last_turn, request_id
+from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
 from threadline.ports import Agent, Approver, Clock, Store, Transaction
@@ -46,35 +50,6 @@ from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.runner import Runner
 
 log = logging.getLogger("threadline.inbox")
-
-Decision: TypeAlias = Literal[
-    "accepted",
-    "command",
-    "denied_rbac",
-    "denied_no_agent",
-    "denied_sentinel",
-    "denied_unverified",
-    "duplicate",
-    "replay_blocked",
-    "refused",
-    "blank",
-    "linked",
-    "link_refused",
-    "link_limited",
-]
-"""What became of a message when it arrived. How an accepted one ended is on its turn."""
-
-
-_SAYS_NOTHING_YET: frozenset[Decision] = frozenset(("accepted", "duplicate", "replay_blocked", "blank"))
-
-
-class Receipt(NamedTuple):
-    decision: Decision
-    turn: Turn | None = None
-
-    @property
-    def turn_id(self) -> str | None:
-        return None if self.turn is None else self.turn.id
 
 
 class Denial(NamedTuple):
@@ -89,7 +64,7 @@ class AgentFinder(Protocol):
 
 
 class Inbox:
-    """`agents` names who answers on which platform."""
+    """`agents` names the agent of each platform. Platforms without a replay window accept messages of any age."""
 
     def __init__(
         self,
@@ -99,13 +74,13 @@ class Inbox:
         directory: AgentFinder,
         outbox: Outbox,
         commands: ChatCommands,
-        strangers: UnlinkedSenders,
+        unlinked: UnlinkedSenders,
         approver: Approver,
         clock: Clock,
         metrics: Metrics,
         *,
         agents: Mapping[Surface, str],
-        replay_window: dt.timedelta,
+        replay_windows: Mapping[Surface, dt.timedelta],
         wake: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -114,39 +89,43 @@ class Inbox:
         self._directory = directory
         self._outbox = outbox
         self._commands = commands
-        self._strangers = strangers
+        self._unlinked = unlinked
         self._approver = approver
         self._clock = clock
         self._received = metrics.counter(
             "threadline_inbox_messages_total",
-            "Messages from platforms, by what became of them.",
+            "Events of platforms, by decision.",
             ("platform", "decision"),
         )
         self._ages = metrics.histogram(
             "threadline_inbox_age_seconds",
-            "How old messages are when they arrive, by the platform's clock.",
+            "Age of messages when they arrive, by the platform's clock.",
             ("platform",),
         )
         self._agents = agents
-        self._replay_window = replay_window
-        self._nudge = wake
+        self._replay_windows = replay_windows
+        self._wake = wake
+        self._room_events = RoomEvents(store, outbox, commands, runner)
 
-    async def receive(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> Receipt:
-        """Stores what a verified message brings about and says what that was; the answer follows. Only StoreFailed
-        is raised: then nothing is known to be stored, and the platform will deliver again."""
-        receipt = await self._receive(tenant_id, arrival, correlation_id)
+    async def receive(
+        self, tenant_id: str, arrival: Arrival, correlation_id: str, *, auto_link: bool = False
+    ) -> Receipt:
+        """Stores an authentic arrival together with what it causes, once; the reply follows through the outbox. With
+        `auto_link`, an account without a link becomes a user under its own id. Raises only StoreFailed: then nothing
+        is known to be stored, and the arrival must be delivered again."""
+        receipt = await self._receive(tenant_id, arrival, correlation_id, auto_link=auto_link)
         self._received.add(arrival.platform, receipt.decision)
         self._ages.observe(max(0.0, (self._clock.now() - arrival.sent_at).total_seconds()), arrival.platform)
         log.info(
             "message received",
             extra={"decision": receipt.decision, "platform": arrival.platform, "correlation_id": correlation_id},
         )
-        if receipt.decision not in _SAYS_NOTHING_YET:
-            self._nudge(tenant_id)
+        if receipt.decision not in WITHOUT_REPLY:
+            self._wake(tenant_id)
         return receipt
 
     async def dead_letter(self, tenant_id: str, platform: Surface, key: str, detail: str, correlation_id: str) -> None:
-        """Keeps a trace of what a platform signed and nobody can read: where it broke, never what it held."""
+        """Stores that a signed body could not be read: where it broke, never its content."""
 
         async def work(tx: Transaction) -> None:
             if await tx.claim_inbox(platform, key, fingerprint=detail[:200], correlation_id=correlation_id) is not None:
@@ -155,24 +134,51 @@ class Inbox:
         await self._store.transact(system_scope(tenant_id), work)
         self._received.add(platform, "broken")
 
-    async def _receive(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> Receipt:
-        command = parse(arrival.text)
-        sender = await self._store.scoped(system_scope(tenant_id)).sender(arrival.platform, arrival.sender)
+    async def _receive(self, tenant_id: str, arrival: Arrival, correlation_id: str, *, auto_link: bool) -> Receipt:
+        command = parse(arrival.text) if arrival.kind == "message" else None
+        sender = await self._sender(tenant_id, arrival, auto_link=auto_link)
         is_linked = sender is not None and sender.state == "verified"
         if not is_linked and isinstance(command, Command) and command.name == "link" and command.argument:
             if self._is_replay(arrival):
                 return Receipt("replay_blocked")
-            return Receipt(await self._strangers.link(tenant_id, arrival, command.argument, correlation_id))
+            return await self._link(tenant_id, arrival, command.argument, correlation_id)
         if sender is None or not is_linked:
-            await self._strangers.hint(tenant_id, arrival, correlation_id)
+            if arrival.kind in ("message", "invitation") and arrival.is_addressed:
+                await self._unlinked.hint(tenant_id, arrival, correlation_id)
             return Receipt("denied_unverified")
         if self._is_replay(arrival):
             return Receipt("replay_blocked")
         scope = Scope(tenant_id, sender.owner_id, sender.role)
-        return await self._take(scope, arrival, correlation_id, is_command=command is not None)
+        match arrival.kind:
+            case "invitation":
+                agent_id = self._agents[arrival.platform]
+                receipt = await self._room_events.welcome(scope, arrival, correlation_id, agent_id)
+            case "retraction":
+                receipt = await self._room_events.retract(scope, arrival, correlation_id)
+            case _:
+                receipt = await self._take(scope, arrival, correlation_id, is_command=command is not None)
+        return receipt._replace(user_id=scope.user_id)
+
+    async def _sender(self, tenant_id: str, arrival: Arrival, *, auto_link: bool) -> Sender | None:
+        session = self._store.scoped(system_scope(tenant_id))
+        sender = await session.sender(arrival.platform, arrival.sender)
+        if sender is None and auto_link:
+            await session.put_link(arrival.platform, arrival.sender, arrival.sender, "verified")
+            sender = await session.sender(arrival.platform, arrival.sender)
+        return sender
+
+    async def _link(self, tenant_id: str, arrival: Arrival, code: str, correlation_id: str) -> Receipt:
+        result, owner_id = await self._unlinked.link(tenant_id, arrival, code, correlation_id)
+        if owner_id is not None:
+            # A transaction has one scope: the link is the system's, the space is the user's. A process that dies in
+            # between opens no space; the next invitation does.
+            agent_id = self._agents[arrival.platform]
+            await self._room_events.open_space(Scope(tenant_id, owner_id), arrival, agent_id)
+        return Receipt(result, user_id=owner_id)
 
     def _is_replay(self, arrival: Arrival) -> bool:
-        return abs(self._clock.now() - arrival.sent_at) > self._replay_window
+        window = self._replay_windows.get(arrival.platform)
+        return window is not None and abs(self._clock.now() - arrival.sent_at) > window
 
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         agent_id = self._agents[arrival.platform]
@@ -186,7 +192,7 @@ class Inbox:
         denial = await self._denial(scope, request, agent_id)
         try:
             outcome = None
-            if denial is None and not is_command:
+            if denial is None and not is_command and await self._is_plain(scope, arrival):
                 outcome = await self._store.scoped(scope).accept_turn(new)
             if outcome is None or (isinstance(outcome, AcceptRefusal) and outcome.reason == "question_open"):
                 work = partial(self._command_or_turn, arrival, correlation_id, agent_id, new, denial)
@@ -199,6 +205,16 @@ class Inbox:
             self._start(scope, receipt.turn)
         return receipt
 
+    async def _is_plain(self, scope: Scope, arrival: Arrival) -> bool:
+        """Whether the store can accept it in one step: a message to the bot, and in a bound room. A room that is not
+        bound yet gets a label and a state event first."""
+        if arrival.kind != "message" or not arrival.is_addressed:
+            return False
+        if arrival.platform not in ROOM_PLATFORMS:
+            return True
+        place = bound_place(arrival.place, scope.user_id)
+        return await self._store.scoped(scope).binding(arrival.platform, place) is not None
+
     async def _command_or_turn(
         self,
         arrival: Arrival,
@@ -208,16 +224,33 @@ class Inbox:
         denial: Denial | None,
         tx: Transaction,
     ) -> Receipt:
-        """In one transaction: a command, an answer to the place's open question, a denied request, or a text that does
-        not answer the open question and so is for the agent."""
-        receipt = await self._command(tx, arrival, correlation_id, agent_id, denial)
+        """In one transaction: a command, an answer to the place's open question, a denied request, an edit, or a text
+        for the agent that does not answer the open question."""
+        context = context_of(tx, arrival, agent_id, self._clock.now())
+        if await self._is_ignored(tx, context, arrival):
+            return Receipt("ignored")
+        receipt = await self._command(tx, context, arrival, correlation_id, denial)
         if receipt is not None:
             return receipt
         assert new.arrival is not None
         new = msgspec.structs.replace(new, arrival=new.arrival._replace(is_question_checked=True))
+        if arrival.platform in ROOM_PLATFORMS:
+            threads = self._commands.room(tx, context, arrival.recipient, request_id(arrival))
+            await threads.here()
+            await self._outbox.announce(tx, arrival, threads.changes, name=request_id(arrival))
+        if arrival.kind == "edit" and (edited := await last_turn(tx, arrival)) is not None:
+            (question, *_) = await tx.last_turns(edited.thread_id, 1)
+            new = msgspec.structs.replace(new, replaces=question.id)
         if denial is None:
             return self._receipt(await tx.accept_turn(new), new)
         return await self._deny(tx, msgspec.structs.replace(new, status=denial.status), denial)
+
+    async def _is_ignored(self, tx: Transaction, context: CommandContext, arrival: Arrival) -> bool:
+        """An edit of anything but the last question, or into a command, changes nothing. In a shared place, a text
+        that does not name the bot counts only as an answer to an open question."""
+        if arrival.kind == "edit":
+            return parse(arrival.text) is not None or await last_turn(tx, arrival) is None
+        return not arrival.is_addressed and await self._commands.read(tx, context, arrival.text) is None
 
     def _receipt(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Receipt:
         if isinstance(outcome, AcceptRefusal) and outcome.reason == "duplicate_arrival":
@@ -228,7 +261,7 @@ class Inbox:
         stored = await self._turns.deny_in(tx, new, denial.said)
         if stored is None or new.arrival is None:
             return Receipt("duplicate")
-        await self._outbox.enqueue_reply(tx, stored.turn, denial.said)
+        await self._outbox.enqueue_reply(tx, stored.turn, denial.said, None)
         decision = _denied(denial)
         await tx.settle_inbox(
             new.arrival.platform, new.arrival.key, status="done", decision=decision, turn_id=stored.turn.id
@@ -237,7 +270,7 @@ class Inbox:
 
     def _start(self, scope: Scope, turn: Turn) -> None:
         running = self._runner.start(scope, turn, self._approver)
-        running.add_done_callback(lambda _: self._nudge(scope.tenant_id))
+        running.add_done_callback(lambda _: self._wake(scope.tenant_id))
 
     async def _denial(self, scope: Scope, request: TurnRequest, agent_id: str) -> Denial | None:
         try:
@@ -250,37 +283,44 @@ class Inbox:
         except NotFound:
             return Denial("denied_no_agent", NO_AGENT_TEXT)
         except (SettingsInvalid, ExtraMissing):
-            # The agent is there and cannot be made: the turn will fail, and say so.
+            # The agent exists and cannot be built: the turn fails and says so.
             return None
         return None
 
     async def _command(
-        self, tx: Transaction, arrival: Arrival, correlation_id: str, agent_id: str, denial: Denial | None
+        self,
+        tx: Transaction,
+        context: CommandContext,
+        arrival: Arrival,
+        correlation_id: str,
+        denial: Denial | None,
     ) -> Receipt | None:
-        """What a command, or an answer to a question, did; None if the text is for the agent."""
-        owner_id, place, now = tx.scope.user_id, bound_place(arrival.place, tx.scope.user_id), self._clock.now()
-        binding = await tx.binding(arrival.platform, place)
-        question = None if binding is None else question_in(binding.metadata)
-        context = CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
-        command = interpret(arrival.text, question, user_id=owner_id, now=now, place=context.kind)
+        """Executes a command, or an answer to a question; None if the text is for the agent."""
+        command = await self._commands.read(tx, context, arrival.text) if arrival.kind == "message" else None
         if command is None:
             return None
+        owner_id = tx.scope.user_id
         arrived = await claim(tx, arrival, correlation_id, owner_id=owner_id)
         if arrived is None:
             return Receipt("duplicate")
-        reply: str | None
         decision: Decision = "command"
-        if denial is not None and denial.status == "denied_rbac" and not _is_for_viewers(command, context):
-            reply, decision = denial.said, "denied_rbac"
+        if denial is not None and denial.status == "denied_rbac" and not is_for_viewers(command, context):
+            reply, decision = CommandReply(denial.said), "denied_rbac"
+        elif isinstance(command, Hint):
+            reply = CommandReply(command.text)
         else:
-            reply = command.text if isinstance(command, Hint) else await self._commands.execute(tx, context, command)
-        if reply is not None:
-            await self._outbox.answer(tx, arrived, reply, owner_id=owner_id)
+            reply = await self._commands.execute(
+                tx, context, command, recipient=arrival.recipient, request_id=request_id(arrival)
+            )
+        if reply.text is None:
+            await self._outbox.announce(tx, arrival, reply.changes, name=request_id(arrival))
+        else:
+            await self._outbox.answer(tx, arrived, reply.text, owner_id=owner_id, changes=reply.changes)
         await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=decision)
         return Receipt(decision)
 
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
-        """Says why nothing was done. Nothing else is stored, and a repeat is not answered again."""
+        """Replies why nothing was done. Nothing else is stored, and a repeat is not answered again."""
 
         async def work(tx: Transaction) -> Receipt:
             arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
@@ -293,15 +333,11 @@ class Inbox:
         return await self._store.transact(scope, work)
 
 
-def _is_for_viewers(command: Command | Hint, context: CommandContext) -> bool:
-    spec = find_spec(command.name, context.kind) if isinstance(command, Command) else None
-    return spec is not None and spec.role == "viewer"
-
-
 def _request(arrival: Arrival, agent_id: str) -> TurnRequest:
-    # A private place without a thread continues the user's home thread. Where others read along, an answer must not
-    # draw on what was said in private: such a place gets a thread of its own.
-    new = NewThread(agent_id=agent_id) if arrival.shared else NewThread(state_key=home_key(agent_id), agent_id=agent_id)
+    # A private place without a thread continues the user's home thread. In a shared place a reply must not use private
+    # messages, and no two rooms share a thread: such places get threads of their own.
+    has_own_thread = arrival.shared or arrival.platform in ROOM_PLATFORMS
+    new = NewThread(agent_id=agent_id, state_key=None if has_own_thread else home_key(agent_id))
     return TurnRequest(
         message=user(sanitize_text(arrival.text)),
         surface=arrival.platform,
@@ -326,4 +362,4 @@ def _denied(denial: Denial) -> Decision:
     match denial.status:
         case "denied_rbac" | "denied_no_agent" | "denied_sentinel":
             return denial.status
-    raise AssertionError(f"{denial.status} is no denial")
+    raise AssertionError(f"{denial.status} is not a denial")

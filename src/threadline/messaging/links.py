@@ -1,8 +1,8 @@
-"""Linking: who on a platform is which user here, proved by a code that travels from one to the other.
+"""Links between accounts on platforms and users, proved by a code.
 
-A user makes a code where they are known (web, API, terminal) and sends it from the platform. It works once and for some
-minutes; only its hash is kept, and a sender may try a few times in that time. Whoever is not linked learns nothing but
-how to link. Each change is on record, in the transaction that makes it.
+A user creates a code where they are signed in (web, API, terminal) and sends it from the platform. It works once, for a
+few minutes; only its hash is stored, and an account may try a few codes in that time. An account without a link only
+learns how to link. Each change is written to the audit log, in the same transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINKED_SURFACES: tuple[Surface, ...] = ("slack", "telegram", "whatsapp", "matrix
 CODE_LENGTH = 8
 ATTEMPTS = 5
 
-# Crockford's, which has no letters that look alike; what people type instead of them is read as meant.
+# Crockford's alphabet has no letters that look alike; the letters it leaves out are read as the digits they resemble.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _MEANT = str.maketrans({"O": "0", "I": "1", "L": "1", " ": None, "-": None})
 
@@ -46,7 +46,7 @@ class Links:
         self._lifetime = lifetime
 
     async def new_code(self, scope: Scope, platform: str | None = None) -> LinkCode:
-        """For this user, to be sent from one platform or from any. Shown once."""
+        """A code of this user, for one platform or for any. It cannot be read again."""
         surface = None if platform is None else _linked_surface(platform)
         expires_at = self._clock.now() + self._lifetime
         while True:
@@ -58,17 +58,18 @@ class Links:
             return LinkCode(code, expires_at)
 
     async def listed(self, scope: Scope) -> list[Link]:
-        """The user's own; for administrators, the tenant's."""
+        """The user's links; for administrators, the tenant's."""
         seen_by = system_scope(scope.tenant_id) if scope.role == "admin" else scope
         return await self._store.scoped(seen_by).links()
 
     async def find(self, scope: Scope, platform: str, platform_user_id: str, *, anyones: bool = False) -> Link | None:
-        """The account's link, if it is the user's own; anyone's for administrators, and for those who act for users."""
+        """The account's link, if it is the user's own. Administrators and tokens that act for users (`anyones`) see
+        every account's."""
         seen_by = system_scope(scope.tenant_id) if anyones or scope.role == "admin" else scope
         return await self._store.scoped(seen_by).link(_linked_surface(platform), check_user_id(platform_user_id))
 
     async def put(self, scope: Scope, platform: str, platform_user_id: str, owner_id: str, *, revoked: bool) -> Link:
-        """An administrator links somebody without a code, or bars a sender from being linked."""
+        """Links an account without a code, or blocks it. Administrators only."""
         scope.require("admin")
         surface, sender = _linked_surface(platform), check_user_id(platform_user_id)
         check_user_id(owner_id)
@@ -82,8 +83,8 @@ class Links:
         return await self._store.transact(system_scope(scope.tenant_id), work)
 
     async def remove(self, scope: Scope, platform: str, platform_user_id: str) -> bool:
-        """A user's own link, or, for administrators, anyone's. False if there was none, or if it bars the account and
-        the user is no administrator."""
+        """Removes a user's own link; administrators remove any. False if there was none, or if it blocks the account
+        and the user is no administrator."""
         surface = _linked_surface(platform)
 
         async def work(tx: Transaction) -> bool:
@@ -93,10 +94,11 @@ class Links:
         return await self._store.transact(acts_as, work)
 
     async def redeem(self, scope: Scope, platform: str, platform_user_id: str, code: str) -> str:
-        """Links the account with whoever made the code, for a bot that was sent it; whom. LinkRefused, LinkLimited."""
+        """Links the account to the user who created the code, for a bot that received it; that user. LinkRefused,
+        LinkLimited."""
         scope.require("member")
         surface, sender = _linked_surface(platform), check_user_id(platform_user_id)
-        # Told only once it is committed, because what was tried counts.
+        # Raised after the commit: a failed attempt must be counted.
         redeemed = await self._store.transact(
             system_scope(scope.tenant_id), lambda tx: self.redeem_in(tx, surface, sender, code)
         )
@@ -107,7 +109,7 @@ class Links:
         return redeemed.owner_id
 
     async def redeem_in(self, tx: Transaction, platform: Surface, sender: str, code: str) -> Redeemed:
-        """Inside a transaction of the house's: uses the code up and links the sender to whoever made it."""
+        """In a system transaction: uses the code up and links the sender to the user who created it."""
         now = self._clock.now()
         if not await self._may_try(tx, platform, sender, now):
             return Redeemed("link_limited")
@@ -127,7 +129,8 @@ class Links:
         return await tx.take_permits(key, window=self._window(now), wanted=1, limit=ATTEMPTS) > 0
 
     async def may_hint_in(self, tx: Transaction, platform: Surface, sender: str) -> bool:
-        """Whether a stranger is told how to link: once in a while, so that nobody can make the bot talk."""
+        """Whether an account without a link is told how to link: at most once in the lifetime of a code, so that it
+        cannot make the bot send many messages."""
         key = _permit("link-hint", platform, sender)
         return await tx.take_permits(key, window=self._window(self._clock.now()), wanted=1, limit=1) > 0
 
@@ -138,7 +141,7 @@ class Links:
 
 async def remove_link(tx: Transaction, platform: Surface, platform_user_id: str, *, actor_id: str) -> bool:
     known = await tx.link(platform, platform_user_id)
-    # Whoever could take away what bars their account could link it again.
+    # A user who could remove the block could link the account again.
     if known is None or (known.state == "revoked" and tx.scope.role != "system"):
         return False
     if not await tx.delete_link(platform, platform_user_id):

@@ -1,7 +1,7 @@
-"""The outbox: what is to be delivered to a platform, until it is.
+"""The outbox: deliveries to platforms.
 
-A reply is enqueued in the transaction that stores it, one row for each piece that the platform takes. Rows that were
-given up stay visible, and an administrator can have them tried again.
+A reply is enqueued in the transaction that stores it, one row per message that the platform accepts. Dead letters stay
+listed, and an administrator can requeue them.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from typing import get_args
 
 from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
 from threadline.core.checks import check_choice, check_range
-from threadline.core.platform_messages import Permanent, Report, Sent, WindowClosed
-from threadline.core.reply_text import arrived_as, delivered_text
+from threadline.core.parts import decode
+from threadline.core.platform_messages import Arrival, Permanent, Report, Sent, WindowClosed
+from threadline.core.reply_text import arrived_as, delivered_text, reply_markdown
+from threadline.core.room_messages import RoomMessage, encode
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import ReplyDelivery, outbox_id
 from threadline.core.turns import Surface, Turn
+from threadline.messaging.rooms import NO_CHANGES, ROOM_PLATFORMS, RoomChanges
 from threadline.ports import Channel, Store, Transaction
 
 _MOST_LISTED = 1_000
 _REASON_LENGTH = 300
-# Platforms take some thousand characters in a message, and nobody reads dozens of them in a row.
+# Platforms accept a few thousand characters per message; more than a dozen messages in a row are not read.
 _LONGEST = 40_000
-_CUT = "\n\n… The answer is longer than fits here; all of it is in the thread."
+_CUT = "\n\n… This reply is too long for a chat. The thread has all of it."
 
 
 class Outbox:
-    """`wake` is told which tenant has something to deliver."""
+    """`wake` is called with the tenant that has something to deliver."""
 
     def __init__(
         self, store: Store, sealer: Sealer, channels: Mapping[Surface, Channel], wake: Callable[[str], None]
@@ -36,38 +39,66 @@ class Outbox:
         self._store = store
         self._sealer = sealer
         self._channels = channels
-        self._nudge = wake
+        self._wake = wake
 
-    def render_reply(self, turn: Turn, said: str) -> ReplyDelivery | None:
-        """What the sender of an ended turn is sent; None if the turn came from no platform, or its platform is switched
-        off: then the inbox row stays open, and the sweep delivers the reply when the platform is back."""
+    def render_reply(self, turn: Turn, text: str, parts_json: bytes | None) -> ReplyDelivery | None:
+        """What the sender of an ended turn is sent; None if the turn came from no platform, or its platform is
+        disabled: then the inbox row stays open, and the sweep delivers the reply when the platform is enabled.
+        `parts_json` is the reply, if there is one: rooms also show which tools it used."""
         key = arrived_as(turn)
-        payloads = None if key is None else self._render(turn.surface, delivered_text(turn, said))
-        return None if key is None or payloads is None else ReplyDelivery(turn.surface, key, payloads)
+        if key is None:
+            return None
+        if turn.surface in ROOM_PLATFORMS and parts_json is not None:
+            text = reply_markdown(decode(parts_json))
+        is_notice = parts_json is None
+        payloads = self._render(turn.surface, delivered_text(turn, text), is_notice=is_notice)
+        return None if payloads is None else ReplyDelivery(turn.surface, key, payloads)
 
-    async def enqueue_reply(self, tx: Transaction, turn: Turn, said: str) -> None:
-        """Delivers the reply of a turn that has ended, inside a transaction; done twice, it is stored once."""
-        delivery = self.render_reply(turn, said)
+    async def enqueue_reply(self, tx: Transaction, turn: Turn, text: str, parts_json: bytes | None) -> None:
+        """Enqueues the reply of a turn that has ended, in the caller's transaction; a second call does nothing."""
+        delivery = self.render_reply(turn, text, parts_json)
         arrived = None if delivery is None else await tx.inbox_row(delivery.platform, delivery.key)
         if delivery is None or arrived is None or arrived.reply_to is None:
             return
         await self._enqueue(tx, arrived, delivery.payloads, owner_id=turn.owner_id, name=turn.id, turn_id=turn.id)
         await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=turn.status, turn_id=turn.id)
 
-    async def answer(self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str) -> bool:
-        """Answers an arrival that became no turn, inside a transaction; done twice, it is stored once. False if its
-        platform is switched off, or it has no place to answer to."""
-        payloads = self._render(arrived.platform, text)
+    async def answer(
+        self, tx: Transaction, arrived: InboxRow, text: str, *, owner_id: str, changes: RoomChanges = NO_CHANGES
+    ) -> bool:
+        """Enqueues the reply to an arrival that became no turn, in the caller's transaction; a second call does
+        nothing. `changes` are for rooms. False if the platform is disabled, or the arrival has no recipient."""
+        payloads = self._render(arrived.platform, text, is_notice=True, changes=changes)
         if payloads is None or arrived.reply_to is None:
             return False
-        name = hashlib.sha256(f"{arrived.platform} {arrived.key}".encode()).hexdigest()[:40]
+        name = answer_id(arrived.platform, arrived.key)
         await self._enqueue(tx, arrived, payloads, owner_id=owner_id, name=name, turn_id=None)
         return True
 
-    def _render(self, platform: Surface, text: str) -> tuple[CleanText, ...] | None:
-        if (channel := self._channels.get(platform)) is None:
+    async def announce(self, tx: Transaction, arrival: Arrival, changes: RoomChanges, *, name: str) -> None:
+        """Enqueues changes of a room without a text."""
+        if changes != NO_CHANGES:
+            payload = encode(RoomMessage("", name=changes.name, binding=changes.binding))
+            await tx.enqueue(
+                arrival.platform,
+                arrival.recipient,
+                payload,
+                turn_id=None,
+                owner_id=tx.scope.user_id,
+                id=f"{name}-state",
+            )
+
+    def _render(
+        self, platform: Surface, text: str, *, is_notice: bool, changes: RoomChanges = NO_CHANGES
+    ) -> tuple[CleanText, ...] | None:
+        channel = self._channels.get(platform) if platform not in ROOM_PLATFORMS else None
+        if channel is None and platform not in ROOM_PLATFORMS:
             return None
         clean = self._sealer.text(text if len(text) <= _LONGEST else text[:_LONGEST] + _CUT, "reply")
+        if channel is None:
+            # The bot of a room renders the Markdown itself: only it knows how far a live view has shown it.
+            message = RoomMessage(clean, is_notice=is_notice, name=changes.name, binding=changes.binding)
+            return (encode(message),)
         # Rendered from a clean text, a payload is clean.
         return tuple(CleanText(payload) for payload in channel.render(clean))
 
@@ -86,22 +117,23 @@ class Outbox:
             id = outbox_id(name, number)
             await tx.enqueue(arrived.platform, arrived.reply_to, payload, turn_id=turn_id, owner_id=owner_id, id=id)
 
-    async def hear(self, tenant_id: str, report: Report) -> bool:
-        """What a platform says later of a delivery: that it arrived after all, or that it never will. False if that is
-        no news."""
+    async def record_delivery_report(self, tenant_id: str, report: Report) -> bool:
+        """Stores what a platform reports about a delivery later: arrived after all, or never will. False if the row
+        has that status already."""
         was: OutboxStatus = "waiting" if isinstance(report.outcome, Sent) else "sent"
         status, error = _reported(report)
         tx = self._store.scoped(system_scope(tenant_id))
         return await tx.report_outbox(report.key, was=was, status=status, error=error)
 
-    async def listed(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
+    async def list_rows(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
         """The tenant's rows, newest first. Administrators only."""
         scope.require("admin")
         check_range("limit", limit, 1, _MOST_LISTED)
         return await self._store.scoped(system_scope(scope.tenant_id)).outbox(status=_status(status), limit=limit)
 
     async def requeue(self, scope: Scope, outbox_id: str) -> OutboxRow:
-        """A dead row waits again, its attempts reset. NotFound; Conflict if it is not dead. Administrators only."""
+        """Queues a dead letter again, with its attempts reset. NotFound; Conflict if the row is not dead.
+        Administrators only."""
         scope.require("admin")
 
         async def work(tx: Transaction) -> OutboxRow:
@@ -110,8 +142,13 @@ class Outbox:
             return row
 
         row = await self._store.transact(system_scope(scope.tenant_id), work)
-        self._nudge(scope.tenant_id)
+        self._wake(scope.tenant_id)
         return row
+
+
+def answer_id(platform: Surface, key: str) -> str:
+    """What the rows that answer an arrival are named after."""
+    return hashlib.sha256(f"{platform} {key}".encode()).hexdigest()[:40]
 
 
 def _reported(report: Report) -> tuple[OutboxStatus, str | None]:

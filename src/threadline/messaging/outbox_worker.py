@@ -1,8 +1,7 @@
-"""OutboxWorker: rows of the outbox are claimed, sent, and settled by what the platform said.
+"""OutboxWorker: claims rows of the outbox, sends them to their platform over HTTP, and settles them.
 
-Any number of workers may do this; each row is one worker's at a time, and what waits for one recipient goes out in
-order. A fault that may pass is tried again, ever later; what can never be delivered is dead at once. A send that nobody
-knows the end of is repeated and marked: better twice than never, and once where the platform knows our key.
+Any number of workers run at the same time: a row is claimed by one of them, and rows for one recipient are sent in
+order. Platforms whose bot delivers itself (`bridges`) are not claimed here.
 """
 
 from __future__ import annotations
@@ -12,56 +11,40 @@ import contextlib
 import datetime as dt
 import functools
 import logging
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
-from threadline.core.channels import AMBIGUOUS, OutboxRow
+from threadline.core.channels import OutboxRow
 from threadline.core.errors import NotFound, SettingsInvalid, StoreFailed
 from threadline.core.ids import new_id
-from threadline.core.platform_messages import Ambiguous, HttpResponse, Outcome, Permanent, Sent, Transient, WindowClosed
+from threadline.core.platform_messages import HttpResponse, Outcome, Permanent, Transient
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials
-from threadline.observability.metrics import Metrics
-from threadline.ports import Channel, Clock, Http, Store, Transaction
+from threadline.messaging.settlement import DeliveryRetry, Settlement
+from threadline.ports import Channel, Clock, Http, Store
 
 log = logging.getLogger("threadline.outbox")
 
-_AT_ONCE = 10
-_REASON_LENGTH = 300
-_COMPANY_SECONDS = 0.02
+_PARALLEL = 10
+# When most slots are busy, wait this long for more of them to become free: claiming several rows costs no more than
+# claiming one.
+_BATCH_SECONDS = 0.02
 
 
-class Opened(NamedTuple):
-    """What a platform's messages are sent with."""
+class OpenChannel(NamedTuple):
+    """A codec with the tenant's credentials."""
 
     channel: Channel
     secrets: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"<opened {self.channel.platform}>"
-
-
-class Retrying(msgspec.Struct, frozen=True):
-    """How often and when a delivery is tried again."""
-
-    attempts: int = 5
-    first_seconds: float = 5.0
-    longest_seconds: float = 120.0
-    claim_seconds: float = 30.0
-    send_seconds: float = 20.0
-
-    def wait(self, failed: int, asked: float | None, chance: float) -> float:
-        """Seconds until the next attempt after so many failed ones: doubled each time, spread by chance, never sooner
-        than the platform asked for, never later than the longest."""
-        backoff = self.first_seconds * 2.0 ** min(failed - 1, 16) * (1.0 + 0.2 * chance)
-        return min(max(backoff, asked or 0.0), self.longest_seconds)
+        return f"<open channel {self.channel.platform}>"
 
 
 class OutboxWorker:
+    """`platforms` are those it sends to, enabled or not: rows of a disabled one are retried until it is enabled."""
+
     def __init__(
         self,
         store: Store,
@@ -69,10 +52,10 @@ class OutboxWorker:
         credentials: Credentials,
         http: Http,
         clock: Clock,
-        metrics: Metrics,
+        settlement: Settlement,
         *,
-        retrying: Retrying | None = None,
-        chance: Callable[[], float] = random.random,
+        platforms: tuple[Surface, ...],
+        retry: DeliveryRetry,
     ) -> None:
         self.worker = new_id()
         self._store = store
@@ -80,53 +63,49 @@ class OutboxWorker:
         self._credentials = credentials
         self._http = http
         self._clock = clock
-        self._deliveries = metrics.counter(
-            "threadline_outbox_deliveries_total", "Attempts to deliver, by what came of them.", ("platform", "outcome")
-        )
-        self._waits = metrics.histogram(
-            "threadline_outbox_wait_seconds", "How long a reply waited until it was sent.", ("platform",)
-        )
-        self._retrying = retrying or Retrying()
-        self._chance = chance
-        self._nudged: set[str] = set()
+        self._settlement = settlement
+        self._platforms = platforms
+        self._retry = retry
+        self._waiting: set[str] = set()
         self._sending: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
 
     def wake(self, tenant_id: str) -> None:
-        """Something of this tenant's may be due now."""
-        self._nudged.add(tenant_id)
+        """Rows of this tenant may be due now."""
+        self._waiting.add(tenant_id)
         self._woken.set()
 
     async def run(self, every_seconds: float) -> None:
-        """Delivers what this process enqueues at once, and every so many seconds what others left or what is due
-        again. Each tenant has a task of its own: one whose platform is slow holds up nobody else."""
+        """Sends what this process enqueues immediately, and every `every_seconds` what other processes left or what is
+        due again. Each tenant has a task of its own, so that a slow platform of one delays no other."""
         tasks: dict[str, asyncio.Task[int]] = {}
         loop = asyncio.get_running_loop()
         sweep_at = loop.time()
         async with asyncio.TaskGroup() as group:
             while True:
-                tenants = await self._nudged_before(sweep_at)
+                tenants = await self._wait_until(sweep_at)
                 if loop.time() >= sweep_at:
                     tenants |= await self._all_tenants()
                     sweep_at = loop.time() + every_seconds
                 tasks = {tenant_id: task for tenant_id, task in tasks.items() if not task.done()}
                 for tenant_id in tenants:
                     if tenant_id in tasks:
-                        # It may have looked before this was enqueued: look again when it is done.
-                        tasks[tenant_id].add_done_callback(functools.partial(self._nudge_again, tenant_id))
+                        # The task may have claimed before this row was enqueued: claim again when it is done.
+                        tasks[tenant_id].add_done_callback(functools.partial(self._wake_after, tenant_id))
                     else:
                         tasks[tenant_id] = group.create_task(self._deliver_safely(tenant_id))
 
-    def _nudge_again(self, tenant_id: str, _: asyncio.Task[int]) -> None:
+    def _wake_after(self, tenant_id: str, _: asyncio.Task[int]) -> None:
         self.wake(tenant_id)
 
-    async def _nudged_before(self, sweep_at: float) -> set[str]:
+    async def _wait_until(self, sweep_at: float) -> set[str]:
+        """The tenants that were woken before the next sweep."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(sweep_at):
                 await self._woken.wait()
         self._woken.clear()
-        nudged, self._nudged = self._nudged, set()
-        return nudged
+        woken, self._waiting = self._waiting, set()
+        return woken
 
     async def _all_tenants(self) -> set[str]:
         try:
@@ -143,105 +122,72 @@ class OutboxWorker:
             return 0
 
     async def deliver(self, tenant_id: str) -> int:
-        """Claims and sends what is due in one tenant, a few at a time, until nothing is. How many were tried."""
-        tx = self._store.scoped(system_scope(tenant_id))
+        """Claims and sends what is due in one tenant, a few rows at a time, until nothing is. How many were tried."""
+        session = self._store.scoped(system_scope(tenant_id))
         sending: set[asyncio.Task[None]] = set()
         tried = 0
         while True:
-            until = self._clock.now() + dt.timedelta(seconds=self._retrying.claim_seconds)
-            rows = await tx.claim_outbox(self.worker, until=until, limit=_AT_ONCE - len(sending))
+            until = self._clock.now() + dt.timedelta(seconds=self._retry.claim_seconds)
+            rows = await session.claim_outbox(
+                self.worker, until=until, limit=_PARALLEL - len(sending), platforms=self._platforms
+            )
             tried += len(rows)
-            opened = {platform: await self._open(tenant_id, platform) for platform in {row.platform for row in rows}}
-            sending |= {self._start(tx, row, opened[row.platform]) for row in rows}
+            channels = {platform: await self._open(tenant_id, platform) for platform in {row.platform for row in rows}}
+            sending |= {self._start(tenant_id, row, channels[row.platform]) for row in rows}
             if not sending:
                 return tried
             _, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
-            if len(sending) > _AT_ONCE / 2:
-                # Others are about to end, and to claim for several costs no more than for one.
-                _, sending = await asyncio.wait(sending, timeout=_COMPANY_SECONDS)
+            if len(sending) > _PARALLEL / 2:
+                _, sending = await asyncio.wait(sending, timeout=_BATCH_SECONDS)
 
-    async def _open(self, tenant_id: str, platform: Surface) -> Opened | Transient | Permanent:
-        """Or what comes of a platform's messages without it."""
+    async def _open(self, tenant_id: str, platform: Surface) -> OpenChannel | Transient | Permanent:
+        """The channel, or the outcome for its rows where it cannot be used."""
         channel = self._channels.get(platform)
         if channel is None:
-            return Transient("the platform is switched off")
+            return Transient("the platform is disabled")
         try:
-            return Opened(channel, await self._credentials.open(tenant_id, platform))
+            return OpenChannel(channel, await self._credentials.open(tenant_id, platform))
         except NotFound:
-            return Transient("there are no credentials for the platform")
+            return Transient("the platform has no credentials")
         except SettingsInvalid as exc:
             return Permanent(str(exc))
 
-    def _start(self, tx: Transaction, row: OutboxRow, opened: Opened | Transient | Permanent) -> asyncio.Task[None]:
-        """A send goes on when whoever waits for it is cancelled: cut off, nobody would know what came of it."""
-        task = asyncio.create_task(self._deliver(tx, row, opened), name=f"delivery {row.id}")
+    def _start(
+        self, tenant_id: str, row: OutboxRow, channel: OpenChannel | Transient | Permanent
+    ) -> asyncio.Task[None]:
+        """The send has a task of its own and survives cancellation of the caller: its outcome would be unknown."""
+        task = asyncio.create_task(self._deliver(tenant_id, row, channel), name=f"delivery {row.id}")
         self._sending.add(task)
-        task.add_done_callback(self._sent)
+        task.add_done_callback(self._forget)
         return task
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery failed: %s", type(error).__name__)
 
     async def close(self) -> None:
-        """Waits for what is being sent; nothing is claimed any more once `run` is cancelled."""
+        """Waits for running sends; nothing is claimed any more once `run` is cancelled."""
         if self._sending:
-            await asyncio.wait(self._sending, timeout=self._retrying.claim_seconds)
+            # No longer than a claim: after that another worker sends the row anyway.
+            await asyncio.wait(self._sending, timeout=self._retry.claim_seconds)
 
-    async def _deliver(self, tx: Transaction, row: OutboxRow, opened: Opened | Transient | Permanent) -> None:
-        outcome = await self._send(row, opened) if isinstance(opened, Opened) else opened
+    async def _deliver(self, tenant_id: str, row: OutboxRow, channel: OpenChannel | Transient | Permanent) -> None:
+        outcome = await self._send(row, channel) if isinstance(channel, OpenChannel) else channel
         try:
-            settled = await self._settle(tx, row, outcome)
+            settled = await self._settlement.settle(tenant_id, row, self.worker, outcome)
         except StoreFailed:
-            # The claim runs out and the row is sent again, marked: it may have been sent now.
+            # The claim expires and the row is sent again, marked as ambiguous.
             log.warning("delivery not recorded", extra={"outbox_id": row.id})
             return
         if not settled:
             log.warning("claim lost while sending", extra={"outbox_id": row.id})
 
-    async def _send(self, row: OutboxRow, opened: Opened) -> Outcome:
-        channel = opened.channel
+    async def _send(self, row: OutboxRow, open_channel: OpenChannel) -> Outcome:
+        channel, secrets = open_channel
         try:
-            request = channel.build_request(opened.secrets, row.recipient, row.payload, row.id)
+            request = channel.build_request(secrets, row.recipient, row.payload, row.id)
         except SettingsInvalid as exc:
             return Permanent(str(exc))
-        answered = await self._http.send(request, seconds=self._retrying.send_seconds)
-        return channel.parse_response(answered) if isinstance(answered, HttpResponse) else answered
-
-    async def _settle(self, tx: Transaction, row: OutboxRow, outcome: Outcome) -> bool:
-        doubtful = row.last_error if (row.last_error or "").startswith(AMBIGUOUS) else None
-        match outcome:
-            case Sent():
-                self._deliveries.add(row.platform, "sent")
-                self._waits.observe((self._clock.now() - row.created_at).total_seconds(), row.platform)
-                return await tx.settle_outbox(row.id, self.worker, status="sent", error=doubtful)
-            case WindowClosed(reason):
-                self._deliveries.add(row.platform, "window_closed")
-                return await tx.settle_outbox(row.id, self.worker, status="window_closed", error=_short(reason))
-            case Permanent(reason):
-                return await self._dead_letter(tx, row, _short(reason))
-            case Transient(reason, retry_after):
-                return await self._reschedule(tx, row, doubtful or _short(reason), retry_after)
-            case Ambiguous(reason):
-                return await self._reschedule(tx, row, f"{AMBIGUOUS}: {_short(reason)}", None)
-
-    async def _reschedule(self, tx: Transaction, row: OutboxRow, error: str, asked: float | None) -> bool:
-        failed = row.attempts + 1
-        if failed >= self._retrying.attempts:
-            return await self._dead_letter(tx, row, error)
-        self._deliveries.add(row.platform, "put_off")
-        wait = self._retrying.wait(failed, asked, self._chance())
-        next_attempt_at = self._clock.now() + dt.timedelta(seconds=wait)
-        return await tx.settle_outbox(
-            row.id, self.worker, status="waiting", next_attempt_at=next_attempt_at, error=error
-        )
-
-    async def _dead_letter(self, tx: Transaction, row: OutboxRow, error: str) -> bool:
-        self._deliveries.add(row.platform, "dead")
-        log.error("delivery given up", extra={"outbox_id": row.id, "platform": row.platform})
-        return await tx.settle_outbox(row.id, self.worker, status="dead", error=error)
-
-
-def _short(reason: str) -> str:
-    return reason[:_REASON_LENGTH]
+        response = await self._http.send(request, seconds=self._retry.send_seconds)
+        return channel.parse_response(response) if isinstance(response, HttpResponse) else response

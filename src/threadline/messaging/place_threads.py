@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from threadline.core.commands import Command, CommandName, CommandPlace
+from threadline.core.channels import Binding
+from threadline.core.commands import CommandName, CommandPlace
 from threadline.core.errors import NotFound
 from threadline.core.open_questions import OpenQuestion, with_question
 from threadline.core.sealing import Sealer
@@ -58,11 +59,11 @@ class PlaceThreads:
         self._current: CurrentThread | None = None
 
     async def current(self) -> CurrentChat:
-        binding, thread = await self._here()
+        binding, thread = await self.here()
         loaded = binding.metadata.get(_LOADED)
         return CurrentChat(thread, binding.label, loaded if isinstance(loaded, str) else None)
 
-    async def _here(self) -> CurrentThread:
+    async def here(self) -> CurrentThread:
         if self._current is None:
             platform, place, _, agent_id, _, is_shared = self._context
             self._current = await current_thread(self._tx, platform, place, agent_id, is_shared=is_shared)
@@ -73,7 +74,7 @@ class PlaceThreads:
         return await new_thread_for(self._tx, self._context.agent_id, clean)
 
     async def branch(self, title: str | None) -> Thread:
-        source = (await self._here()).thread
+        source = (await self.here()).thread
         return await self._tx.branch(source.id, admit_thread(self._sealer, NewThread(title=title)))
 
     async def open_place(self, thread: ChatInfo, reply: str) -> str | None:
@@ -81,18 +82,19 @@ class PlaceThreads:
         return reply
 
     async def continue_here(self, thread: ChatInfo, *, loaded: str | None = None) -> None:
-        binding = (await self._here()).binding
+        binding = (await self.here()).binding
         metadata = {key: value for key, value in with_question(binding.metadata, None).items() if key != _LOADED}
         if loaded is not None:
             metadata[_LOADED] = loaded
-        await self._bind(thread.id, metadata)
+        await self.bind(thread.id, metadata)
 
-    async def _bind(self, thread_id: str, metadata: dict[str, object]) -> None:
-        await self._tx.bind(
-            self._context.platform, self._context.place, thread_id, metadata=self._sealer.json(metadata)
-        )
-        # What `_here` read is no longer true.
+    async def bind(self, thread_id: str, metadata: dict[str, Any]) -> Binding:
+        """Binds this place, with this metadata."""
+        clean = self._sealer.json(metadata)
+        binding = await self._tx.bind(self._context.platform, self._context.place, thread_id, metadata=clean)
+        # What `here` read has changed.
         self._current = None
+        return binding
 
     async def find(self, name: str) -> Sequence[Thread]:
         found = await self._tx.thread(name) or await self._tx.thread_by_key(name)
@@ -108,53 +110,39 @@ class PlaceThreads:
         return await self._tx.saved_points()
 
     async def save(self, name: str) -> SavedPoint:
-        thread = (await self._here()).thread
+        thread = (await self.here()).thread
         return await self._tx.save(thread.id, admit_name(self._sealer, "saved point", name))
 
     async def load(self, name: str) -> Thread:
         wanted = admit_name(self._sealer, "saved point", name)
         if await self._tx.saved_point(wanted) is None:
             raise NotFound("saved point", wanted)
-        thread = (await self._here()).thread
-        if await self._is_used_elsewhere(thread):
+        thread = (await self.here()).thread
+        if await self.is_used_elsewhere(thread):
             # Other places continue this thread: only this one moves to the saved point.
             thread = await new_thread_for(self._tx, self._context.agent_id, None)
         thread = await self._tx.load(thread.id, wanted)
         await self.continue_here(thread, loaded=wanted)
         return thread
 
-    async def _is_used_elsewhere(self, thread: Thread) -> bool:
+    async def is_used_elsewhere(self, thread: Thread) -> bool:
         if thread.state_key == home_key(self._context.agent_id):
             return True
         return len(await self._tx.bindings(thread_id=thread.id)) > 1
 
     async def undo(self) -> Thread:
-        return await self._tx.undo((await self._here()).thread.id)
+        return await self._tx.undo((await self.here()).thread.id)
 
     async def rename(self, title: str) -> Thread:
         changes = admit_changes(self._sealer, ThreadChanges(title=title))
-        return await self._tx.update_thread((await self._here()).thread.id, changes)
+        return await self._tx.update_thread((await self.here()).thread.id, changes)
 
     async def archive(self) -> None:
-        await self._tx.update_thread((await self._here()).thread.id, ThreadChanges(archived=True))
+        await self._tx.update_thread((await self.here()).thread.id, ThreadChanges(archived=True))
 
     async def ask(self, question: OpenQuestion | None) -> None:
-        binding, thread = await self._here()
-        await self._bind(thread.id, with_question(binding.metadata, question))
-
-
-class ChatCommands:
-    """Executes commands of messaging platforms. What it writes belongs to the caller's transaction."""
-
-    def __init__(self, sealer: Sealer) -> None:
-        self._sealer = sealer
-
-    async def execute(self, tx: Transaction, context: CommandContext, command: Command) -> str | None:
-        """The reply; None if it follows later. RoleRefused; InvalidInput, NotFound and Conflict say why it failed, in
-        words for the user."""
-        threads = PlaceThreads(tx, self._sealer, context)
-        call = CommandCall(threads, tx.scope.user_id, context.now, context.kind)
-        return await account_executor(tx, context).execute(command, call)
+        binding, thread = await self.here()
+        await self.bind(thread.id, with_question(binding.metadata, question))
 
 
 def account_executor(tx: Transaction, context: CommandContext) -> CommandExecutor:

@@ -1,7 +1,7 @@
-"""Polling: asking a platform for what arrived, on a machine that nobody can reach.
+"""Polling: asks a platform for updates, for a machine that webhooks cannot reach.
 
-What the platform gave is stored before it is confirmed: the confirmation is the next question, which names the last
-number seen. Whoever is killed in between is given the same again, and the inbox knows it.
+Updates are stored before they are confirmed: the next request names the last number seen. After a crash the platform
+sends the same updates again, and the inbox recognises them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from threadline.ports import Http, PolledChannel
 
 log = logging.getLogger("threadline.polling")
 
+# Below the usual idle timeout of proxies (30 s).
 _HELD_SECONDS = 25
+# Added to the time the platform may hold the request, before the connection counts as dead.
 _ANSWER_SECONDS = 15.0
 _LONGEST_PAUSE = 60.0
 
@@ -41,7 +43,7 @@ class Polling:
         self._sleep = sleep
 
     async def run(self, tenant_id: str) -> None:
-        """Until cancelled. SettingsInvalid if the platform refuses for good."""
+        """Until cancelled. SettingsInvalid if the platform refuses permanently."""
         after, pause = 0, 1.0
         while True:
             got = await self.poll(tenant_id, after)
@@ -53,7 +55,7 @@ class Polling:
                 after, pause = got, 1.0
 
     async def poll(self, tenant_id: str, after: int, held_seconds: int = _HELD_SECONDS) -> int | Transient:
-        """Asks once for what follows `after`, and stores it; the number to go on after."""
+        """Requests the updates after `after` once and stores them; the last number seen."""
         secrets = await self._credentials.open(tenant_id, self._channel.platform)
         request = self._channel.build_poll_request(secrets, after, held_seconds)
         answered = await self._http.send(request, seconds=held_seconds + _ANSWER_SECONDS)
@@ -62,13 +64,13 @@ class Polling:
         found = self._channel.parse_poll_response(answered)
         match found:
             case Permanent(reason):
-                raise SettingsInvalid(f"{self._channel.platform} refused to say what arrived: {reason}")
+                raise SettingsInvalid(f"{self._channel.platform} refused to send updates: {reason}")
             case Transient():
                 return found
         try:
             await self._store(tenant_id, found)
         except StoreFailed:
-            return Transient("what arrived could not be stored")
+            return Transient("updates could not be stored")
         return after if found.last is None else found.last
 
     async def _store(self, tenant_id: str, found: Polled) -> None:

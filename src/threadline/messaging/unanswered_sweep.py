@@ -1,12 +1,13 @@
-"""Catching up: messages whose turn has ended and whose sender was told nothing.
+"""Sweep of unanswered messages: their turn has ended, and no reply was enqueued.
 
 A reply is enqueued in the transaction that ends its turn, so this is rare: the turn was stopped before it ran, or its
-platform was switched off when it ended. Safe with any number of workers, because a reply's rows have ids of their own.
+platform was disabled when it ended. Safe with any number of workers, because the ids of a reply's rows are fixed.
 """
 
 from __future__ import annotations
 
 from threadline.core.channels import InboxRow
+from threadline.core.messages import Message
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Turn, reply_id
 from threadline.messaging.outbox import Outbox
@@ -19,7 +20,7 @@ class UnansweredSweep:
         self._outbox = outbox
 
     async def sweep(self) -> int:
-        """Looks after every tenant. How many messages were looked at."""
+        """Sweeps every tenant. How many messages were found."""
         return sum([await self.catch_up(tenant_id) for tenant_id in await self._store.tenants()])
 
     async def catch_up(self, tenant_id: str) -> int:
@@ -31,20 +32,23 @@ class UnansweredSweep:
 
     async def _answer(self, scope: Scope, row: InboxRow) -> None:
         async def work(tx: Transaction) -> None:
-            standing = await tx.inbox_row(row.platform, row.key)
-            if standing is None or standing.status != "accepted":
+            current = await tx.inbox_row(row.platform, row.key)
+            if current is None or current.status != "accepted":
                 return
             turn = None if row.turn_id is None else await tx.turn(row.turn_id)
             if turn is None:
-                # Its thread was purged: there is nothing left to answer.
+                # The thread was purged: there is nothing to answer.
                 await tx.settle_inbox(row.platform, row.key, status="done", decision="gone", turn_id=row.turn_id)
             elif not turn.is_active:
-                await self._outbox.enqueue_reply(tx, turn, await _said(tx, turn))
+                reply = await _reply(tx, turn)
+                if reply is None:
+                    await self._outbox.enqueue_reply(tx, turn, turn.error or "", None)
+                else:
+                    await self._outbox.enqueue_reply(tx, turn, reply.text, reply.parts_json)
 
         await self._store.transact(scope, work)
 
 
-async def _said(tx: Transaction, turn: Turn) -> str:
+async def _reply(tx: Transaction, turn: Turn) -> Message | None:
     thread = await tx.thread(turn.thread_id)
-    reply = None if thread is None else await tx.message(thread.id, reply_id(turn.id))
-    return reply.text if reply is not None else turn.error or ""
+    return None if thread is None else await tx.message(thread.id, reply_id(turn.id))

@@ -1,6 +1,6 @@
-"""UnlinkedSenders: senders that no user here is linked with. They can link themselves, and are told how; nothing more.
+"""UnlinkedSenders: accounts without a link. They can link themselves and are told how; nothing more.
 
-What happens here is the house's, because nobody knows yet whose it is.
+These transactions use the system scope, because the user is not known yet.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ class UnlinkedSenders:
 
     async def link(
         self, tenant_id: str, arrival: Arrival, code: str, correlation_id: str
-    ) -> LinkResult | DuplicateDecision:
-        """Tries the code that a sender gave, once for each message."""
+    ) -> tuple[LinkResult | DuplicateDecision, str | None]:
+        """Tries the code in a message, once; the user that it linked, if any."""
 
-        async def work(tx: Transaction) -> LinkResult | DuplicateDecision:
+        async def work(tx: Transaction) -> tuple[LinkResult | DuplicateDecision, str | None]:
             arrived = await claim(tx, arrival, correlation_id)
             if arrived is None:
-                return "duplicate"
+                return "duplicate", None
             redeemed = await self._links.redeem_in(tx, arrival.platform, arrival.sender, code)
             owner_id = redeemed.owner_id or tx.scope.user_id
             await self._outbox.answer(tx, arrived, _SAID[redeemed.result], owner_id=owner_id)
             await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=redeemed.result)
-            return redeemed.result
+            return redeemed.result, redeemed.owner_id
 
         return await self._store.transact(system_scope(tenant_id), work)
 
     async def hint(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> None:
-        """Tells a sender how to link, once in a while, and only where nobody else reads along."""
+        """Tells an account how to link, at most once in a few minutes, and only in private."""
         if arrival.shared:
             return
 
         async def work(tx: Transaction) -> None:
-            if not await self._links.may_hint_in(tx, arrival.platform, arrival.sender):
+            # An invitation is one event for each room, so its hint needs no limit of its own.
+            is_limited = arrival.kind != "invitation"
+            if is_limited and not await self._links.may_hint_in(tx, arrival.platform, arrival.sender):
                 return
             arrived = await claim(tx, arrival, correlation_id)
             if arrived is not None:
@@ -72,7 +74,7 @@ class UnlinkedSenders:
 async def claim(
     tx: Transaction, arrival: Arrival, correlation_id: str, *, owner_id: str | None = None
 ) -> InboxRow | None:
-    """The arrival, if nobody had it before; a stranger's is nobody's."""
+    """Claims the arrival; None if it was claimed before. Without an owner it belongs to the system."""
     return await tx.claim_inbox(
         arrival.platform,
         inbox_key(arrival.key),

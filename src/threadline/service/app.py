@@ -40,6 +40,7 @@ from threadline.service.openapi.operation import operation_of
 from threadline.service.openapi.reference import ReferenceRoutes
 from threadline.service.routes.administration import AdministrationRoutes
 from threadline.service.routes.agents import AgentRoutes
+from threadline.service.routes.bridges import BridgeRoutes
 from threadline.service.routes.channels import ChannelRoutes
 from threadline.service.routes.chat import ChatRoutes
 from threadline.service.routes.dispatch import DispatchRoutes
@@ -208,6 +209,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *ThreadRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *ChannelRoutes(context).routes(),
+        *BridgeRoutes(context).routes(),
         *ThreadDetailRoutes(context).routes(),
         *ThreadChangeRoutes(context).routes(),
     ]

@@ -57,8 +57,9 @@ POLICIES: Mapping[Surface, Policy] = {
     "matrix": "queue",
 }
 
-RenderReply: TypeAlias = Callable[[Turn, str], ReplyDelivery | None]
-"""What a platform is sent when a turn has ended, from the ended turn and the text of its reply."""
+RenderReply: TypeAlias = Callable[[Turn, str, bytes | None], ReplyDelivery | None]
+"""What a platform is sent when a turn has ended, from the ended turn, the text of its reply, and the reply's parts if
+there is a reply."""
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
@@ -225,7 +226,9 @@ class Turns:
         if (render := self._deliveries.get(turn.surface)) is None:
             return None
         ended = msgspec.structs.replace(turn, status=end.status, error=end.error)
-        return render(ended, reply.text if reply is not None else end.error or "")
+        if reply is None:
+            return render(ended, end.error or "", None)
+        return render(ended, reply.text, reply.parts_json)
 
     def _count(self, turn: Turn) -> None:
         self._ended.add(turn.status, turn.surface)

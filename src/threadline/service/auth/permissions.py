@@ -28,6 +28,7 @@ MEMBER = Permission("member", on_behalf=True)
 # Impersonation never grants more than the role of a member, so these answer role_refused to an impersonating token.
 TENANT_ADMIN = Permission("admin", on_behalf=True)
 ADMIN = Permission("admin")
+BOT = Permission("admin", bot_role="member")
 
 PERMISSIONS: dict[str, Permission] = {
     # chat
@@ -80,7 +81,12 @@ PERMISSIONS: dict[str, Permission] = {
     "putLink": ADMIN,
     "removeLink": MEMBER,
     "makeLinkCode": Permission("member"),
-    "redeemLinkCode": Permission("admin", bot_role="member"),
+    "redeemLinkCode": BOT,
+    "deliverArrival": BOT,
+    "claimDeliveries": BOT,
+    "settleDelivery": BOT,
+    "listRooms": BOT,
+    "restoreRoom": BOT,
     "listDeliveries": ADMIN,
     "requeueDelivery": ADMIN,
     "listCredentials": ADMIN,

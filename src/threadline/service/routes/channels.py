@@ -223,7 +223,7 @@ class ChannelRoutes:
     async def list_deliveries(self, request: Request) -> Response:
         scope = scope_of(request)
         query = read_query(request, DeliveriesQuery)
-        found = await self._messaging.outbox.listed(scope, status=query.status or None, limit=query.limit)
+        found = await self._messaging.outbox.list_rows(scope, status=query.status or None, limit=query.limit)
         return json_response(DeliveriesResponse([_delivery_info(row) for row in found]))
 
     @operation(

@@ -20,7 +20,7 @@ from threadline.core import errors
 from threadline.core.errors import InvalidJson, InvalidName, InvalidText, LimitExceeded, NotFound
 from threadline.core.ids import check_tenant_id, new_id
 from threadline.core.platform_messages import Delivery
-from threadline.messaging.inbox import Decision
+from threadline.messaging.receipts import Decision
 from threadline.ports import Channel
 from threadline.service.context import ServiceContext
 from threadline.service.http.problems import Problem
@@ -85,7 +85,7 @@ class WebhookRoutes:
             return PlainTextResponse(delivery.challenge)
         await self._record_ignored(tenant_id, channel, delivery, body, correlation_id)
         for report in delivery.reports:
-            await self._messaging.outbox.hear(tenant_id, report)
+            await self._messaging.outbox.record_delivery_report(tenant_id, report)
         # One after another, so that messages of a thread keep the order in which they were written.
         receipts = [
             await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals

@@ -23,14 +23,14 @@ _SECONDS = 30.0
 
 
 class Fault(NamedTuple):
-    """What goes wrong with one call. `silent` takes the message and never says so."""
+    """What goes wrong with one call. `silent` accepts the message and never responds."""
 
     kind: Literal["rate_limited", "server_error", "silent", "refused", "window_closed"]
     retry_after: int = 1
 
 
 class Reply(NamedTuple):
-    """What a person was shown."""
+    """A message that a user got."""
 
     recipient: str
     text: str
@@ -43,7 +43,7 @@ class FakePlatform:
 
     platform: ClassVar[Surface]
     person: ClassVar[str]
-    """Who writes, unless somebody else is named."""
+    """The sender, unless another one is given."""
 
     def __init__(self, clock: Clock | None = None, *, port: int = 0) -> None:
         self._port = port
@@ -73,7 +73,7 @@ class FakePlatform:
         await self._server.close()
 
     def account(self, name: str) -> str:
-        """The id of somebody on this platform, the same whenever they are named."""
+        """The id of an account on this platform, always the same for a name."""
         return str(10_000_000 + zlib.crc32(name.encode()) % 90_000_000)
 
     def write(self, text: str, sender: str | None = None) -> bytes:
@@ -89,12 +89,12 @@ class FakePlatform:
 
     async def deliver(self, body: bytes, headers: Mapping[str, str] | None = None) -> Told:
         """One attempt, signed unless headers are given. The service's answer."""
-        assert self.webhook is not None, "nobody has set a webhook"
+        assert self.webhook is not None, "no webhook is set"
         signed = self.sign(body) if headers is None else headers
         return await ask("POST", self.webhook, {"content-type": "application/json", **signed}, body)
 
     async def deliver_often(self, body: bytes, times: int) -> list[Told]:
-        """The same webhook many times at once."""
+        """Delivers the same webhook many times in parallel."""
         return await asyncio.gather(*(self.deliver(body) for _ in range(times)))
 
     def fail_next(self, *faults: Fault) -> None:

@@ -119,7 +119,7 @@ class FakeSlack(FakePlatform):
 
 
 def direct(sender: str) -> str:
-    """The id of somebody's conversation with the bot."""
+    """The id of a user's conversation with the bot."""
     return f"D{sender}"
 
 

@@ -61,7 +61,7 @@ class FakeTelegram(FakePlatform):
         return json.dumps({"update_id": 800_000_000 + self._updates, **content}).encode()
 
     async def post(self, text: str, sender: str | None = None) -> None:
-        """Leaves an update for whoever asks next."""
+        """Queues an update for the next poll."""
         async with self._changed:
             self.waiting.append(json.loads(self.write(text, sender)))
             self._changed.notify_all()

@@ -79,7 +79,7 @@ class FakeWhatsApp(FakePlatform):
 
     async def shake_hands(self) -> Told:
         """What Meta does when a callback URL is entered."""
-        assert self.webhook is not None, "nobody has set a webhook"
+        assert self.webhook is not None, "no webhook is set"
         asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": self._verify_token}
         return await ask("GET", f"{self.webhook}?{urlencode(asked)}", {})
 

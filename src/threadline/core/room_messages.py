@@ -1,0 +1,55 @@
+"""Outbox payloads for platforms on which a bot opens rooms (Matrix).
+
+The service writes them, the bot that holds the connection carries them out. A `RoomMessage` is a text for a room, with
+what else changes there. A `RoomRequest` asks for a new room for a thread; the thread is bound to it, and the user is
+told, when the bot reports that the room is open.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from threadline.core.sealing import CleanText
+
+
+class RoomBinding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a room's own state says: its thread, its label, and who uses it. Lost bindings are restored from it."""
+
+    thread_id: str
+    sender: str
+    label: str | None = None
+
+
+class RoomMessage(msgspec.Struct, frozen=True, omit_defaults=True, tag="message"):
+    """`text` is Markdown; "" changes the room without a message. `name` renames the room, `binding` is written to its
+    state. The room may refuse both; the text is sent nevertheless."""
+
+    text: str
+    is_notice: bool = False
+    name: str | None = None
+    binding: RoomBinding | None = None
+
+
+class RoomRequest(msgspec.Struct, frozen=True, omit_defaults=True, tag="room"):
+    """A new room in the user's space. Without `space`, a space is opened first and the room is its first one."""
+
+    binding: RoomBinding
+    name: str
+    space: str | None = None
+
+
+RoomPayload: TypeAlias = RoomMessage | RoomRequest
+
+_DECODER = msgspec.json.Decoder(RoomMessage | RoomRequest)
+
+
+def encode(payload: RoomPayload) -> CleanText:
+    """JSON. Every text in a payload is clean already: it was stored before, or sealed as a reply."""
+    return CleanText(msgspec.json.encode(payload).decode())
+
+
+def decode(payload: str) -> RoomPayload:
+    decoded: RoomPayload = _DECODER.decode(payload)
+    return decoded

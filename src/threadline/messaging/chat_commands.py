@@ -1,0 +1,65 @@
+"""ChatCommands: reads and executes the commands of messaging platforms, in the transaction that claimed the message."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from threadline.core.commands import Command, find_spec
+from threadline.core.open_questions import question_in
+from threadline.core.sealing import Sealer
+from threadline.messaging.command_executor import CommandCall, Hint, interpret
+from threadline.messaging.place_threads import CommandContext, PlaceThreads, account_executor
+from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, welcome
+from threadline.ports import Transaction
+
+
+class CommandReply(NamedTuple):
+    """`text` is None if the reply follows later. `changes` are for the bot of a room."""
+
+    text: str | None
+    changes: RoomChanges = RoomChanges()
+
+
+class ChatCommands:
+    """What it writes belongs to the caller's transaction."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    async def read(self, tx: Transaction, context: CommandContext, text: str) -> Command | Hint | None:
+        """The command in a text, or the one that it answers an open question with; None if the text is for the
+        agent."""
+        binding = await tx.binding(context.platform, context.place)
+        question = None if binding is None else question_in(binding.metadata)
+        return interpret(text, question, user_id=tx.scope.user_id, now=context.now, place=context.kind)
+
+    async def execute(
+        self, tx: Transaction, context: CommandContext, command: Command, *, recipient: str, request_id: str
+    ) -> CommandReply:
+        """InvalidInput, NotFound and Conflict say why it failed, in words for the user."""
+        executor = account_executor(tx, context)
+        if context.platform not in ROOM_PLATFORMS:
+            threads = PlaceThreads(tx, self._sealer, context)
+            return CommandReply(await executor.execute(command, _call(tx, context, threads)))
+        room = self.room(tx, context, recipient, request_id)
+        text = await executor.execute(command, _call(tx, context, room))
+        return CommandReply(text, room.changes)
+
+    async def welcome(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> str | None:
+        """Opens the user's space, if there is none. What to reply now; None if the reply follows."""
+        return await welcome(
+            tx, self._sealer, context.platform, context.sender, context.agent_id, recipient, request_id
+        )
+
+    def room(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> RoomThreads:
+        return RoomThreads(tx, self._sealer, context, recipient, request_id)
+
+
+def _call(tx: Transaction, context: CommandContext, threads: PlaceThreads) -> CommandCall:
+    return CommandCall(threads, tx.scope.user_id, context.now, context.kind)
+
+
+def is_for_viewers(command: Command | Hint, context: CommandContext) -> bool:
+    """Whether a user who may only read can use it."""
+    spec = find_spec(command.name, context.kind) if isinstance(command, Command) else None
+    return spec is not None and spec.role == "viewer"

@@ -1,0 +1,97 @@
+"""Events that are no messages, from platforms whose bot delivers them: invitations, edits and retractions."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from threadline.core.platform_messages import Arrival
+from threadline.core.reply_text import inbox_key, turn_key
+from threadline.core.threads import Scope
+from threadline.core.turns import Turn
+from threadline.messaging.bindings import bound_place
+from threadline.messaging.chat_commands import ChatCommands
+from threadline.messaging.outbox import Outbox, answer_id
+from threadline.messaging.place_threads import CommandContext
+from threadline.messaging.receipts import Receipt
+from threadline.messaging.rooms import ROOM_PLATFORMS
+from threadline.messaging.unlinked_senders import claim
+from threadline.ports import Store, Transaction
+from threadline.turns.runner import Runner
+
+
+class RoomEvents:
+    def __init__(self, store: Store, outbox: Outbox, commands: ChatCommands, runner: Runner) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._commands = commands
+        self._runner = runner
+
+    async def welcome(self, scope: Scope, arrival: Arrival, correlation_id: str, agent_id: str) -> Receipt:
+        """The user invited the bot: opens their space and first room where the platform has them, and greets."""
+
+        async def work(tx: Transaction) -> Receipt:
+            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
+            if arrived is None:
+                return Receipt("duplicate")
+            text = await self._open_space(tx, arrival, agent_id)
+            if text is not None:
+                await self._outbox.answer(tx, arrived, text, owner_id=scope.user_id)
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="welcome")
+            return Receipt("welcome")
+
+        return await self._store.transact(scope, work)
+
+    async def open_space(self, scope: Scope, arrival: Arrival, agent_id: str) -> None:
+        """Opens the space of a user who has just linked their account, on platforms that have spaces."""
+        await self._store.transact(scope, lambda tx: self._open_space(tx, arrival, agent_id))
+
+    async def _open_space(self, tx: Transaction, arrival: Arrival, agent_id: str) -> str | None:
+        if arrival.platform not in ROOM_PLATFORMS:
+            return None
+        context = context_of(tx, arrival, agent_id, arrival.sent_at)
+        return await self._commands.welcome(tx, context, arrival.recipient, request_id(arrival))
+
+    async def retract(self, scope: Scope, arrival: Arrival, correlation_id: str) -> Receipt:
+        """Undoes the retracted message if it is the last question of its thread. Earlier ones stay: later messages
+        refer to them."""
+
+        async def work(tx: Transaction) -> Receipt:
+            if (turn := await last_turn(tx, arrival)) is None:
+                return Receipt("ignored")
+            arrived = await claim(tx, arrival, correlation_id, owner_id=scope.user_id)
+            if arrived is None:
+                return Receipt("duplicate")
+            if turn.is_active:
+                await tx.request_stop(turn.id)
+            await tx.undo(turn.thread_id)
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="command")
+            return Receipt("command", turn)
+
+        receipt = await self._store.transact(scope, work)
+        if receipt.turn is not None and receipt.turn.is_active:
+            # The stored request reaches whichever process runs the turn; a turn of this process ends now.
+            await self._runner.stop(scope, receipt.turn.id)
+        return Receipt(receipt.decision)
+
+
+async def last_turn(tx: Transaction, arrival: Arrival) -> Turn | None:
+    """The turn of the message that is edited or retracted, if that message is the last question in the place's thread.
+    Turn keys are their user's own, so users change only their own messages."""
+    if arrival.target is None:
+        return None
+    turn = await tx.turn_by_key(turn_key(arrival.platform, inbox_key(arrival.target)))
+    binding = await tx.binding(arrival.platform, bound_place(arrival.place, tx.scope.user_id))
+    if turn is None or binding is None or turn.thread_id != binding.thread_id:
+        return None
+    last = await tx.last_turns(turn.thread_id, 1)
+    return turn if last and last[0].turn_id == turn.id else None
+
+
+def context_of(tx: Transaction, arrival: Arrival, agent_id: str, now: dt.datetime) -> CommandContext:
+    place = bound_place(arrival.place, tx.scope.user_id)
+    return CommandContext(arrival.platform, place, arrival.sender, agent_id, now, arrival.shared)
+
+
+def request_id(arrival: Arrival) -> str:
+    """What the outbox rows that this arrival causes are named after."""
+    return answer_id(arrival.platform, inbox_key(arrival.key))
