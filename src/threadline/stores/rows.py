@@ -1,8 +1,8 @@
-"""Rows to values: each function takes the columns of its value, in the order of the value's own fields.
+"""Rows to values, for both stores. Columns are found by name, so their order in a query does not matter.
 
-Both stores use them. JSON is stored as bytes, nothing for an empty object. A time may come as microseconds since 1970
-or as what the driver made of it. Messages need nothing here: their columns are their fields; only what an append under
-a key was asked to write has one form for both stores.
+A column has the name of its field; a time `created_at` may also be a column `created_us`, in microseconds since 1970.
+JSON is stored as bytes, an empty object as NULL. Messages are not read here: histories have thousands of rows, and each
+store unpacks theirs by position, which takes half the time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from threadline.core import jsontext
 from threadline.core.access import ApiToken, AuditEntry
@@ -30,7 +31,73 @@ from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Summary, ToolRun, Turn
 
-Row: TypeAlias = Iterable[Any]
+T = TypeVar("T")
+
+
+class NamedRow(Protocol):
+    """A row that knows its columns, such as asyncpg's Record."""
+
+    def keys(self) -> Any: ...
+
+    def __getitem__(self, position: int, /) -> Any: ...
+
+
+class RowReader(Generic[T]):
+    """Makes values of one kind from rows. `times`, `objects` and `flags` name the fields that need a conversion."""
+
+    def __init__(
+        self,
+        make: Callable[..., T],
+        fields: Sequence[str],
+        *,
+        times: Sequence[str] = (),
+        objects: Sequence[str] = (),
+        flags: Sequence[str] = (),
+    ) -> None:
+        self._make = make
+        self._fields = tuple(fields)
+        conversions: dict[str, Callable[[Any], Any]] = dict.fromkeys(times, _time)
+        conversions |= dict.fromkeys(objects, _object) | dict.fromkeys(flags, bool)
+        self._conversions = [(self._fields.index(field), convert) for field, convert in conversions.items()]
+        self._selectors: dict[tuple[str, ...], Callable[[Any], tuple[Any, ...]]] = {}
+
+    def __call__(self, row: NamedRow) -> T:
+        return self.read(tuple(row.keys()), row)
+
+    def read(self, columns: tuple[str, ...], row: Any) -> T:
+        """The value of a row whose columns have these names. KeyError if a field has no column."""
+        return self.from_fields(*self.select(columns)(row))
+
+    def from_fields(self, *stored: Any) -> T:
+        """The value of stored values in the order of its fields."""
+        values = list(stored)
+        for position, convert in self._conversions:
+            values[position] = convert(values[position])
+        return self._make(*values)
+
+    def select(self, columns: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+        """Takes the fields out of a row, in order. Cached, because a query returns the same columns every time."""
+        selector = self._selectors.get(columns)
+        if selector is None:
+            positions = {_field_name(column): position for position, column in enumerate(columns)}
+            selector = self._selectors[columns] = itemgetter(*(positions[field] for field in self._fields))
+        return selector
+
+
+def _field_name(column: str) -> str:
+    """`created_us` is `created_at`, and `lease_until_us` is `lease_until`."""
+    if not column.endswith("_us"):
+        return column
+    name = column.removesuffix("_us")
+    return name if name.endswith("_until") else f"{name}_at"
+
+
+def _time(stored: int | dt.datetime | None) -> dt.datetime | None:
+    return stored if stored is None or isinstance(stored, dt.datetime) else from_us(stored)
+
+
+def _object(stored: bytes | None) -> Any:
+    return json.loads(stored) if stored else {}
 
 
 def microseconds(moment: dt.datetime | None) -> int | None:
@@ -51,106 +118,87 @@ def fingerprint(messages: Sequence[Sealed]) -> bytes:
     return hashed.digest()
 
 
-def thread(row: Row) -> Thread:
-    values = _read(row, times=(13, 14, 15, 16), objects=(10,), flags=(5,))
-    return Thread(*values)
+thread = RowReader(
+    Thread,
+    Thread.__struct_fields__,
+    times=("created_at", "updated_at", "archived_at", "deleted_at"),
+    objects=("metadata",),
+    flags=("title_by_person",),
+)
 
 
-def threads(found: Sequence[Any]) -> tuple[Thread, ...]:
-    """Written out, because lists of threads are read by the hundred. Both their times come as microseconds."""
-    made = all_from_us([row[13] for row in found])
-    touched = all_from_us([row[14] for row in found])
+def threads(columns: tuple[str, ...], found: Sequence[Any]) -> tuple[Thread, ...]:
+    """Many threads at a time. Written out, because lists of threads are read by the hundred and this takes half the
+    time. Created and updated come as microseconds."""
+    selected = [*map(thread.select(columns), found)]
+    made = all_from_us([row[13] for row in selected])
+    touched = all_from_us([row[14] for row in selected])
     return tuple([
         Thread(
             id, owner, key, timeline, title, bool(by_person), agent, model, prompt, folder,
             json.loads(metadata) if metadata else {}, count, tokens, created, updated,
-            None if archived is None else _moment(archived), None if deleted is None else _moment(deleted),
+            None if archived is None else _time(archived), None if deleted is None else _time(deleted),
         )
         for (
             id, owner, key, timeline, title, by_person, agent, model, prompt, folder,
             metadata, count, tokens, _, _, archived, deleted,
-        ), created, updated in zip(found, made, touched, strict=True)
+        ), created, updated in zip(selected, made, touched, strict=True)
     ])  # fmt: skip
 
 
-def timeline(row: Row) -> Timeline:
-    id, thread_id, parent_id, parent_seq, message_count, created = row
-    parent = None if parent_id is None else Point(parent_id, parent_seq)
-    return Timeline(id, thread_id, parent, message_count, _moment(created))
+def _timeline(
+    id: str, thread_id: str, parent_id: str | None, parent_seq: int, message_count: int, created_at: dt.datetime
+) -> Timeline:
+    return Timeline(
+        id, thread_id, None if parent_id is None else Point(parent_id, parent_seq), message_count, created_at
+    )
 
 
-def saved_point(row: Row) -> SavedPoint:
-    name, timeline_id, seq, thread_id, created = row
-    return SavedPoint(name, Point(timeline_id, seq), thread_id, _moment(created))
-
-
-def summary(row: Row) -> Summary:
-    timeline_id, seq, text, created = row
-    return Summary(Point(timeline_id, seq), text, _moment(created))
-
-
-def binding(row: Row) -> Binding:
-    return Binding(*_read(row, times=(6, 7), objects=(5,)))
-
-
-def context_snapshot(row: Row) -> ContextSnapshot:
-    return ContextSnapshot(*_read(row, times=(3, 4)))
-
-
-def agent(row: Row) -> Agent:
-    return Agent(*_read(row, objects=(4,), flags=(6,)))
-
-
-def user(row: Row) -> User:
-    return User(*row)
-
-
-def link(row: Row) -> Link:
-    return Link(*_read(row, times=(4, 5)))
-
-
-def api_token(row: Row) -> ApiToken:
-    return ApiToken(*_read(row, times=(4, 5, 6, 7), flags=(8,)))
-
-
-def act(row: Row) -> AuditEntry:
-    return AuditEntry(*_read(row, times=(5,), objects=(4,)))
-
-
-def inbox_row(row: Row) -> InboxRow:
-    return InboxRow(*_read(row, times=(9, 10)))
-
-
-def credentials(row: Row) -> SealedCredentials:
-    return SealedCredentials(*_read(row, times=(3,)))
-
-
-def outbox_row(row: Row) -> OutboxRow:
-    return OutboxRow(*_read(row, times=(8, 10, 12, 13)))
-
-
-def turn(row: Row) -> Turn:
-    return Turn(*_read(row, times=(14, 16, 17), objects=(11, 12)))
-
-
-def tool_run(row: Row) -> ToolRun:
-    return ToolRun(*_read(row, times=(6,), flags=(4,)))
-
-
-def _read(row: Row, *, times: Row = (), objects: Row = (), flags: Row = ()) -> list[Any]:
-    values = list(row)
-    for at in times:
-        values[at] = _known(values[at])
-    for at in objects:
-        values[at] = json.loads(values[at]) if values[at] else {}
-    for at in flags:
-        values[at] = bool(values[at])
-    return values
-
-
-def _known(stored: int | dt.datetime | None) -> dt.datetime | None:
-    return None if stored is None else _moment(stored)
-
-
-def _moment(stored: int | dt.datetime) -> dt.datetime:
-    return stored if isinstance(stored, dt.datetime) else from_us(stored)
+timeline = RowReader(
+    _timeline,
+    ("id", "thread_id", "parent_id", "parent_seq", "message_count", "created_at"),
+    times=("created_at",),
+)
+saved_point = RowReader(
+    lambda name, timeline_id, seq, thread_id, created_at: SavedPoint(
+        name, Point(timeline_id, seq), thread_id, created_at
+    ),
+    ("name", "timeline_id", "seq", "thread_id", "created_at"),
+    times=("created_at",),
+)
+summary = RowReader(
+    lambda timeline_id, seq, text, created_at: Summary(Point(timeline_id, seq), text, created_at),
+    ("timeline_id", "seq", "text", "created_at"),
+    times=("created_at",),
+)
+binding = RowReader(Binding, Binding.__struct_fields__, times=("created_at", "updated_at"), objects=("metadata",))
+context_snapshot = RowReader(ContextSnapshot, ContextSnapshot.__struct_fields__, times=("created_at", "updated_at"))
+agent = RowReader(Agent, Agent.__struct_fields__, objects=("settings",), flags=("enabled",))
+user = RowReader(User, User.__struct_fields__)
+link = RowReader(Link, Link.__struct_fields__, times=("created_at", "updated_at"))
+api_token = RowReader(
+    ApiToken,
+    ApiToken.__struct_fields__,
+    times=("created_at", "expires_at", "last_used_at", "revoked_at"),
+    flags=("acts_for_users",),
+)
+act = RowReader(AuditEntry, AuditEntry.__struct_fields__, times=("created_at",), objects=("details",))
+inbox_row = RowReader(InboxRow, InboxRow.__struct_fields__, times=("created_at", "updated_at"))
+credentials = RowReader(SealedCredentials, SealedCredentials.__struct_fields__, times=("updated_at",))
+outbox_row = RowReader(
+    OutboxRow,
+    OutboxRow.__struct_fields__,
+    times=("next_attempt_at", "claimed_until", "created_at", "sent_at"),
+)
+turn = RowReader(
+    Turn,
+    Turn.__struct_fields__,
+    times=("lease_until", "created_at", "finished_at"),
+    objects=("usage", "seen"),
+)
+tool_run = RowReader(
+    ToolRun,
+    ("turn_id", "call_id", "name", "input", "repeatable", "output", "finished_at"),
+    times=("finished_at",),
+    flags=("repeatable",),
+)

@@ -85,7 +85,7 @@ class AccessOperations(Operations):
         values = (new_id(), actor, check_id("act", act), check_user_id(target), details, now)
         await self.session.run(_SQL["add_tenant"], now)
         await self.session.run(_SQL["add_act"], *values)
-        return rows.act(values)
+        return rows.act.from_fields(*values)
 
     @in_transaction
     async def acts(self, *, limit: int = 50, before: str | None = None) -> list[AuditEntry]:

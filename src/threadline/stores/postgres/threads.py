@@ -55,7 +55,7 @@ class ThreadOperations(Operations):
             deleted,
             reads=True,
         )
-        items = rows.threads(found[:limit])
+        items = rows.threads(tuple(found[0].keys()), found[:limit]) if found else ()
         if len(found) <= limit or not items:
             return Page(items)
         return Page(items, encode_cursor(listing, Position(found[limit - 1]["updated_us"], items[-1].id)))
@@ -118,15 +118,15 @@ class TimelineOperations(Operations):
         return await self._switch("load_point", thread_id, new_id(), name, name=name)
 
     async def _switch(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
-        ((problem, *row),) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
-        _raise_problem(problem, thread_id, **named)
+        (row,) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
+        _raise_problem(row[0], thread_id, **named)
         self.session.notify(thread_id)
         return rows.thread(row)
 
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
         name = check_name("saved point", name)
-        ((problem, *row),) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
-        _raise_problem(problem, thread_id, seq=at)
+        (row,) = await self.session.call(_SQL["save_point"], self.session.now_us(), thread_id, name, at)
+        _raise_problem(row[0], thread_id, seq=at)
         return rows.saved_point(row)
 
     @in_transaction
@@ -191,11 +191,10 @@ async def create_or_branch(
         thread_args(new, thread_id, state_key),
         *(() if source is None else (source, at)),
     )
-    problem, *row = done
-    match problem:
+    match done[0]:
         case None:
             session.notify(state_key)
-            return rows.thread(row)
+            return rows.thread(done)
         case "source":
             raise NotFound("thread", source)
         case "seq":

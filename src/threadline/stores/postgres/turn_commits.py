@@ -50,8 +50,8 @@ class TurnCommitOperations(Operations):
             if (reason := refusal_reason(error)) is None:
                 raise
             return AcceptRefusal(cast("AcceptRefusalReason", reason))
-        outcome, turn_id, is_created, is_leased, *row = done
-        thread = None if row[0] is None else rows.thread(row)
+        outcome, turn_id, is_created, is_leased, thread_id, *_ = done
+        thread = None if thread_id is None else rows.thread(done)
         if outcome == "replayed" and thread is not None:
             earlier = await self._stored_turn(turn_id)
             return Accepted(earlier, thread, replayed=True)
@@ -101,12 +101,12 @@ class TurnCommitOperations(Operations):
         return self._ended(done, end, has_reply=reply is not None)
 
     def _ended(self, done: asyncpg.Record, end: TurnEnd, *, has_reply: bool) -> Turn | FinishRefusal:
-        outcome, *row = done
+        outcome = done[0]
         if outcome == "end_invalid":
             raise InvalidInput(f"a turn that is {done['status']} cannot end as {end.status}")
         if outcome != "finished":
             return FinishRefusal(cast("FinishRefusalReason", outcome))
-        turn = rows.turn(row)
+        turn = rows.turn(done)
         if has_reply and turn.reply_seq is not None:
             self.session.note_append()
         self.session.notify(turn.thread_id)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+import msgspec
+
 from threadline.core.errors import NotFound, no_such_seq
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
@@ -44,7 +46,7 @@ class TurnOutputOperations(Operations):
         values = (turn_id, call_id, turn["owner_id"], name, input_json, repeatable)
         made = await self.session.row(_SQL["add_tool_run"], *values)
         if made is not None:
-            return rows.tool_run(made[:-1])
+            return msgspec.structs.replace(rows.tool_run(made), is_new=True)
         known = await self.session.row(_SQL["find_tool_run"], turn_id, call_id)
         assert known is not None
         return rows.tool_run(known)

@@ -66,20 +66,19 @@ def create_token(session: ScopedSession, new: NewToken) -> ApiToken:
     )
     if not session.run(_SQL["add_token"], (session.tenant_id, *values)):
         raise DuplicateId("token", new.id)
-    row = session.row(_SQL["find_token"], (session.tenant_id, new.token_hash))
-    assert row is not None
-    return rows.api_token(row)
+    token = session.read(rows.api_token, _SQL["find_token"], (session.tenant_id, new.token_hash))
+    assert token is not None
+    return token
 
 
 def list_tokens(session: ScopedSession) -> list[ApiToken]:
     session.scope.require("admin")
-    return [rows.api_token(row) for row in session.rows(_SQL["list_tokens"], (session.tenant_id,))]
+    return session.read_all(rows.api_token, _SQL["list_tokens"], (session.tenant_id,))
 
 
 def find_token(session: ScopedSession, token_hash: bytes) -> ApiToken | None:
     session.scope.require("system")
-    row = session.row(_SQL["find_token"], (session.tenant_id, token_hash))
-    return None if row is None else rows.api_token(row)
+    return session.read(rows.api_token, _SQL["find_token"], (session.tenant_id, token_hash))
 
 
 def revoke_token(session: ScopedSession, token_id: str) -> bool:
@@ -118,12 +117,12 @@ def record_act(
     values = (new_id(), actor, check_id("act", act), check_user_id(target), details, session.now_us())
     session.ensure_tenant()
     session.run(_SQL["add_act"], (session.tenant_id, *values))
-    return rows.act(values)
+    return rows.act.from_fields(*values)
 
 
 def list_acts(session: ScopedSession, limit: int, before: str | None) -> list[AuditEntry]:
     session.scope.require("admin")
-    return [rows.act(row) for row in session.rows(_SQL["list_acts"], (session.tenant_id, before, limit))]
+    return session.read_all(rows.act, _SQL["list_acts"], (session.tenant_id, before, limit))
 
 
 class CredentialOperations(Operations):
@@ -151,13 +150,12 @@ def put_credentials(session: ScopedSession, platform: Surface, key_id: str, seal
 
 def find_credentials(session: ScopedSession, platform: Surface) -> SealedCredentials | None:
     session.scope.require("system")
-    row = session.row(_SQL["find_credentials"], (session.tenant_id, platform))
-    return None if row is None else rows.credentials(row)
+    return session.read(rows.credentials, _SQL["find_credentials"], (session.tenant_id, platform))
 
 
 def list_credentials(session: ScopedSession) -> list[SealedCredentials]:
     session.scope.require("system")
-    return [rows.credentials(row) for row in session.rows(_SQL["list_credentials"], (session.tenant_id,))]
+    return session.read_all(rows.credentials, _SQL["list_credentials"], (session.tenant_id,))
 
 
 def delete_credentials(session: ScopedSession, platform: Surface) -> bool:

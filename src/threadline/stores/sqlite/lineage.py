@@ -145,11 +145,12 @@ def find_head(session: ScopedSession, thread_id: str) -> Head:
 
 def find_thread_and_head(session: ScopedSession, thread_id: str) -> tuple[Thread, Head]:
     """The thread and its head, for operations that change both."""
-    row = session.row(_SQL["find_standing"], (session.tenant_id, thread_id, session.user_id, session.sees_all))
+    which = (session.tenant_id, thread_id, session.user_id, session.sees_all)
+    columns, row = session.row_and_columns(_SQL["find_thread_and_head"], which)
     if row is None:
         raise NotFound("thread", thread_id)
-    *values, thread_no, timeline_no, ancestors, newest_no = row
-    thread = rows.thread(values)
+    *_, thread_no, timeline_no, ancestors, newest_no = row
+    thread = rows.thread.read(columns, row)
     head = Head(
         thread_no,
         thread.owner_id,

@@ -121,8 +121,9 @@ def bind(
 
 
 def find_binding(session: ScopedSession, surface: Surface, place: str) -> Binding | None:
-    row = session.row(_SQL["find_binding"], (session.tenant_id, surface, place, session.user_id, session.sees_all))
-    return None if row is None else rows.binding(row)
+    return session.read(
+        rows.binding, _SQL["find_binding"], (session.tenant_id, surface, place, session.user_id, session.sees_all)
+    )
 
 
 def is_bound(session: ScopedSession, surface: Surface, place: str) -> bool:
@@ -132,7 +133,7 @@ def is_bound(session: ScopedSession, surface: Surface, place: str) -> bool:
 
 def list_bindings(session: ScopedSession, surface: Surface | None, thread_id: str | None) -> list[Binding]:
     wanted = (session.tenant_id, session.user_id, session.sees_all, surface, thread_id)
-    return [rows.binding(row) for row in session.rows(_SQL["list_bindings"], wanted)]
+    return session.read_all(rows.binding, _SQL["list_bindings"], wanted)
 
 
 def unbind(session: ScopedSession, surface: Surface, place: str) -> bool:
@@ -149,8 +150,7 @@ def set_context(session: ScopedSession, agent_id: str, context: CleanText) -> Co
 
 
 def find_context(session: ScopedSession, agent_id: str) -> ContextSnapshot | None:
-    row = session.row(_SQL["find_context"], (session.tenant_id, session.user_id, agent_id))
-    return None if row is None else rows.context_snapshot(row)
+    return session.read(rows.context_snapshot, _SQL["find_context"], (session.tenant_id, session.user_id, agent_id))
 
 
 def clear_context(session: ScopedSession, agent_id: str) -> bool:
@@ -180,12 +180,11 @@ def put_agent(session: ScopedSession, agent: Agent) -> Agent:
 
 
 def find_agent(session: ScopedSession, agent_id: str) -> Agent | None:
-    row = session.row(_SQL["find_agent"], (session.tenant_id, agent_id))
-    return None if row is None else rows.agent(row)
+    return session.read(rows.agent, _SQL["find_agent"], (session.tenant_id, agent_id))
 
 
 def list_agents(session: ScopedSession) -> list[Agent]:
-    return [rows.agent(row) for row in session.rows(_SQL["list_agents"], (session.tenant_id,))]
+    return session.read_all(rows.agent, _SQL["list_agents"], (session.tenant_id,))
 
 
 def delete_agent(session: ScopedSession, agent_id: str) -> bool:
@@ -209,15 +208,11 @@ def put_user(session: ScopedSession, user: User) -> User:
 def find_user(session: ScopedSession, user_id: str) -> User | None:
     if user_id != session.user_id and not _sees_users(session):
         return None
-    row = session.row(_SQL["find_user"], (session.tenant_id, user_id))
-    return None if row is None else rows.user(row)
+    return session.read(rows.user, _SQL["find_user"], (session.tenant_id, user_id))
 
 
 def list_users(session: ScopedSession) -> list[User]:
-    return [
-        rows.user(row)
-        for row in session.rows(_SQL["list_users"], (session.tenant_id, session.user_id, _sees_users(session)))
-    ]
+    return session.read_all(rows.user, _SQL["list_users"], (session.tenant_id, session.user_id, _sees_users(session)))
 
 
 def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
@@ -230,16 +225,15 @@ def put_link(session: ScopedSession, platform: Surface, platform_user_id: str, o
     session.ensure_owner(owner_id)
     now = session.now_us()
     session.run(_SQL["put_link"], (*who, owner_id, state, now, now))
-    row = session.row(_SQL["find_link"], (*who, owner_id, False))
-    assert row is not None
-    return rows.link(row)
+    link = session.read(rows.link, _SQL["find_link"], (*who, owner_id, False))
+    assert link is not None
+    return link
 
 
 def find_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> Link | None:
-    row = session.row(
-        _SQL["find_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
+    return session.read(
+        rows.link, _SQL["find_link"], (session.tenant_id, platform, platform_user_id, session.user_id, session.sees_all)
     )
-    return None if row is None else rows.link(row)
 
 
 def find_sender(session: ScopedSession, platform: Surface, platform_user_id: str) -> Sender | None:
@@ -249,10 +243,7 @@ def find_sender(session: ScopedSession, platform: Surface, platform_user_id: str
 
 
 def list_links(session: ScopedSession) -> list[Link]:
-    return [
-        rows.link(row)
-        for row in session.rows(_SQL["list_links"], (session.tenant_id, session.user_id, session.sees_all))
-    ]
+    return session.read_all(rows.link, _SQL["list_links"], (session.tenant_id, session.user_id, session.sees_all))
 
 
 def delete_link(session: ScopedSession, platform: Surface, platform_user_id: str) -> bool:

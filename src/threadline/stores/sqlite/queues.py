@@ -125,13 +125,14 @@ def settle_inbox(
 
 
 def find_inbox(session: ScopedSession, platform: Surface, key: str) -> InboxRow | None:
-    row = session.row(_SQL["find_inbox"], (session.tenant_id, platform, key, session.user_id, session.sees_all))
-    return None if row is None else rows.inbox_row(row)
+    return session.read(
+        rows.inbox_row, _SQL["find_inbox"], (session.tenant_id, platform, key, session.user_id, session.sees_all)
+    )
 
 
 def list_unanswered(session: ScopedSession, limit: int) -> list[InboxRow]:
     session.scope.require("system")
-    return [rows.inbox_row(row) for row in session.rows(_SQL["list_unanswered"], (session.tenant_id, limit))]
+    return session.read_all(rows.inbox_row, _SQL["list_unanswered"], (session.tenant_id, limit))
 
 
 def drop_settled(session: ScopedSession, before: dt.datetime) -> int:
@@ -163,10 +164,11 @@ def enqueue(
 
 
 def _outbox_row(session: ScopedSession, outbox_id: str) -> OutboxRow:
-    row = session.row(_SQL["find_outbox"], (session.tenant_id, outbox_id, session.user_id, session.sees_all))
+    which = (session.tenant_id, outbox_id, session.user_id, session.sees_all)
+    row = session.read(rows.outbox_row, _SQL["find_outbox"], which)
     if row is None:
         raise NotFound("outbox row", outbox_id)
-    return rows.outbox_row(row)
+    return row
 
 
 def claim_outbox(
@@ -207,7 +209,7 @@ def report_outbox(
 
 def list_outbox(session: ScopedSession, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
     wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit)
-    return [rows.outbox_row(row) for row in session.rows(_SQL["list_outbox"], wanted)]
+    return session.read_all(rows.outbox_row, _SQL["list_outbox"], wanted)
 
 
 def requeue(session: ScopedSession, outbox_id: str) -> OutboxRow:

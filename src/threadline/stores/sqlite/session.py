@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 
@@ -17,12 +17,26 @@ from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock
+from threadline.stores.rows import RowReader
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.connection import Location
 
+T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
+Columns: TypeAlias = tuple[str, ...]
 
 _SQL = load_queries(__package__, "queries/session.sql")
+
+
+_columns_by_query: dict[str, tuple[str, ...]] = {}
+
+
+def _columns(sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
+    """The names of a query's columns. Cached by its text: asking SQLite takes longer than reading the row."""
+    columns = _columns_by_query.get(sql)
+    if columns is None:
+        columns = _columns_by_query[sql] = tuple(name for name, *_ in cursor.get_description())
+    return columns
 
 
 class Database:
@@ -80,6 +94,27 @@ class ScopedSession:
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self._execute(sql, values).fetchall()
+
+    def read(self, reader: RowReader[T], sql: str, values: Row = ()) -> T | None:
+        """The value of the first row; None if there is none."""
+        columns, row = self.row_and_columns(sql, values)
+        return None if row is None else reader.read(columns, row)
+
+    def read_all(self, reader: RowReader[T], sql: str, values: Row = ()) -> list[T]:
+        columns, found = self.rows_and_columns(sql, values)
+        return [reader.read(columns, row) for row in found]
+
+    def row_and_columns(self, sql: str, values: Row = ()) -> tuple[Columns, Row | None]:
+        cursor = self._execute(sql, values)
+        row = next(cursor, None)
+        return ((), None) if row is None else (_columns(sql, cursor), row)
+
+    def rows_and_columns(self, sql: str, values: Row = ()) -> tuple[Columns, list[Row]]:
+        """The rows and the names of their columns; () if there are no rows."""
+        cursor = self._execute(sql, values)
+        first = next(cursor, None)
+        # The columns are read before the last row: afterwards SQLite no longer knows them.
+        return ((), []) if first is None else (_columns(sql, cursor), [first, *cursor])
 
     def stream(self, sql: str, values: Row = ()) -> apsw.Cursor:
         """Rows one by one. A caller that stops early must close the cursor: an open read keeps the log long."""

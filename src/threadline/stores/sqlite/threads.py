@@ -7,6 +7,7 @@ Every check comes before the first write, so an operation that raises has change
 from __future__ import annotations
 
 import datetime as dt
+from operator import itemgetter
 
 from msgspec import UNSET
 
@@ -20,11 +21,10 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import NewTimeline, TimelineOwner, add_timeline, new_timeline
 from threadline.stores.sqlite.purge import remove_threads
-from threadline.stores.sqlite.session import Row, ScopedSession
+from threadline.stores.sqlite.session import Columns, Row, ScopedSession
 
 _SQL = load_queries(__package__, "queries/threads.sql")
 _BEFORE_ALL = Position(2**63 - 1, "")
-_UPDATED, _ID = 14, 0
 
 
 class ThreadOperations(Operations):
@@ -86,7 +86,7 @@ def add_thread(session: ScopedSession, new: NewThread, timeline: NewTimeline, me
         raise refusal
     add_timeline(session, TimelineOwner(session.last_number()), timeline, now)
     session.touch(state_key)
-    return rows.thread((*values, None, None))
+    return rows.thread.from_fields(*values, None, None)
 
 
 def _find_duplicate(session: ScopedSession, thread_id: str, owner_id: str, state_key: str) -> DuplicateId | None:
@@ -98,8 +98,9 @@ def _find_duplicate(session: ScopedSession, thread_id: str, owner_id: str, state
 
 
 def find_thread(session: ScopedSession, thread_id: str, *, deleted: bool = False) -> Thread | None:
-    row = session.row(_SQL["find_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all, deleted))
-    return None if row is None else rows.thread(row)
+    return session.read(
+        rows.thread, _SQL["find_thread"], (session.tenant_id, thread_id, session.user_id, session.sees_all, deleted)
+    )
 
 
 def existing_thread(session: ScopedSession, thread_id: str) -> Thread:
@@ -110,8 +111,7 @@ def existing_thread(session: ScopedSession, thread_id: str) -> Thread:
 
 
 def thread_by_key(session: ScopedSession, state_key: str) -> Thread | None:
-    row = session.row(_SQL["find_thread_by_key"], (session.tenant_id, session.user_id, state_key))
-    return None if row is None else rows.thread(row)
+    return session.read(rows.thread, _SQL["find_thread_by_key"], (session.tenant_id, session.user_id, state_key))
 
 
 def list_threads(
@@ -119,28 +119,32 @@ def list_threads(
 ) -> Page[Thread]:
     listing = repr(("threads", session.tenant_id, session.user_id, archived, deleted))
     after = _BEFORE_ALL if cursor is None else decode_cursor(listing, cursor)
-    found = _page(session, after, limit + 1, offset, archived, deleted)
-    items = rows.threads(found[:limit])
+    columns, found = _page(session, after, limit + 1, offset, archived, deleted)
+    if not found:
+        return Page(())
+    items = rows.threads(columns, found[:limit])
     if len(found) <= limit:
         return Page(items)
-    last = found[limit - 1]
-    return Page(items, encode_cursor(listing, Position(last[_UPDATED], last[_ID])))
+    return Page(items, encode_cursor(listing, Position(to_us(items[-1].updated_at), items[-1].id)))
 
 
 def _page(
     session: ScopedSession, after: Position, limit: int, offset: int, archived: bool | None, deleted: bool
-) -> list[Row]:
+) -> tuple[Columns, list[Row]]:
     whose = (session.tenant_id, session.user_id, *after)
     if deleted:
-        return session.rows(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
+        return session.rows_and_columns(_SQL["list_deleted_threads"], (*whose, limit, offset, archived))
     if archived is not None:
         name = "list_archived_threads" if archived else "list_open_threads"
-        return session.rows(_SQL[name], (*whose, limit, offset))
+        return session.rows_and_columns(_SQL[name], (*whose, limit, offset))
     with session.snapshot():
-        either = session.rows(_SQL["list_open_threads"], (*whose, offset + limit, 0))
-        either += session.rows(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
-    either.sort(key=lambda row: (row[_UPDATED], row[_ID]), reverse=True)
-    return either[offset : offset + limit]
+        columns, either = session.rows_and_columns(_SQL["list_open_threads"], (*whose, offset + limit, 0))
+        also, archived_rows = session.rows_and_columns(_SQL["list_archived_threads"], (*whose, offset + limit, 0))
+    # Both queries return the same columns; an empty result has none.
+    columns, either = columns or also, either + archived_rows
+    if either:
+        either.sort(key=itemgetter(columns.index("updated_us"), columns.index("id")), reverse=True)
+    return columns, either[offset : offset + limit]
 
 
 def update_thread(session: ScopedSession, thread_id: str, changes: ThreadChanges) -> Thread:

@@ -123,7 +123,9 @@ def list_timelines(session: ScopedSession, thread_id: str) -> list[Timeline]:
     with session.snapshot():
         head = find_head(session, thread_id)
         return [
-            rows.timeline((id, thread_id, parent_id, parent_seq, count_of(session, number, ancestors), created_us))
+            rows.timeline.from_fields(
+                id, thread_id, parent_id, parent_seq, count_of(session, number, ancestors), created_us
+            )
             for number, id, parent_id, parent_seq, ancestors, created_us in reversed(
                 session.rows(_SQL["list_timelines"], (head.newest_no,))
             )
@@ -149,14 +151,11 @@ def load(session: ScopedSession, thread_id: str, name: str) -> Thread:
 
 
 def list_saved_points(session: ScopedSession) -> list[SavedPoint]:
-    return [
-        rows.saved_point(row) for row in session.rows(_SQL["list_saved_points"], (session.tenant_id, session.user_id))
-    ]
+    return session.read_all(rows.saved_point, _SQL["list_saved_points"], (session.tenant_id, session.user_id))
 
 
 def find_saved_point(session: ScopedSession, name: str) -> SavedPoint | None:
-    row = session.row(_SQL["find_saved_point"], (session.tenant_id, session.user_id, name))
-    return None if row is None else rows.saved_point(row)
+    return session.read(rows.saved_point, _SQL["find_saved_point"], (session.tenant_id, session.user_id, name))
 
 
 def forget_saved_point(session: ScopedSession, name: str) -> bool:

@@ -79,14 +79,14 @@ def start_tool_run(
     hold = held(session, turn_id, fence)
     if hold is None:
         return None
-    known = session.row(_SQL["find_tool_run"], (hold.no, call_id))
+    known = session.read(rows.tool_run, _SQL["find_tool_run"], (hold.no, call_id))
     if known is not None:
-        return rows.tool_run(known)
+        return known
     session.run(_SQL["add_tool_run"], (hold.no, call_id, name, input_json, repeatable))
     session.touch(turn_id)
-    made = session.row(_SQL["find_tool_run"], (hold.no, call_id))
+    made = session.read(rows.tool_run, _SQL["find_tool_run"], (hold.no, call_id))
     assert made is not None
-    return msgspec.structs.replace(rows.tool_run(made), is_new=True)
+    return msgspec.structs.replace(made, is_new=True)
 
 
 def finish_tool_run(session: ScopedSession, turn_id: str, fence: int, call_id: str, output_json: CleanJson) -> bool:
@@ -99,7 +99,7 @@ def finish_tool_run(session: ScopedSession, turn_id: str, fence: int, call_id: s
 
 def list_tool_runs(session: ScopedSession, turn_id: str) -> list[ToolRun]:
     wanted = (session.tenant_id, turn_id, session.user_id, session.sees_all)
-    return [rows.tool_run(row) for row in session.rows(_SQL["list_tool_runs"], wanted)]
+    return session.read_all(rows.tool_run, _SQL["list_tool_runs"], wanted)
 
 
 def put_summary(session: ScopedSession, thread_id: str, seq: int, text: CleanText) -> Summary:
@@ -121,5 +121,4 @@ def find_summary(session: ScopedSession, thread_id: str) -> Summary | None:
 
 def _newest_summary(session: ScopedSession, head: Head, last: int) -> Summary | None:
     wanted = segments(head.timeline_no, last, head.ancestors)
-    row = session.row(_SQL["find_summary"], (bound(wanted),)) if wanted else None
-    return None if row is None else rows.summary(row)
+    return session.read(rows.summary, _SQL["find_summary"], (bound(wanted),)) if wanted else None

@@ -107,8 +107,7 @@ def is_turn_known(session: ScopedSession, turn_id: str) -> bool:
 
 
 def find_turn(session: ScopedSession, turn_id: str) -> Turn | None:
-    row = session.row(_SQL["find_turn"], (session.tenant_id, turn_id, session.user_id, session.sees_all))
-    return None if row is None else rows.turn(row)
+    return session.read(rows.turn, _SQL["find_turn"], (session.tenant_id, turn_id, session.user_id, session.sees_all))
 
 
 def _known_turn(session: ScopedSession, turn_id: str) -> Turn:
@@ -118,20 +117,19 @@ def _known_turn(session: ScopedSession, turn_id: str) -> Turn:
 
 
 def find_turn_by_key(session: ScopedSession, key: str) -> Turn | None:
-    row = session.row(_SQL["find_turn_by_key"], (session.tenant_id, session.user_id, key))
-    return None if row is None else rows.turn(row)
+    return session.read(rows.turn, _SQL["find_turn_by_key"], (session.tenant_id, session.user_id, key))
 
 
 def list_active_turns(session: ScopedSession, thread_id: str) -> list[Turn]:
     with session.snapshot():
         number = _find_thread_no(session, thread_id)
-        return [rows.turn(row) for row in session.rows(_SQL["list_active_turns"], (session.tenant_id, number))]
+        return session.read_all(rows.turn, _SQL["list_active_turns"], (session.tenant_id, number))
 
 
 def list_turns(session: ScopedSession, thread_id: str, limit: int) -> list[Turn]:
     with session.snapshot():
         number = _find_thread_no(session, thread_id)
-        return [rows.turn(row) for row in session.rows(_SQL["list_turns"], (number, limit))]
+        return session.read_all(rows.turn, _SQL["list_turns"], (number, limit))
 
 
 def _find_thread_no(session: ScopedSession, thread_id: str) -> int | None:
@@ -148,7 +146,7 @@ def list_surfaces(session: ScopedSession, thread_ids: Sequence[str]) -> dict[str
 
 def list_due_turns(session: ScopedSession, limit: int) -> list[Turn]:
     wanted = (session.tenant_id, session.user_id, session.sees_all, session.now_us(), limit)
-    return [rows.turn(row) for row in session.rows(_SQL["list_due_turns"], wanted)]
+    return session.read_all(rows.turn, _SQL["list_due_turns"], wanted)
 
 
 def lease_turn(session: ScopedSession, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:

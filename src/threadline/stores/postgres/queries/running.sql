@@ -14,7 +14,7 @@ SELECT owner_id FROM threadline.turns WHERE tenant_id = $1 AND id = $2 AND fence
 -- name: add_tool_run
 INSERT INTO threadline.tool_runs (tenant_id, turn_id, call_id, owner_id, name, input, repeatable)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING
-RETURNING turn_id, call_id, name, input, repeatable, output, finished_at, true, threadline.notify($1, turn_id)
+RETURNING turn_id, call_id, name, input, repeatable, output, finished_at, threadline.notify($1, turn_id)
 
 -- name: find_tool_run
 SELECT turn_id, call_id, name, input, repeatable, output, finished_at FROM threadline.tool_runs

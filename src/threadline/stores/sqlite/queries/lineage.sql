@@ -4,7 +4,7 @@ SELECT t.no, t.owner_id, t.message_count, t.token_count, t.title, t.updated_us, 
 FROM threads t JOIN timelines l ON l.no = t.timeline_no
 WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 
--- name: find_standing
+-- name: find_thread_and_head
 SELECT t.id, t.owner_id, t.state_key, t.timeline_id, t.title, t.title_by_person, t.agent_id, t.model, t.system_prompt,
     t.working_dir, t.metadata, t.message_count, t.token_count, t.created_us, t.updated_us, t.archived_us, t.deleted_us,
     t.no, l.no, l.ancestors, t.newest_timeline_no

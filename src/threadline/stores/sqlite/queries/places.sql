@@ -8,12 +8,12 @@ ON CONFLICT (tenant_id, surface, place) DO UPDATE SET owner_id = excluded.owner_
     label = excluded.label, metadata = excluded.metadata, updated_us = excluded.updated_us;
 
 -- name: find_binding
-SELECT b.surface, b.place, b.owner_id, t.id, b.label, b.metadata, b.created_us, b.updated_us
+SELECT b.surface, b.place, b.owner_id, t.id AS thread_id, b.label, b.metadata, b.created_us, b.updated_us
 FROM bindings b JOIN threads t ON t.no = b.thread_no
 WHERE b.tenant_id = ? AND b.surface = ? AND b.place = ? AND (b.owner_id = ? OR ?);
 
 -- name: list_bindings
-SELECT b.surface, b.place, b.owner_id, t.id, b.label, b.metadata, b.created_us, b.updated_us
+SELECT b.surface, b.place, b.owner_id, t.id AS thread_id, b.label, b.metadata, b.created_us, b.updated_us
 FROM bindings b JOIN threads t ON t.no = b.thread_no
 WHERE b.tenant_id = ?1 AND (b.owner_id = ?2 OR ?3) AND (?4 IS NULL OR b.surface = ?4) AND (?5 IS NULL OR t.id = ?5)
 ORDER BY b.surface, b.place;

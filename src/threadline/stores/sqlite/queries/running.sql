@@ -12,7 +12,7 @@ DELETE FROM turn_chunks WHERE turn_no IN (
 );
 
 -- name: find_tool_run
-SELECT t.id, r.call_id, r.name, r.input, r.repeatable, r.output, r.finished_us
+SELECT t.id AS turn_id, r.call_id, r.name, r.input, r.repeatable, r.output, r.finished_us
 FROM tool_runs r JOIN turns t ON t.no = r.turn_no WHERE r.turn_no = ? AND r.call_id = ?;
 
 -- name: add_tool_run
@@ -22,7 +22,7 @@ INSERT INTO tool_runs (turn_no, call_id, name, input, repeatable) VALUES (?, ?, 
 UPDATE tool_runs SET output = ?, finished_us = ? WHERE turn_no = ? AND call_id = ?;
 
 -- name: list_tool_runs
-SELECT t.id, r.call_id, r.name, r.input, r.repeatable, r.output, r.finished_us
+SELECT t.id AS turn_id, r.call_id, r.name, r.input, r.repeatable, r.output, r.finished_us
 FROM turns t JOIN tool_runs r ON r.turn_no = t.no
 WHERE t.tenant_id = ? AND t.id = ? AND (t.owner_id = ? OR ?) ORDER BY r.no;
 
@@ -32,6 +32,6 @@ ON CONFLICT (timeline_no, seq) DO UPDATE SET text = excluded.text, created_us = 
 
 -- name: find_summary
 -- The loops run from the newest segment to the oldest and down the index, so the first row covers most.
-SELECT l.id, x.seq, x.text, x.created_us
+SELECT l.id AS timeline_id, x.seq, x.text, x.created_us
 FROM carray(?1) s CROSS JOIN summaries x INDEXED BY summaries_by_seq CROSS JOIN timelines l ON l.no = x.timeline_no
 WHERE x.timeline_no = s.value >> 32 AND x.seq <= s.value & 4294967295 LIMIT 1;

@@ -30,7 +30,7 @@ ON CONFLICT (tenant_id, owner_id, name) DO UPDATE
 SET timeline_no = excluded.timeline_no, seq = excluded.seq, created_us = excluded.created_us;
 
 -- name: find_saved_point
-SELECT p.name, l.id, p.seq, t.id, p.created_us
+SELECT p.name, l.id AS timeline_id, p.seq, t.id AS thread_id, p.created_us
 FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t.no = l.thread_no
 WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
@@ -39,7 +39,7 @@ SELECT p.seq, l.no, l.id, l.ancestors, l.thread_no FROM saved_points p JOIN time
 WHERE p.tenant_id = ? AND p.owner_id = ? AND p.name = ?;
 
 -- name: list_saved_points
-SELECT p.name, l.id, p.seq, t.id, p.created_us
+SELECT p.name, l.id AS timeline_id, p.seq, t.id AS thread_id, p.created_us
 FROM saved_points p JOIN timelines l ON l.no = p.timeline_no JOIN threads t ON t.no = l.thread_no
 WHERE p.tenant_id = ? AND p.owner_id = ? ORDER BY p.name;
 

@@ -1,24 +1,24 @@
 -- name: find_turn
-SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.id = ? AND (r.owner_id = ? OR ?);
 
 -- name: find_turn_by_key
-SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.owner_id = ? AND r.idempotency_key = ?;
 
 -- name: list_active_turns
-SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.thread_no = ? AND r.status IN ('accepted', 'running')
 ORDER BY r.no;
 
 -- name: list_turns
-SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
 FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
@@ -33,7 +33,7 @@ FROM json_each(?) w CROSS JOIN threads t ON t.tenant_id = ? AND t.id = w.value
 WHERE (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 
 -- name: list_due_turns
-SELECT r.id, r.owner_id, t.id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
+SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
     r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
