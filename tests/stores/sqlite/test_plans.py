@@ -21,12 +21,12 @@ WHOLE_TABLES = {
     "store.sql": {"list_tenants", "count_all_rows"},
     "purge.sql": {"count_rows"},
     "table_copy.sql": {"number_timelines", "number_threads", "number_turns"},
-    "running.sql": {"drop_chunks"},
+    "turn_output.sql": {"drop_chunks"},
 }
 """Queries whose business it is to look at everything. Chunks are kept for a while only, so there are never many."""
 IN_ORDER = {
     "messages.sql": {"read_newest", "read_history_backwards"},
-    "running.sql": {"find_summary", "read_chunks"},
+    "turn_output.sql": {"find_summary", "read_chunks"},
     "threads.sql": {"list_open_threads", "list_archived_threads", "list_deleted_threads"},
     "turns.sql": {"list_turns", "list_active_turns"},
     "timelines.sql": {"list_timelines"},

@@ -22,7 +22,7 @@ from threadline.stores.sqlite.lineage import Head, bound, find_head, holder, seg
 from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.turns import held
 
-_SQL = load_queries(__package__, "queries/running.sql")
+_SQL = load_queries(__package__, "queries/turn_output.sql")
 
 
 class TurnOutputOperations(Operations):
