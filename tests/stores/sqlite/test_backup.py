@@ -47,7 +47,7 @@ async def test_a_backup_is_one_moment_of_a_busy_store(path: Path, open_sqlite: O
 
 async def test_a_backup_never_takes_the_place_of_a_file(path: Path, store: SqliteStore, tmp_path: Path) -> None:
     for taken in (path, ":memory:"):
-        with pytest.raises(InvalidInput, match="does not exist yet"):
+        with pytest.raises(InvalidInput, match="does not exist"):
             await store.backup(taken)
     assert await store.check() == []
 

@@ -105,7 +105,7 @@ FROM threadline.save_point($1, $2, $3, $4, $5, $6, $7)
 SELECT FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 
 -- name: list_timelines
-SELECT id, thread_id, parent_id, parent_seq, threadline.last_seq_of($1, $2, id) + 1, created_at
+SELECT id, thread_id, parent_id, parent_seq, threadline.last_seq_of($1, $2, id) + 1 AS message_count, created_at
 FROM threadline.timelines WHERE tenant_id = $1 AND thread_id = $2 ORDER BY created_at, id
 
 -- name: list_saved_points
