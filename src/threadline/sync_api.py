@@ -34,6 +34,7 @@ from threadline.core.threads import (
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo
 from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
+from threadline.ports.gateway import ThreadAttributes
 
 if TYPE_CHECKING:
     from threadline.client import Client, RetryPolicy
@@ -108,75 +109,16 @@ class SyncReply:
         return self._loop.wait(self._reply.stop())
 
 
-class SyncThread:
+class SyncThread(ThreadAttributes):
     """One thread. See `threadline.ports.GatewayThread`."""
 
     def __init__(self, loop: LoopThread, thread: GatewayThread) -> None:
         self._loop = loop
         self._thread = thread
 
-    def __repr__(self) -> str:
-        return repr(self._thread)
-
     @property
-    def info(self) -> Thread:
+    def info(self) -> Thread:  # type: ignore[override]  # read-only here: the asynchronous thread replaces it
         return self._thread.info
-
-    @property
-    def id(self) -> str:
-        return self._thread.id
-
-    @property
-    def state_key(self) -> str:
-        return self._thread.state_key
-
-    @property
-    def title(self) -> str | None:
-        return self._thread.title
-
-    @property
-    def agent_id(self) -> str | None:
-        return self._thread.agent_id
-
-    @property
-    def model(self) -> str | None:
-        return self._thread.model
-
-    @property
-    def system_prompt(self) -> str | None:
-        return self._thread.system_prompt
-
-    @property
-    def working_dir(self) -> str | None:
-        return self._thread.working_dir
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return self._thread.metadata
-
-    @property
-    def message_count(self) -> int:
-        return self._thread.message_count
-
-    @property
-    def token_count(self) -> int:
-        return self._thread.token_count
-
-    @property
-    def timeline_id(self) -> str:
-        return self._thread.timeline_id
-
-    @property
-    def created_at(self) -> dt.datetime:
-        return self._thread.created_at
-
-    @property
-    def updated_at(self) -> dt.datetime:
-        return self._thread.updated_at
-
-    @property
-    def is_archived(self) -> bool:
-        return self._thread.is_archived
 
     def refresh(self) -> Thread:
         return self._loop.wait(self._thread.refresh())

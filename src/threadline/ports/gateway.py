@@ -68,13 +68,8 @@ class GatewayReply(Protocol):
         ...
 
 
-class GatewayThread(Protocol):
-    """One thread. `info` and the properties are the thread as the last call on this object left it. Several objects for
-    one thread may be used at the same time.
-
-    Every call except `refresh` and `delete` raises NotFound if the thread is deleted. `at` is a seq or a message's id;
-    InvalidInput if it is past the last message, NotFound for an unknown id. A `key` makes a call safe to repeat: a
-    repeat with the same key does nothing and gives the same answer, KeyReused if it is not the same call."""
+class ThreadAttributes(Protocol):
+    """The fields of a thread as attributes of an object that has its `info`."""
 
     info: Thread
 
@@ -136,6 +131,15 @@ class GatewayThread(Protocol):
 
     def __repr__(self) -> str:
         return f"<thread {self.id} {self.title!r}, {self.message_count} messages>"
+
+
+class GatewayThread(ThreadAttributes, Protocol):
+    """One thread. `info` and the properties are the thread as the last call on this object left it. Several objects for
+    one thread may be used at the same time.
+
+    Every call except `refresh` and `delete` raises NotFound if the thread is deleted. `at` is a seq or a message's id;
+    InvalidInput if it is past the last message, NotFound for an unknown id. A `key` makes a call safe to repeat: a
+    repeat with the same key does nothing and gives the same answer, KeyReused if it is not the same call."""
 
     async def refresh(self) -> Thread:
         """Reads the thread again. NotFound once it is deleted."""
