@@ -1,4 +1,4 @@
-"""`threadline chat` at a real pseudo-terminal, as a person would use it."""
+"""`threadline chat` in a real pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from threadline.settings import Settings
 TIMEOUT = 30
 
 
-class Person:
-    """Someone at a terminal. `says` types a line, `sees` waits for words on the screen."""
+class Terminal:
+    """`threadline chat` in a pseudo-terminal. `send` types a line at the prompt, `expect` waits for output."""
 
     def __init__(self, home: Path) -> None:
         self._environment = {
@@ -38,7 +38,7 @@ class Person:
         self._home = home
         self._child: pexpect.spawn[str] | None = None
 
-    def starts(self, *words: str) -> None:
+    def start(self, *words: str) -> None:
         self._child = pexpect.spawn(
             sys.executable,
             ["-m", "threadline", "chat", *words],
@@ -50,221 +50,235 @@ class Person:
         )
 
     @property
-    def terminal(self) -> pexpect.spawn[str]:
+    def child(self) -> pexpect.spawn[str]:
         assert self._child is not None
         return self._child
 
-    def says(self, text: str) -> None:
-        self.waits_for_the_prompt()
-        self.types(text)
+    def send(self, text: str) -> None:
+        self.wait_for_prompt()
+        self.type(text)
 
-    def types(self, text: str) -> None:
-        self.terminal.send(text + "\r")
+    def type(self, text: str) -> None:
+        self.child.send(text + "\r")
 
-    def waits_for_the_prompt(self) -> None:
-        # What the line editor sends when it begins to read; keys pressed before that are the terminal's.
-        self.terminal.expect_exact("\x1b[?2004h")
+    def wait_for_prompt(self) -> None:
+        # The line editor prints this when it starts to read; keys pressed earlier would be lost.
+        self.child.expect_exact("\x1b[?2004h")
 
-    def sees(self, words: str) -> None:
-        self.terminal.expect_exact(words)
+    def expect(self, words: str) -> None:
+        self.child.expect_exact(words)
 
-    def presses(self, key: str) -> None:
-        self.terminal.sendcontrol(key)
+    def press(self, key: str) -> None:
+        self.child.sendcontrol(key)
 
-    def has_no_space_left(self) -> None:
-        """No file of theirs can grow any more, as on a disk that is full."""
-        resource.prlimit(self.terminal.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    def fill_disk(self) -> None:
+        """From now on no file of the process can grow, as on a full disk."""
+        resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
-    def leaves(self) -> None:
-        self.waits_for_the_prompt()
-        self.presses("d")
-        self.terminal.expect(pexpect.EOF)
-        self.terminal.close()
-        assert self.terminal.exitstatus == 0
+    def quit(self) -> None:
+        self.wait_for_prompt()
+        self.press("d")
+        self.child.expect(pexpect.EOF)
+        self.child.close()
+        assert self.child.exitstatus == 0
 
-    def is_killed(self) -> None:
-        self.terminal.kill(signal.SIGKILL)
-        self.terminal.expect(pexpect.EOF)
+    def kill(self) -> None:
+        self.child.kill(signal.SIGKILL)
+        self.child.expect(pexpect.EOF)
 
-    def is_pulled_away(self) -> None:
+    def close(self) -> None:
         if self._child is not None:
             self._child.close(force=True)
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Iterator[Person]:
-    someone = Person(tmp_path)
-    yield someone
-    someone.is_pulled_away()
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
 
 
 @pytest.mark.req("S4-10", "S4-09", "SX-02")
-def test_talk_leave_come_back_and_go_on(person: Person) -> None:
-    person.starts()
-    person.sees("/help lists commands")
-    person.says("calculate 6*7")
-    person.sees("6*7 is 42.")
-    person.leaves()
-    person.starts("--continue")
-    person.sees("Going on with calculate 6*7")
-    person.says("what did I say first?")
-    person.sees("calculate 6*7")
-    person.says("/quit")
-    person.sees("threadline chat --resume")
+def test_a_chat_can_be_quit_and_continued(terminal: Terminal) -> None:
+    terminal.start()
+    terminal.expect("/help lists commands")
+    terminal.send("calculate 6*7")
+    terminal.expect("6*7 is 42.")
+    terminal.quit()
+    terminal.start("--continue")
+    terminal.expect("Resuming calculate 6*7")
+    terminal.send("what did I say first?")
+    terminal.expect("calculate 6*7")
+    terminal.send("/quit")
+    terminal.expect("threadline chat --resume")
 
 
 @pytest.mark.req("S4-10")
-def test_slash_commands(person: Person) -> None:
-    person.starts()
-    person.sees("Threadline")
-    person.says("/undo")
-    person.sees("there is nothing to undo")
-    person.says("calculate 1+1")
-    person.sees("1+1 is 2.")
-    person.says("/save one")
-    person.sees("Saved one")
-    person.says("calculate 2+2")
-    person.sees("2+2 is 4.")
-    person.says("/undo")
-    person.sees("2 messages now")
-    person.says("/branch elsewhere")
-    person.sees("You are on a branch now")
-    person.says("/load one")
-    person.sees("Loaded one: 2 messages")
-    person.says("/context I like tea.")
-    person.sees("Pinned for rehearsal")
-    person.says("/context")
-    person.sees("I like tea.")
-    person.says("/rename Sums")
-    person.sees("Renamed to Sums")
-    person.says("/threads")
-    person.sees("Sums")
-    person.says("/compact")
-    person.sees("short enough")
-    person.says("/export sums.md")
-    person.sees("Written to sums.md")
-    person.says("/lod")
-    person.sees("Did you mean /load?")
-    person.says("/new")
-    person.sees("A new thread begins")
-    person.says("/help")
-    person.sees("take back the last question")
-    person.leaves()
+def test_slash_commands_work_on_a_local_database(terminal: Terminal) -> None:
+    terminal.start()
+    terminal.expect("Threadline")
+    terminal.send("/undo")
+    terminal.expect("no chat yet: send a message first")
+    terminal.send("calculate 1+1")
+    terminal.expect("1+1 is 2.")
+    terminal.send("/save one")
+    terminal.expect("Saved as “one”. Load it with /load one.")
+    terminal.send("calculate 2+2")
+    terminal.expect("2+2 is 4.")
+    terminal.send("/undo")
+    terminal.expect("Removed your last message and its reply: 2 messages left.")
+    terminal.send("/branch elsewhere")
+    terminal.expect("Started a branch: elsewhere")
+    terminal.send("/load one")
+    terminal.expect("Loaded “one”: 2 messages.")
+    terminal.send("/context I like tea.")
+    terminal.expect("Pinned for rehearsal")
+    terminal.send("/context")
+    terminal.expect("I like tea.")
+    terminal.send("/rename Sums")
+    terminal.expect("Renamed to Sums")
+    terminal.send("/threads")
+    terminal.expect("Sums")
+    terminal.send("/compact")
+    terminal.expect("this chat is short enough")
+    terminal.send("/export sums.md")
+    terminal.expect("Exported to sums.md.")
+    terminal.send("/lod")
+    terminal.expect("Did you mean /load?")
+    terminal.send("/chats")
+    terminal.expect("Reply with a number, or 0 to cancel:")
+    terminal.expect("2. ")
+    terminal.send("2")
+    terminal.expect("Opened calculate 1+1")
+    terminal.send("/context one\\")
+    terminal.send("two")
+    terminal.expect("Pinned for rehearsal")
+    terminal.send("/undo now")
+    terminal.expect("/undo takes no argument")
+    terminal.send("/usr/bin is no command")
+    terminal.expect("You said")
+    terminal.send("/new")
+    terminal.expect("Your next message starts a new chat.")
+    terminal.send("/help")
+    terminal.expect("remove your last message and its reply")
+    terminal.quit()
 
 
 @pytest.mark.req("S1-28")
-def test_ctrl_c_stops_the_reply_and_keeps_what_was_shown(person: Person) -> None:
-    person.starts()
-    person.sees("Threadline")
-    person.says("slow 30")
-    person.sees("I am")
-    person.presses("c")
-    person.sees("Stopped. What was said is kept.")
-    assert "error" not in str(person.terminal.before)
-    person.says("what did I say first?")
-    person.sees("slow")
-    person.leaves()
+def test_ctrl_c_stops_the_reply_and_saves_what_was_printed(terminal: Terminal) -> None:
+    terminal.start()
+    terminal.expect("Threadline")
+    terminal.send("slow 30")
+    terminal.expect("I am")
+    terminal.press("c")
+    terminal.expect("Stopped. The part above is saved.")
+    assert "error" not in str(terminal.child.before)
+    terminal.send("what did I say first?")
+    terminal.expect("slow")
+    terminal.quit()
 
 
 @pytest.fixture
-def friend(tmp_path: Path) -> Iterator[Person]:
-    """Someone at another terminal, with the same database."""
-    someone = Person(tmp_path)
-    yield someone
-    someone.is_pulled_away()
+def other_terminal(tmp_path: Path) -> Iterator[Terminal]:
+    """A second terminal on the same database."""
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
 
 
-@pytest.mark.parametrize("place", ["here", "elsewhere"])
-def test_who_waits_for_another_terminal_is_told_and_may_give_up_or_go_on(
-    person: Person, friend: Person, place: str, tmp_path: Path
+@pytest.mark.parametrize("place", ["local", "service"])
+def test_a_message_waits_for_another_terminal_and_can_be_cancelled(
+    terminal: Terminal, other_terminal: Terminal, place: str, tmp_path: Path
 ) -> None:
     with contextlib.ExitStack() as stack:
-        words = ["--server", stack.enter_context(served(tmp_path / "served.db"))[0]] if place == "elsewhere" else []
-        friend.starts(*words)
-        friend.says("slow 300")
-        friend.sees("I am")
-        person.starts(*words, "--continue")
-        person.sees("Going on with slow 300")
-        person.says("calculate 5*5")
-        person.sees("This conversation is busy")
-        person.presses("c")
-        person.sees("Stopped. What was said is kept.")
-        person.says("calculate 6*7")
-        person.sees("This conversation is busy")
-        friend.presses("c")
-        friend.sees("Stopped. What was said is kept.")
-        person.sees("6*7 is 42.")
-        person.leaves()
+        words = ["--server", stack.enter_context(served(tmp_path / "served.db"))[0]] if place == "service" else []
+        other_terminal.start(*words)
+        other_terminal.send("slow 300")
+        other_terminal.expect("I am")
+        terminal.start(*words, "--continue")
+        terminal.expect("Resuming slow 300")
+        terminal.send("calculate 5*5")
+        terminal.expect("This chat is busy")
+        terminal.press("c")
+        terminal.expect("Stopped. The part above is saved.")
+        terminal.send("calculate 6*7")
+        terminal.expect("This chat is busy")
+        other_terminal.press("c")
+        other_terminal.expect("Stopped. The part above is saved.")
+        terminal.expect("6*7 is 42.")
+        terminal.quit()
 
 
 @pytest.mark.req("S1-15")
-def test_who_comes_after_a_terminal_that_was_killed_goes_on(person: Person, friend: Person, tmp_path: Path) -> None:
+def test_a_thread_continues_after_its_terminal_was_killed(
+    terminal: Terminal, other_terminal: Terminal, tmp_path: Path
+) -> None:
     (tmp_path / "threadline.toml").write_text("[service]\nlease_seconds = 3\n")
-    friend.starts()
-    friend.says("slow 300")
-    friend.sees("I am")
-    friend.is_killed()
-    person.starts("--continue")
-    person.sees("Going on with slow 300")
-    person.says("calculate 6*7")
-    person.sees("6*7 is 42.")
-    person.leaves()
+    other_terminal.start()
+    other_terminal.send("slow 300")
+    other_terminal.expect("I am")
+    other_terminal.kill()
+    terminal.start("--continue")
+    terminal.expect("Resuming slow 300")
+    terminal.send("calculate 6*7")
+    terminal.expect("6*7 is 42.")
+    terminal.quit()
 
 
-def test_a_list_to_choose_from(person: Person) -> None:
-    person.starts("-p", "calculate 3*3")
-    person.terminal.expect(pexpect.EOF)
-    person.starts("--resume")
-    person.sees("calculate 3*3")
-    person.says("7")
-    person.sees("a number from 1 to 1")
-    person.says("1")
-    person.sees("Going on with calculate 3*3")
-    person.leaves()
+def test_resume_without_an_id_lists_threads_to_choose_from(terminal: Terminal) -> None:
+    terminal.start("-p", "calculate 3*3")
+    terminal.child.expect(pexpect.EOF)
+    terminal.start("--resume")
+    terminal.expect("calculate 3*3")
+    terminal.send("7")
+    terminal.expect("Type a number from 1 to 1.")
+    terminal.send("1")
+    terminal.expect("Resuming calculate 3*3")
+    terminal.quit()
 
 
-def test_several_lines_are_one_question(person: Person) -> None:
-    person.starts()
-    person.sees("Threadline")
-    person.says("count the words in: one\\")
-    person.says("two three")
-    person.sees("two three")
-    person.leaves()
-    person.starts("--continue")
-    person.sees("count the words in: one")
-    person.leaves()
+def test_a_question_can_have_several_lines(terminal: Terminal) -> None:
+    terminal.start()
+    terminal.expect("Threadline")
+    terminal.send("count the words in: one\\")
+    terminal.send("two three")
+    terminal.expect("two three")
+    terminal.quit()
+    terminal.start("--continue")
+    terminal.expect("count the words in: one")
+    terminal.quit()
 
 
 @pytest.mark.req("S4-08")
-def test_a_database_that_fails_does_not_stop_the_chat(person: Person) -> None:
-    person.starts()
-    person.sees("Threadline")
-    person.says("calculate 5*5")
-    person.sees("5*5 is 25.")
-    person.waits_for_the_prompt()
-    person.has_no_space_left()
-    person.types("calculate 7*7")
-    person.sees("warning: this is not being saved")
-    person.sees("7*7 is 49.")
-    person.says("what did I say first?")
-    person.sees("calculate 7*7")
-    person.leaves()
+def test_the_chat_continues_when_the_database_fails(terminal: Terminal) -> None:
+    terminal.start()
+    terminal.expect("Threadline")
+    terminal.send("calculate 5*5")
+    terminal.expect("5*5 is 25.")
+    terminal.wait_for_prompt()
+    terminal.fill_disk()
+    terminal.type("calculate 7*7")
+    terminal.expect("warning: this chat is not being saved")
+    terminal.expect("7*7 is 49.")
+    terminal.send("what did I say first?")
+    terminal.expect("calculate 7*7")
+    terminal.quit()
 
 
-def test_an_approval_that_waits_is_asked_for_on_coming_back(person: Person, tmp_path: Path) -> None:
+def test_a_pending_approval_is_asked_for_on_resume(terminal: Terminal, tmp_path: Path) -> None:
     database = str(tmp_path / "chats.sqlite3")
-    thread_id = asyncio.run(leave_waiting(database))
-    person.starts("--database", database, "--resume", thread_id)
-    person.sees("The agent wants to run stamp")
-    person.types("y")
-    person.sees("Here it is, stamped: hello [2cf24dba].")
-    person.says("what did I say first?")
-    person.sees("stamp hello")
-    person.leaves()
+    thread_id = asyncio.run(create_waiting_thread(database))
+    terminal.start("--database", database, "--resume", thread_id)
+    terminal.expect("The agent wants to run stamp")
+    terminal.type("y")
+    terminal.expect("Here it is, stamped: hello [2cf24dba].")
+    terminal.send("what did I say first?")
+    terminal.expect("stamp hello")
+    terminal.quit()
 
 
-async def leave_waiting(database: str) -> str:
-    """A thread that was left, on the web, with an approval still to be given."""
+async def create_waiting_thread(database: str) -> str:
+    """A thread whose last reply, on the web, waits for an approval."""
     async with threadline.open(settings=Settings(database=database)) as tl:
         thread = await tl.as_user().create_thread()
         await thread.ask("stamp hello", surface="web", approver=threadline.Defer())
@@ -272,71 +286,72 @@ async def leave_waiting(database: str) -> str:
 
 
 @pytest.mark.req("SX-02")
-def test_a_chat_with_a_service_is_the_same_chat(person: Person, tmp_path: Path) -> None:
+def test_a_chat_on_a_service_has_the_same_commands(terminal: Terminal, tmp_path: Path) -> None:
     with served(tmp_path / "served.db") as (url, _):
-        person.starts("--server", url)
-        person.sees("/help lists commands")
-        person.says("calculate 6*7")
-        person.sees("6*7 is 42.")
-        person.says("stamp hello")
-        person.sees("The agent wants to run stamp")
-        person.types("y")
-        person.sees("Here it is, stamped: hello [2cf24dba].")
-        person.says("slow 30")
-        person.sees("I am")
-        person.presses("c")
-        person.sees("Stopped. What was said is kept.")
-        person.says("/save one")
-        person.sees("Saved one")
-        person.says("/undo")
-        person.sees("4 messages now")
-        person.says("/branch elsewhere")
-        person.sees("You are on a branch now")
-        person.says("/load one")
-        person.sees("Loaded one: 6 messages")
-        person.says("/rename Sums")
-        person.sees("Renamed to Sums")
-        person.says("/threads")
-        person.sees("Sums")
-        person.says("/context I like tea.")
-        person.sees("Pinned for rehearsal")
-        person.says("/model other")
-        person.sees("the service decides which model answers")
-        person.says("/export sums.md")
-        person.sees("Written to sums.md")
-        person.leaves()
-        person.starts("--server", url, "--continue")
-        person.sees("Going on with Sums")
-        person.says("/quit")
-        person.sees(f"threadline chat --server {url} --resume")
+        terminal.start("--server", url)
+        terminal.expect("/help lists commands")
+        terminal.send("calculate 6*7")
+        terminal.expect("6*7 is 42.")
+        terminal.send("stamp hello")
+        terminal.expect("The agent wants to run stamp")
+        terminal.type("y")
+        terminal.expect("Here it is, stamped: hello [2cf24dba].")
+        terminal.send("slow 30")
+        terminal.expect("I am")
+        terminal.press("c")
+        terminal.expect("Stopped. The part above is saved.")
+        terminal.send("/save one")
+        terminal.expect("Saved as “one”. Load it with /load one.")
+        terminal.send("/undo")
+        terminal.expect("4 messages left.")
+        terminal.send("/branch elsewhere")
+        terminal.expect("Started a branch: elsewhere")
+        terminal.send("/load one")
+        terminal.expect("Loaded “one”: 6 messages.")
+        terminal.send("/rename Sums")
+        terminal.expect("Renamed to Sums")
+        terminal.send("/threads")
+        terminal.expect("Sums")
+        terminal.send("/context I like tea.")
+        terminal.expect("Pinned for rehearsal")
+        terminal.send("/model other")
+        terminal.expect("Using model other from now on.")
+        terminal.send("/export sums.md")
+        terminal.expect("Exported to sums.md.")
+        terminal.quit()
+        terminal.start("--server", url, "--continue")
+        terminal.expect("Resuming Sums")
+        terminal.send("/quit")
+        terminal.expect(f"threadline chat --server {url} --resume")
 
 
-def test_a_service_is_asked_once_and_what_is_wrong_is_one_line(
+def test_one_question_to_a_service_prints_json_and_errors_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("THREADLINE_TOKEN", "a-token-that-nobody-asks-for")
+    monkeypatch.setenv("THREADLINE_TOKEN", "an-unused-token")
     with served(tmp_path / "served.db") as (url, _):
         assert main(["chat", "--server", url, "-p", "calculate 6*7", "--json"]) == 0
-        said = json.loads(capsys.readouterr().out)
-        assert (said["status"], said["text"].endswith("6*7 is 42.")) == ("executed", True)
-        assert main(["chat", "--server", url, "--resume", said["threadId"], "-p", "what did I say first?"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert (result["status"], result["text"].endswith("6*7 is 42.")) == ("executed", True)
+        assert main(["chat", "--server", url, "--resume", result["threadId"], "-p", "what did I say first?"]) == 0
         assert "calculate 6*7" in capsys.readouterr().out
         assert main(["chat", "--server", url, "--model", "x", "-p", "Hi"]) == 2
         assert main(["chat", "--server", "somewhere", "-p", "Hi"]) == 2
         assert capsys.readouterr().err.count("\n") == 2
 
 
-def test_what_waits_with_a_service_is_asked_for_on_coming_back(person: Person, tmp_path: Path) -> None:
+def test_a_pending_approval_of_a_service_is_asked_for_on_resume(terminal: Terminal, tmp_path: Path) -> None:
     database = tmp_path / "served.db"
     with served(database) as (url, _):
-        asyncio.run(leave_waiting_at(url))
-        person.starts("--server", url, "--resume", "waiting")
-        person.sees("The agent wants to run stamp")
-        person.types("n")
-        person.sees("did not allow")
-        person.leaves()
+        asyncio.run(create_waiting_thread_on(url))
+        terminal.start("--server", url, "--resume", "waiting")
+        terminal.expect("The agent wants to run stamp")
+        terminal.type("n")
+        terminal.expect("did not allow")
+        terminal.quit()
 
 
-async def leave_waiting_at(url: str) -> None:
+async def create_waiting_thread_on(url: str) -> None:
     async with connect(url) as client:
-        await (await client.create_thread(state_key="waiting")).ask("stamp hello")
+        thread = await client.create_thread(state_key="waiting")
+        await thread.ask("stamp hello")

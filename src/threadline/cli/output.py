@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 
 from threadline.cli.printable import JOINERS, printable
+from threadline.core.errors import InvalidInput
 
 
 def print_json(value: Any) -> None:
@@ -65,6 +68,18 @@ def pluralize(number: int, noun: str) -> str:
 
 def format_time(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+@contextlib.contextmanager
+def output_file(path: str | None) -> Iterator[IO[bytes]]:
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        with Path(path).open("wb") as file:
+            yield file
+    except OSError as exc:
+        raise InvalidInput(f"cannot write {path}: {exc.strerror}") from exc
 
 
 class Progress:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from threadline.cli.connection import open_threadline, user_scope
-from threadline.cli.output import Progress, pluralize, report
+from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
 from threadline.threads.transfer import Importer, export
@@ -64,18 +64,6 @@ async def import_threads(args: argparse.Namespace) -> None:
         progress.close()
     ids = ", ".join(thread.id for thread in imported)
     report(args, {"threads": imported}, f"Imported {pluralize(len(imported), 'thread')}: {ids}")
-
-
-@contextlib.contextmanager
-def output_file(path: str | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdout.buffer
-        return
-    try:
-        with Path(path).open("wb") as file:
-            yield file
-    except OSError as exc:
-        raise InvalidInput(f"cannot write {path}: {exc.strerror}") from exc
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""`threadline chat`: talk to an agent in the terminal, leave, come back, go on."""
+"""`threadline chat`: chat with an agent in the terminal, on a local database or on a service."""

@@ -1,4 +1,4 @@
-"""Asking the person whether a tool may run, and remembering what they said for the rest of the chat."""
+"""Decides whether a tool may run: asks the user at the terminal, or allows all tools for `--allow-tools`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from threadline.cli.printable import printable, shorten
 from threadline.core.events import ToolCall
 from threadline.ports import Verdict
 
+_LONGEST_INPUT = 600
+
 
 class TerminalApprover:
+    """Asks for each call. `always` and `never` are remembered per tool until the chat ends."""
+
     def __init__(self, keyboard: LineInput, screen: Screen) -> None:
         self._keyboard = keyboard
         self._screen = screen
@@ -20,7 +24,7 @@ class TerminalApprover:
     async def decide(self, call: ToolCall) -> Verdict:
         if call.name in self._remembered:
             return self._remembered[call.name]
-        given = shorten(printable(msgspec.json.encode(call.input).decode()), 600)
+        given = shorten(printable(msgspec.json.encode(call.input).decode()), _LONGEST_INPUT)
         self._screen.line(f"The agent wants to run {printable(call.name)} with {given}")
         while True:
             answer = (await self._keyboard.read_answer("Allow? [y]es, [n]o, [a]lways, ne[v]er: ")).strip().lower()
@@ -34,7 +38,7 @@ class TerminalApprover:
                 case "v" | "never":
                     return self._remember(call, Verdict("deny", "the user said never"))
                 case _:
-                    self._screen.note("y, n, a or v")
+                    self._screen.note("Type y, n, a or v.")
 
     def _remember(self, call: ToolCall, verdict: Verdict) -> Verdict:
         self._remembered[call.name] = verdict
@@ -42,7 +46,5 @@ class TerminalApprover:
 
 
 class AllowAll:
-    """For `--allow-tools`: whoever started the command has agreed beforehand."""
-
     async def decide(self, call: ToolCall) -> Verdict:
         return Verdict("allow")

@@ -1,4 +1,8 @@
-"""The command itself: which thread to go on with, and the loop that reads and answers."""
+"""`threadline chat`: opens a gateway, chooses the thread, then reads and answers until the user quits.
+
+The gateway is the library on a local database, or the client of a service with `--server`. Only what is opened here
+differs between the two: the rest of the chat takes a gateway.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,42 @@ import argparse
 import asyncio
 import io
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from threadline.cli.chat import slash
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
-from threadline.cli.chat.backends import ChatThread, Host, LocalHost
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.session import Options, Talk
-from threadline.cli.connection import open_threadline, user_scope
+from threadline.cli.chat.session import AskUnsaved, ChatOptions, ChatSession
+from threadline.cli.chat.slash_commands import WORDS, Quit, SlashCommands
 from threadline.cli.output import format_time, pluralize
-from threadline.cli.printable import printable, shorten
+from threadline.cli.printable import printable, shorten, without_password
 from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
+from threadline.core.threads import ThreadFields
 from threadline.ports import Approver
+from threadline.ports.gateway import Gateway, GatewayThread
 from threadline.replies import DenyAll
 from threadline.settings import default_database
 
-_PICKED = 20
+_LISTED = 20
 _FAILED = 1
+_RESUME_OPTIONS = ("database", "settings", "tenant", "user", "server")
+
+
+class ChatBackend(NamedTuple):
+    """What a chat is opened on. `unsaved` gives the fallback for a database that fails; a service has none."""
+
+    gateway: Gateway
+    default_agent: str
+    new_thread: ThreadFields
+    history: Path | None
+    unsaved: Callable[[Approver], AskUnsaved] | None = None
 
 
 async def chat(args: argparse.Namespace) -> int:
@@ -37,148 +55,176 @@ async def chat(args: argparse.Namespace) -> int:
         raise InvalidInput("--json needs -p")
     if args.token and args.server is None:
         raise InvalidInput("--token needs --server")
-    if args.server is None:
-        async with open_threadline(args) as tl:
-            if args.agent:
-                await tl.directory.find(user_scope(tl), args.agent)
-            await tl.recovery.recover(user_scope(tl))
-            await tl.recovery.drop_chunks(user_scope(tl))
-            return await _chat(
-                args, lambda approver: LocalHost(tl, user_scope(tl), approver), _history_file(tl.settings.database)
-            )
-    return await _chat_elsewhere(args)
-
-
-async def _chat_elsewhere(args: argparse.Namespace) -> int:
-    from threadline.cli.chat.remote_backend import RemoteHost  # noqa: PLC0415 - an extra
-    from threadline.client import connect  # noqa: PLC0415
-
-    if args.model or args.system or args.database:
+    if args.server is not None and (args.model or args.system or args.database):
         raise InvalidInput("--model, --system and --database cannot be used with --server: the service decides")
+    async with _open_local(args) if args.server is None else _open_service(args) as backend:
+        return await (_chat(args, backend) if args.prompt is None else _ask_once(args, backend))
+
+
+@asynccontextmanager
+async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
+    # Imported here: a chat on a service needs no store.
+    from threadline.cli.chat.unsaved import UnsavedChat  # noqa: PLC0415
+    from threadline.cli.connection import open_threadline, user_scope  # noqa: PLC0415
+
+    async with open_threadline(args) as tl:
+        scope = user_scope(tl)
+        if args.agent:
+            await tl.directory.find(scope, args.agent)
+        # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
+        await tl.recovery.recover(scope)
+        await tl.recovery.drop_chunks(scope)
+        yield ChatBackend(
+            tl.as_user(surface="cli"),
+            tl.settings.agent,
+            ThreadFields(system_prompt=args.system, working_dir=_working_dir()),
+            _history_file(tl.settings.database),
+            lambda approver: UnsavedChat(tl, scope, approver).ask,
+        )
+
+
+@asynccontextmanager
+async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
+    from threadline.client import connect  # noqa: PLC0415 - an extra
+
     token = args.token or os.environ.get("THREADLINE_TOKEN")
     async with connect(args.server, token=token) as client:
-        host = RemoteHost(client, args.server)
-        return await _chat(args, lambda approver: host, _history_file(str(default_database(os.environ))))
+        default_agent = args.agent or (await client.agents()).default
+        yield ChatBackend(client, default_agent, ThreadFields(), _history_file(str(default_database(os.environ))))
 
 
-async def _chat(args: argparse.Namespace, host_for: Callable[[Approver], Host], history: Path | None) -> int:
-    options = Options(agent=args.agent, model=args.model, system=args.system)
-    if args.prompt is not None:
-        asked_once: Approver = AllowAll() if args.allow_tools else DenyAll()
-        return await _ask_once(args, Talk(host_for(asked_once), _screen(args), asked_once, options))
-    words = [f"/{name}" for name in slash.COMMANDS]
-    keyboard: LineInput = Keyboard(history, words) if sys.stdin.isatty() else PipedInput()
+def _open_session(args: argparse.Namespace, backend: ChatBackend, screen: Screen, approver: Approver) -> ChatSession:
+    return ChatSession(
+        backend.gateway,
+        screen,
+        approver,
+        ChatOptions(agent=args.agent, model=args.model, system=args.system),
+        default_agent=backend.default_agent,
+        new_thread=backend.new_thread,
+        ask_unsaved=None if backend.unsaved is None else backend.unsaved(approver),
+    )
+
+
+async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
+    keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
     approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
-    talk = Talk(host_for(approver), screen, approver, options)
-    talk.thread = await _chosen(args, talk, keyboard)
-    await _welcome(talk)
-    await _loop(talk, keyboard)
+    session = _open_session(args, backend, screen, approver)
+    session.thread = await _choose_thread(args, session, keyboard)
+    await _welcome(session)
+    await _loop(session, keyboard)
+    if session.thread is not None:
+        screen.note(f"Saved. Resume with: {_resume_command(args, session.thread.id)}")
     return 0
 
 
-def _screen(args: argparse.Namespace) -> Screen:
-    # With --json nothing but the JSON is printed.
-    return Screen(io.StringIO()) if args.json else Screen()
-
-
-async def _ask_once(args: argparse.Namespace, talk: Talk) -> int:
+async def _ask_once(args: argparse.Namespace, backend: ChatBackend) -> int:
     text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
     if not text.strip():
         raise InvalidInput("no question: give one after -p or on standard input")
-    talk.thread = await _chosen(args, talk, PipedInput())
-    status = await talk.say(text.rstrip("\n"))
-    if args.json and talk.thread is not None:
-        newest = await talk.thread.last_turns(1)
-        said = {"threadId": talk.thread.id, "status": status, "text": newest[-1].text if newest else ""}
-        print(msgspec.json.encode(said).decode())
+    # With --json nothing but the JSON is printed.
+    screen = Screen(io.StringIO()) if args.json else Screen()
+    session = _open_session(args, backend, screen, AllowAll() if args.allow_tools else DenyAll())
+    session.thread = await _choose_thread(args, session, PipedInput())
+    status = await session.ask(text.rstrip("\n"))
+    if args.json and session.thread is not None:
+        newest = await session.thread.last_turns(1)
+        result = {"threadId": session.thread.id, "status": status, "text": newest[-1].text if newest else ""}
+        print(msgspec.json.encode(result).decode())
     return 0 if status in ("executed", None) else _FAILED
 
 
-async def _chosen(args: argparse.Namespace, talk: Talk, keyboard: LineInput) -> ChatThread | None:
-    found = await _found(args, talk, keyboard)
-    return await talk.host.branch(found, None) if found is not None and args.fork else found
+async def _choose_thread(args: argparse.Namespace, session: ChatSession, keyboard: LineInput) -> GatewayThread | None:
+    found = await _find_thread(args, session, keyboard)
+    return await found.branch() if found is not None and args.fork else found
 
 
-async def _found(args: argparse.Namespace, talk: Talk, keyboard: LineInput) -> ChatThread | None:
+async def _find_thread(args: argparse.Namespace, session: ChatSession, keyboard: LineInput) -> GatewayThread | None:
     if args.latest:
-        latest = (await talk.host.threads(1)).items
+        latest = (await session.gateway.threads(limit=1)).items
         if not latest:
-            talk.screen.warn("no thread to continue: starting a new one")
+            session.screen.warn("no thread to continue: starting a new one")
             return None
-        return await talk.host.find(talk.host.name(latest[0]))
+        return await session.gateway.thread(latest[0].id)
     if args.resume is None:
         return None
-    wanted = args.resume or await _pick(talk, keyboard)
-    if not wanted:
+    chosen = args.resume or await _pick_thread(session, keyboard)
+    if not chosen:
         return None
     try:
-        return await talk.host.find(wanted)
+        return await session.gateway.thread(chosen)
     except NotFound:
-        talk.screen.warn(f"no thread {wanted}: starting a new one")
+        session.screen.warn(f"no thread {chosen}: starting a new one")
         return None
 
 
-async def _pick(talk: Talk, keyboard: LineInput) -> str | None:
-    """A numbered list to choose from; an empty answer begins a new thread."""
-    threads = (await talk.host.threads(_PICKED)).items
+async def _pick_thread(session: ChatSession, keyboard: LineInput) -> str | None:
+    """Prints a numbered list and returns the id of the chosen thread. None for an empty answer: a new thread."""
+    threads = (await session.gateway.threads(limit=_LISTED)).items
     if not threads:
-        talk.screen.note("No threads yet: starting a new one.")
+        session.screen.note("No threads yet: starting a new one.")
         return None
     for number, thread in enumerate(threads, start=1):
         title = shorten(printable(thread.title or "(untitled)"), 60)
-        talk.screen.line(f"{number:3}  {format_time(thread.updated_at)}  {thread.message_count:5}  {title}")
+        session.screen.line(f"{number:3}  {format_time(thread.updated_at)}  {thread.message_count:5}  {title}")
     while True:
         try:
-            answer = (await keyboard.read_answer("Which one? (number, or Enter for a new one) ")).strip()
+            answer = (await keyboard.read_answer("Resume which thread? (number, or Enter for a new one) ")).strip()
         except EOFError as exc:
             raise InvalidInput("no thread chosen: give its id after --resume") from exc
         if not answer:
             return None
         if answer.isdigit() and 1 <= int(answer) <= len(threads):
-            return talk.host.name(threads[int(answer) - 1])
-        talk.screen.note(f"a number from 1 to {len(threads)}")
+            return threads[int(answer) - 1].id
+        session.screen.note(f"Type a number from 1 to {len(threads)}.")
 
 
-async def _welcome(talk: Talk) -> None:
-    screen = talk.screen
-    info = None if talk.thread is None else talk.thread.info
-    if talk.thread is None or info is None:
-        screen.note(f"Threadline, agent {talk.agent_id}. /help lists commands, Ctrl-D leaves.")
+async def _welcome(session: ChatSession) -> None:
+    thread = session.thread
+    if thread is None:
+        session.screen.note(f"Threadline, agent {session.agent_id}. /help lists commands, Ctrl-D quits.")
         return
-    name = talk.host.name(info)
-    screen.note(
-        f"Going on with {printable(info.title or 'a thread')} ({pluralize(info.message_count, 'message')}, {name})."
-    )
-    talk.show_history(await talk.thread.last_turns(2))
-    await talk.answer_pending()
+    title, count = printable(thread.title or "(untitled)"), pluralize(thread.message_count, "message")
+    session.screen.note(f"Resuming {title} ({count}, {thread.id}).")
+    await session.show_thread()
 
 
-async def _loop(talk: Talk, keyboard: LineInput) -> None:
+async def _loop(session: ChatSession, keyboard: LineInput) -> None:
+    commands = SlashCommands(session)
     while True:
         try:
             text = await keyboard.read_line("> ")
         except KeyboardInterrupt:
             continue
         except EOFError:
-            break
+            return
         if not text.strip():
             continue
         try:
-            if text.startswith("/"):
-                await slash.run(talk, text.strip())
-            else:
-                await talk.say(text)
-        except slash.Quit:
-            break
+            if not await commands.run(text):
+                await session.ask(text)
+        except Quit:
+            return
         except ThreadlineError as exc:
-            talk.screen.error(str(exc))
-    if talk.thread is not None:
-        talk.screen.note(f"Kept. To go on: {talk.host.way_back(talk.thread)}")
+            session.screen.error(str(exc))
+
+
+def _resume_command(args: argparse.Namespace, thread_id: str) -> str:
+    """The command that continues the thread, with the options that led to it; never with a password."""
+    given = [(name, getattr(args, name)) for name in _RESUME_OPTIONS if getattr(args, name) is not None]
+    options = [f"--{name} {shlex.quote(without_password(value))}" for name, value in given]
+    return " ".join(["threadline chat", *options, f"--resume {thread_id}"])
+
+
+def _working_dir() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # the folder was deleted
+        return None
 
 
 def _history_file(database: str) -> Path | None:
-    """What was typed is kept beside the database, readable by its owner only."""
+    """The file for lines that were typed, beside the database and readable only by its owner."""
     if "://" in database or database == ":memory:":
         return None
     path = Path(database).expanduser().parent / "chat-history"

@@ -1,8 +1,9 @@
-"""What a turn looks like in the terminal: words as they come, tools as they are called, errors as one line."""
+"""Prints a chat: text as it arrives, tool calls and results as one line each, notes, warnings and errors."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import IO
 
@@ -15,21 +16,22 @@ from threadline.core.events import Event
 
 _DIM, _RED, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 _LONGEST_LINE = 300
+_MARKDOWN = re.compile(r"\\(?P<escaped>.)|`(?P<code>[^`]*)`|(?P<bold>\*\*)")
 
 
 class Screen:
-    """Prints events. Everything a model or tool wrote is made safe before it is printed."""
+    """Text of models and tools is escaped before it is printed. `line` and `note` expect text that is."""
 
     def __init__(self, out: IO[str] | None = None, *, colours: bool | None = None) -> None:
         self._out = out or sys.stdout
-        self.colours = self._wants_colours() if colours is None else colours
+        self.colours = self._supports_colours() if colours is None else colours
         self._markdown = MarkdownStream(colours=self.colours)
         self._open: str | None = None
 
-    def _wants_colours(self) -> bool:
+    def _supports_colours(self) -> bool:
         return self._out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
-    def show(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         match event:
             case events.TextDelta():
                 self._begin("text")
@@ -38,8 +40,8 @@ class Screen:
                 self._begin("reasoning")
                 self._write(self._dim(printable(event.text, multiline=True)))
             case events.ToolCall():
-                called = msgspec.json.encode(event.input).decode()
-                self.line(self._dim(f"⚙ {printable(event.name)} {shorten(printable(called), _LONGEST_LINE)}"))
+                given = msgspec.json.encode(event.input).decode()
+                self.line(self._dim(f"⚙ {printable(event.name)} {shorten(printable(given), _LONGEST_LINE)}"))
             case events.ToolResult() if not event.preliminary:
                 result = msgspec.json.encode(event.output).decode()
                 self.line(self._dim(f"  → {shorten(printable(result), _LONGEST_LINE)}"))
@@ -50,7 +52,7 @@ class Screen:
             case events.Source():
                 self.line(self._dim(f"source: {printable(event.title or event.url)} {printable(event.url)}"))
             case events.Restart():
-                self.note("the answer was cut off and begins again:")
+                self.note("The reply was interrupted and starts again:")
             case events.Failure():
                 self.error(event.error)
             case _:
@@ -63,6 +65,11 @@ class Screen:
     def note(self, text: str) -> None:
         self.line(self._dim(text))
 
+    def reply(self, markdown: str) -> None:
+        """Prints the reply of a command, which is written in Markdown for chats, as a note in plain text."""
+        plain = _MARKDOWN.sub(lambda found: found["escaped"] or found["code"] or "", markdown)
+        self.note(printable(plain, multiline=True))
+
     def warn(self, text: str) -> None:
         self.line(self._colour(_YELLOW, f"warning: {printable(text)}"))
 
@@ -70,7 +77,7 @@ class Screen:
         self.line(self._colour(_RED, f"error: {printable(text)}"))
 
     def end(self) -> None:
-        """Closes what is open, so that the next thing starts on a line of its own."""
+        """Ends the current text, so that the next output starts on its own line."""
         if self._open is not None:
             self._write(self._markdown.flush() + "\n")
             self._open = None

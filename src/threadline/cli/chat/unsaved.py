@@ -1,11 +1,11 @@
-"""A chat without a database: the turn is completed, the history lives in memory, nothing is kept."""
+"""Answers without a store: when the local database fails, the chat continues in memory and nothing is saved."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 from threadline.bootstrap import Threadline
+from threadline.cli.chat.session import ChatOptions
 from threadline.core.errors import StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.events import Event
@@ -17,37 +17,29 @@ from threadline.ports import Agent, AgentServices, Approver
 from threadline.turns.journal import UnstoredJournal
 
 
-class Wishes(Protocol):
-    """What the person asked for when they started the chat."""
+class UnsavedChat:
+    """Keeps the messages since the database failed, and asks the agent directly."""
 
-    @property
-    def agent(self) -> str | None: ...
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def system(self) -> str | None: ...
-
-
-class Unsaved:
     def __init__(self, threadline: Threadline, scope: Scope, approver: Approver) -> None:
         self._threadline = threadline
         self._scope = scope
         self._approver = approver
-        self._said: list[PromptMessage] = []
+        self._messages: list[PromptMessage] = []
 
-    async def answer(self, text: str, wishes: Wishes) -> AsyncIterator[Event]:
-        self._said.append(PromptMessage("user", (TextPart(text),)))
-        system = [] if wishes.system is None else [PromptMessage("system", (TextPart(wishes.system),))]
-        prompt = Prompt(messages=repair([*system, *self._said]), model=wishes.model)
-        agent = await self._agent(wishes.agent or self._threadline.settings.agent)
+    async def ask(self, text: str, options: ChatOptions) -> AsyncIterator[Event]:
+        self._messages.append(PromptMessage("user", (TextPart(text),)))
+        system = [] if options.system is None else [PromptMessage("system", (TextPart(options.system),))]
+        prompt = Prompt(messages=repair([*system, *self._messages]), model=options.model)
+        agent = await self._find_agent(options.agent or self._threadline.settings.agent)
         fold = Fold()
         async for event in agent.run(prompt, AgentServices(UnstoredJournal(), self._approver)):
-            for shown in fold.add(event):
-                yield shown
-        self._said.append(PromptMessage("assistant", tuple(fold.parts())))
+            for visible in fold.add(event):
+                yield visible
+        self._messages.append(PromptMessage("assistant", tuple(fold.parts())))
 
-    async def _agent(self, agent_id: str) -> Agent:
+    async def _find_agent(self, agent_id: str) -> Agent:
         try:
             return await self._threadline.directory.find(self._scope, agent_id)
         except StoreFailed:
+            # The tenant's own agents are in the database; those of the settings are not.
             return self._threadline.directory.find_configured(agent_id)
