@@ -55,7 +55,7 @@ async def test_contenders_take_turns_in_a_fixed_order_and_the_warm_up_is_not_cou
     assert all(len(times) == 2 for samples in taken.values() for times in samples.rounds)
 
 
-async def test_what_goes_on_in_the_background_is_waited_for_and_not_timed() -> None:
+async def test_background_work_is_waited_for_and_not_timed() -> None:
     calls: list[str] = []
 
     async def first() -> None:

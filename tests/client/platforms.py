@@ -1,4 +1,4 @@
-"""One house, and its ports for chat surfaces twice: in its process, and over HTTP with a token that acts for users."""
+"""One service with two chat-context façades: in process, and over HTTP with an impersonation token."""
 
 from __future__ import annotations
 

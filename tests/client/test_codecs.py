@@ -68,7 +68,7 @@ KINDS = [each for each in vars(errors).values() if inspect.isclass(each) and iss
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_error_comes_back_as_itself_with_its_words(kind: type[ThreadlineError]) -> None:
+def test_every_error_keeps_its_class_and_text_over_http(kind: type[ThreadlineError]) -> None:
     error = to_error(499, b'{"code":"%s","detail":"so it is","currentCount":3}' % kind.code.encode())
     assert (type(error), str(error)) == (kind, "so it is")
     assert vars(error)["current_count"] == 3

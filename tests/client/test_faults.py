@@ -176,7 +176,7 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
     assert shown.startswith(messages[1].text)
 
 
-async def test_nobody_there_is_said_in_words() -> None:
+async def test_an_unreachable_service_is_named_in_the_error() -> None:
     port = free_port()
     said = f"^the service at http://127.0.0.1:{port} cannot be reached$"
     async with connect(f"http://ada:secret@127.0.0.1:{port}/below", patience=SPENT) as client:

@@ -54,7 +54,7 @@ async def bot(place: Place) -> AsyncIterator[Client]:
 
 @pytest.mark.req("S2-03")
 @pytest.mark.parametrize("user", ["ada", "@ada:example.org", "Žofie Ω, 50% /?#&+", "a" * 256, "😀" * 256])
-async def test_whoever_it_is_their_threads_are_their_own(bot: Client, place: Place, user: str) -> None:
+async def test_every_impersonated_user_has_separate_threads(bot: Client, place: Place, user: str) -> None:
     async with bot.acting_for(user) as view:
         await (await view.create_thread(state_key="key")).ask("Hello")
         assert [each.state_key for each in (await view.threads()).items] == ["key"]
@@ -71,7 +71,7 @@ async def test_a_thread_is_created_once_for_each_user(bot: Client) -> None:
     assert (thread.title, thread.message_count, thread.agent_id) == ("Trip", 0, "rehearsal")
     assert (await ada.open_thread("key", title="Other")).title == "Trip"
     with pytest.raises(NotFound):
-        await ada.create_thread(agent_id="nobody")
+        await ada.create_thread(agent_id="unknown")
     assert (await bot.acting_for("bob").open_thread("key")).id != thread.id
 
 
@@ -180,9 +180,9 @@ async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
         with pytest.raises(ImpersonationRefused):
             await ada.acting_for("bob").threads()
         assert (await ada.threads()).items == ()
-    async with connect(place.url, token="tl_local_" + "0" * 64, patience=IMPATIENT) as nobody:
+    async with connect(place.url, token="tl_local_" + "0" * 64, patience=IMPATIENT) as unknown:
         with pytest.raises(TokenRefused):
-            await nobody.acting_for("bob").threads()
+            await unknown.acting_for("bob").threads()
     with pytest.raises(ImpersonationRefused):
         await bot.acting_for("system").threads()
     with pytest.raises(InvalidName):

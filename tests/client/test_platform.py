@@ -97,7 +97,7 @@ async def test_contexts_are_listed_renamed_and_archived(platform: ChatContexts) 
 
 
 @pytest.mark.req("S2-15")
-async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
+async def test_every_call_can_be_repeated_after_a_lost_response(
     platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     for _ in range(2):

@@ -76,7 +76,7 @@ def test_a_confirmation_carries_what_it_would_do() -> None:
 
 
 @pytest.mark.req("S2-13")
-def test_nobody_answers_for_another_user() -> None:
+def test_a_user_cannot_answer_for_another() -> None:
     assert said(CLEAR, "!yes", user_id="bob") is None
     assert said(LOAD, "1", user_id="bob") is None
 

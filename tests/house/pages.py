@@ -2,7 +2,7 @@
 
 Every `python` block runs, with `await` at the top if it likes. In `sh` and `console` blocks, commands of `threadline`
 run, also behind an `echo … |` or a `printf '%s\\n' … |`. What a `console` block shows below a command must be what it
-prints. Ids, times and widths of columns may differ, and `…` in what is shown stands for anything. A `toml` block that
+prints. Ids, times and widths of columns may differ, and `…` in the page matches anything. A `toml` block that
 begins with `# threadline.toml` is that file from then on.
 """
 

@@ -1,4 +1,4 @@
-"""The rules of the house for a source file, each a function that names the places where it is broken.
+"""The project's rules for a source file, each a function that yields the places where it is broken.
 
 They are what ruff, mypy and import-linter do not say. A rule takes a `Source` and yields sentences that begin with
 the place, so that a red test reads like a compiler's message.

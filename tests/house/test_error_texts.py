@@ -1,7 +1,7 @@
 """Error messages have one style: the fault first, then the fix, in lower case and without a full stop.
 
 The texts are collected from the source: every string, f-strings included, that is passed to a class which descends
-from ThreadlineError or is listed in `OTHER_ERRORS`. A `{}` stands for an inserted value. Texts that state a rule as if
+from ThreadlineError or is listed in `OTHER_ERRORS`. A `{}` marks an inserted value. Texts that state a rule as if
 it were the fault ("the body is a JSON object") leave the reader to guess what was wrong, so they are rejected.
 """
 

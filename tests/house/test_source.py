@@ -1,4 +1,4 @@
-"""Every source file keeps the rules of the house, and a file that breaks one is found."""
+"""Every source file follows the project's rules, and a file that breaks one is found."""
 
 from __future__ import annotations
 

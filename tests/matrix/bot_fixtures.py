@@ -1,4 +1,4 @@
-"""Worlds for the bot: a house, a bot that runs in the test's own loop, and people who talk to it."""
+"""Fixtures for the bot: a service, a bot that runs in the test's event loop, and users who talk to it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Parrot:
 
 
 class World:
-    """One bot, and whoever joins."""
+    """One bot and the users who join."""
 
     def __init__(self, synapse: Synapse, folder: Path, stack: AsyncExitStack) -> None:
         self.synapse = synapse

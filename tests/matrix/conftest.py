@@ -1,4 +1,4 @@
-"""A real homeserver, and the worlds that tests take place in: the bot in the house itself, or over HTTP."""
+"""A real homeserver, and bots for the tests: in the service's process, or over HTTP."""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ class Gate:
         self._lost = path
 
     def keep_answers(self, path: str) -> None:
-        """Whatever has this in its path is done, and nobody is told."""
+        """Forwards requests with this in their path and drops the responses."""
         self._unanswered = path
 
     def go_away(self) -> None:
-        """Nobody answers any more."""
+        """Stops answering."""
         self._away.set()
 
     def limit(self, times: int) -> None:

@@ -1,4 +1,4 @@
-"""Bots and houses that live for a moment and are killed.
+"""Bots and services that run for a moment and are killed.
 
 Run as a program with what is to live (see `LIVES`), a file that holds its settings, and what else it needs, this
 imports everything once and then forks a life for each line of its input: how long it has to live.
@@ -35,7 +35,7 @@ from threadline.settings import Settings
 
 
 @asynccontextmanager
-async def house(settings: Settings) -> AsyncIterator[Threadline]:
+async def service(settings: Settings) -> AsyncIterator[Threadline]:
     parrot = Parrot()
 
     async def answer(prompt: Prompt) -> AsyncGenerator[str, None]:
@@ -49,7 +49,7 @@ async def house(settings: Settings) -> AsyncIterator[Threadline]:
 
 
 async def bot(settings: Settings) -> None:
-    async with house(settings) as threadline:
+    async with service(settings) as threadline:
         await build_bot(threadline).run()
 
 
@@ -58,15 +58,15 @@ async def bot_over_http(settings: Settings, url: str, token: str) -> None:
         await remote.run()
 
 
-async def service(settings: Settings, port: str) -> None:
-    async with house(settings) as threadline:
+async def serve(settings: Settings, port: str) -> None:
+    async with service(settings) as threadline:
         await Server(build_app(threadline), grace_seconds=0.1).serve(sockets=[listen("127.0.0.1", int(port))])
 
 
 LIVES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "bot": bot,
     "bot over http": bot_over_http,
-    "service": service,
+    "service": serve,
 }
 
 

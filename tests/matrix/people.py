@@ -71,9 +71,9 @@ class MatrixUser:
                 self._take(answer)
                 self._changed.notify_all()
             with contextlib.suppress(nio.LocalProtocolError):
-                await self._look_after_keys()
+                await self._exchange_keys()
 
-    async def _look_after_keys(self) -> None:
+    async def _exchange_keys(self) -> None:
         if self.client.olm:
             if self.client.should_upload_keys:
                 await self.client.keys_upload()

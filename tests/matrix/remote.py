@@ -29,7 +29,7 @@ over_http = pytest.mark.parametrize("world", [OVER_HTTP], indirect=True)
 
 
 class RemoteWorld(World):
-    """`running` is a life of the house and of the bot; each may also live on its own."""
+    """`running` starts the service and the bot; each can also be started alone."""
 
     def __init__(self, synapse: Synapse, folder: Path, stack: AsyncExitStack) -> None:
         super().__init__(synapse, folder, stack)
@@ -48,7 +48,7 @@ class RemoteWorld(World):
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Threadline]:
-        """A life of the house, on the same address each time."""
+        """The service, on the same address each time."""
         async with self.open() as threadline:
             self.token = self.token or await token_for(threadline, "bot", acts_for_users=True)
             listening = listen("127.0.0.1", self.port)

@@ -2,8 +2,8 @@
 
 It is installed once into `.tools/`, as `synapse.lock` pins it, and started by the first test that needs it: on
 loopback, on SQLite in a temporary folder, with people registered by a shared secret. All workers of one pytest-xdist
-run share it. Each holds a lock for as long as it lives; `guarding.py` stops the server when nobody holds it any more,
-so that no killed run leaves one behind.
+run share it. Each worker holds a lock while it runs; `synapse_keeper.py` stops the server when no worker holds it,
+so that a killed run leaves no server behind.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NoWheel(Exception):
 
 
 class Synapse:
-    """The homeserver of this run, as whoever registers people sees it."""
+    """The homeserver of this run, with its registration secret."""
 
     def __init__(self, url: str, secret: str) -> None:
         self.url = url
@@ -98,7 +98,7 @@ def _run(command: list[str | Path], environment: dict[str, str]) -> None:
 
 @functools.cache
 def shared_server() -> Synapse:
-    """The server of this run, started by whoever needs it first."""
+    """The server of this run, started by the first test that needs it."""
     python = installed()
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
     home = Path(tempfile.gettempdir()) / f"threadline-synapse-{run}"

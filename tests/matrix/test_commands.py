@@ -84,7 +84,7 @@ async def test_help_lists_every_public_command_and_an_unknown_one_gets_a_hint(wo
 
 @pytest.mark.req("S2-13", "S2-14")
 @both_ways
-async def test_clear_starts_afresh_after_a_yes_here_and_the_old_history_can_be_opened_again(world: World) -> None:
+async def test_clear_asks_first_and_the_old_history_can_be_opened_again(world: World) -> None:
     async with world.running():
         room = await room_of(world)
         await room.say("one", 1)
@@ -140,7 +140,7 @@ async def test_undo_takes_back_the_last_message_and_its_answer(world: World) -> 
 
 
 @pytest.mark.req("S2-16")
-async def test_an_agent_that_fails_is_an_answer_and_the_bot_goes_on(world: World) -> None:
+async def test_a_failed_agent_is_reported_and_the_bot_continues(world: World) -> None:
     async with world.running():
         room = await room_of(world)
         told = await room.user.ask(room.id, world.bot_id, "fail")

@@ -30,7 +30,7 @@ async def unread_room(world: World, alice: MatrixUser, gate: Gate, text: str) ->
 
 
 @pytest.mark.req("S2-19")
-async def test_an_encrypted_room_works_and_goes_on_after_a_restart(world: World, tmp_path: Path) -> None:
+async def test_an_encrypted_room_works_across_a_restart(world: World, tmp_path: Path) -> None:
     alice = await person(world, "alice", tmp_path)
     async with world.running():
         room = await alice.create_room(world.bot_id, encrypted=True)

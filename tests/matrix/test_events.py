@@ -1,4 +1,4 @@
-"""Which events are somebody's words to the bot, and which words those are."""
+"""Which events are messages to the bot, and their text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def words(content: dict[str, Any], name: str | None = None) -> RoomText:
         {},
     ],
 )
-def test_what_nobody_said_to_the_bot_is_nothing(ignored: dict[str, Any]) -> None:
+def test_events_that_are_not_for_the_bot_are_ignored(ignored: dict[str, Any]) -> None:
     assert read("!r", ignored, ME) is None
 
 

@@ -109,7 +109,7 @@ def test_a_long_text_is_split_between_paragraphs() -> None:
     }
 
 
-def test_a_code_block_that_is_cut_goes_on_as_one() -> None:
+def test_a_split_code_block_continues_as_a_code_block() -> None:
     first, second, *_ = pieces("```py\n" + "x = 1\n" * (PIECE_BYTES // 4) + "```\ndone")
     assert first.endswith("x = 1\n```")
     assert second.startswith("```py\nx = 1\n")

@@ -203,7 +203,7 @@ async def test_a_message_whose_sending_was_not_confirmed_says_all_in_the_end(wor
         assert len(alice.told(room, world.bot_id)) == 2
 
 
-async def test_a_bot_that_was_thrown_out_goes_on_elsewhere_and_may_come_back(world: World) -> None:
+async def test_a_bot_removed_from_a_room_serves_other_rooms_and_can_rejoin(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
         room, other = await world.room_with(alice), await world.room_with(alice)
@@ -236,7 +236,7 @@ async def test_a_chat_that_is_deleted_in_mid_answer_costs_that_answer_alone(worl
 
 @pytest.mark.req("S2-17")
 @both_ways
-async def test_a_stranger_is_told_how_to_link_and_is_whoever_gave_them_the_code(world: World) -> None:
+async def test_an_unlinked_sender_is_told_how_to_link_and_becomes_the_codes_user(world: World) -> None:
     world.change(auto_link=False)
     ada = await world.person("ada")
     async with world.running():

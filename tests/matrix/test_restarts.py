@@ -23,7 +23,7 @@ KILLS_SLOW = 40
 
 @pytest.mark.req("S2-15")
 @both_ways
-async def test_a_restart_answers_what_was_said_meanwhile_once_and_nothing_again(world: World) -> None:
+async def test_a_restarted_bot_answers_missed_messages_once(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
         room = await world.room_with(alice)
@@ -147,7 +147,7 @@ async def met(world: World) -> list[tuple[MatrixUser, str]]:
 async def written_while_dying(
     writers: list[tuple[MatrixUser, str]], born: Callable[[], Awaitable[None]], lives: int
 ) -> list[str]:
-    """What each of them wrote meanwhile."""
+    """What each of them wrote while the bot was down."""
     sent: list[str] = []
     for life in range(lives):
         texts = [f"life {life}, message {number}" for number in range(3)]

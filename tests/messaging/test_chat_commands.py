@@ -38,7 +38,7 @@ async def test_new_moves_this_place_and_no_other(slack_user: Stage) -> None:
     assert slack_user.agent.prompt_texts(1) == [("user", "Second")]
 
 
-async def test_branch_goes_on_as_this_chat_was(slack_user: Stage) -> None:
+async def test_branch_starts_with_this_chats_history(slack_user: Stage) -> None:
     await slack_user.say(slack_user.slack, "!branch Fork")
     await slack_user.say(slack_user.slack, "Second")
     assert await said_here(slack_user) == ["First", "Hello, you.", "Second", "Hello, you."]
@@ -102,7 +102,7 @@ async def test_open_takes_a_title_an_id_or_a_key(slack_user: Stage) -> None:
     assert "did not work" in await slack_user.say(slack_user.slack, "!open nothing of this name")
 
 
-async def test_what_is_somebody_elses_cannot_be_opened(slack_user: Stage) -> None:
+async def test_another_users_chat_cannot_be_opened(slack_user: Stage) -> None:
     bob = await slack_user.threadline.as_user("bob", tenant=slack_user.tenant_id).create_thread(title="Private")
     for wanted in (bob.id, bob.info.state_key, "Private"):
         unknown = (await slack_user.say(slack_user.slack, "!open nobody")).replace("nobody", "X")

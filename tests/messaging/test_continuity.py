@@ -1,4 +1,4 @@
-"""One conversation, wherever it goes on: what an agent is shown of it on a platform, and where else it can be read."""
+"""One conversation on several surfaces: the history an agent gets on a platform, and where else it can be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER = ("assistant", "Hello, you.")
 
 
 @pytest.mark.req("SX-01", "SX-02", "S3-04")
-async def test_web_slack_whatsapp_and_terminal_go_on_with_one_thread(stage: Stage) -> None:
+async def test_web_slack_whatsapp_and_terminal_continue_one_thread(stage: Stage) -> None:
     await stage.link(stage.slack)
     await stage.link(stage.whatsapp)
     asked = {"id": HOME, "message": {"role": "user", "parts": [{"type": "text", "text": "On the web"}]}}
@@ -55,7 +55,7 @@ async def check_projections(stage: Stage, said: list[str]) -> None:
 
 
 @pytest.mark.req("S3-01", "S3-06")
-async def test_an_agent_is_shown_the_last_twelve_turns_and_nobody_elses(stage: Stage) -> None:
+async def test_an_agent_gets_the_last_twelve_turns_of_its_user_only(stage: Stage) -> None:
     await stage.link(stage.slack)
     await stage.link(stage.slack, "bob", "U2002")
     for number in range(1, 16):
@@ -168,7 +168,7 @@ async def test_a_refused_text_is_not_shown_again_on_any_surface(
 
 
 @pytest.mark.req("S3-06")
-async def test_a_history_that_cannot_be_read_costs_nobody_an_answer(
+async def test_an_unreadable_history_does_not_prevent_an_answer(
     small_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await small_stage.link(small_stage.slack)

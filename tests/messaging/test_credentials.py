@@ -44,7 +44,7 @@ async def test_what_is_stored_is_sealed_and_opens_for_its_tenant_alone(store: St
 
 
 @pytest.mark.req("S3-27")
-async def test_rotation_seals_anew_and_the_old_key_can_go(store: Store, tenant_id: str) -> None:
+async def test_rotation_encrypts_again_and_the_old_key_can_be_removed(store: Store, tenant_id: str) -> None:
     old, new = new_key(), new_key()
     await keeper(store, {"old": old}).put(admin(tenant_id), "slack", SECRETS)
     both = keeper(store, {"old": old, "new": new}, "new")

@@ -1,4 +1,4 @@
-"""What a platform delivers: each message becomes one turn and one reply, whoever repeats it and however often."""
+"""What a platform delivers: each message becomes one turn and one reply, however often it is repeated."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_what_is_too_old_or_of_tomorrow_is_not_answered(small_stage: Stage
 
 
 @pytest.mark.req("S3-10")
-async def test_a_body_that_nobody_signed_leaves_no_trace(small_stage: Stage) -> None:
+async def test_an_unsigned_body_leaves_no_trace(small_stage: Stage) -> None:
     await small_stage.link(small_stage.slack)
     before = await small_stage.system.row_counts()
     body = small_stage.slack.write("Let me in")

@@ -1,4 +1,4 @@
-"""Linking accounts on platforms with users: codes that work once, links that end from either side, strangers."""
+"""Linking accounts on platforms with users: codes that work once, links that end from either side, unlinked senders."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_code_delivered_again_changes_nothing(small_stage: Stage) -> Non
     body = small_stage.slack.write(f"!link {code}")
     told = await small_stage.slack.deliver_often(body, 10)
     found = sorted(decision for each in told for decision in decisions(each))
-    # Whoever comes after the link is there is a user with a command, and that was done.
+    # A delivery after the link exists is a linked user's command that was already executed.
     assert (found.count("linked"), found.count("duplicate")) == (1, 9)
     assert len(await small_stage.outbox()) == 1
 
@@ -103,8 +103,8 @@ async def test_unlinking_over_http_and_only_ones_own(stage: Stage) -> None:
     await stage.link(stage.slack)
     which = {"platform": "slack", "platformUserId": stage.slack.person}
     links = "/api/v1/channels/links"
-    stranger = await stage.http.delete(links, params=which, headers=stage.caller("bob"))
-    assert (stranger.status_code, stranger.json()) == (200, {"ok": True})
+    other = await stage.http.delete(links, params=which, headers=stage.caller("bob"))
+    assert (other.status_code, other.json()) == (200, {"ok": True})
     assert await stage.system.link("slack", stage.slack.person) is not None
     listed = await stage.http.get(links, headers=stage.caller())
     assert [each["platformUserId"] for each in listed.json()["links"]] == [stage.slack.person]
@@ -157,7 +157,7 @@ async def test_only_administrators_link_and_bar_without_a_code(small_stage: Stag
     assert (await send_code(small_stage, small_stage.slack, await made_code(small_stage)))[0] == "linked"
 
 
-async def test_nobody_is_told_how_to_link_where_others_read_along(small_stage: Stage) -> None:
+async def test_the_linking_hint_is_not_sent_in_shared_places(small_stage: Stage) -> None:
     message, mention = small_stage.slack.mention("Who am I?")
     assert (await small_stage.slack.deliver(mention)).status == 403
     await small_stage.slack.deliver(message)

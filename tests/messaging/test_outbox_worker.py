@@ -165,7 +165,7 @@ async def test_a_closed_window_is_not_stormed(quiet: Stage) -> None:
 
 
 @pytest.mark.req("S3-22")
-async def test_a_send_that_nobody_knows_the_end_of_is_marked_and_shown_once(quiet: Stage) -> None:
+async def test_a_send_with_unknown_outcome_is_marked_and_shown_once(quiet: Stage) -> None:
     worker = another_worker(quiet)
     await enqueue(quiet, "Hello")
     quiet.slack.fail_next(Fault("silent"))
@@ -249,10 +249,10 @@ class TestTheDoor:
         request = HttpRequest("POST", f"{server.url}/secret-in-the-path", {"authorization": "Bearer secret"}, b"{}")
         broken = await door.send(request)
         await server.close()
-        nobody = await door.send(request)
+        unreachable = await door.send(request)
         assert isinstance(broken, Ambiguous)
-        assert isinstance(nobody, Transient)
-        assert "secret" not in broken.reason + nobody.reason
+        assert isinstance(unreachable, Transient)
+        assert "secret" not in broken.reason + unreachable.reason
 
     async def test_an_answer_is_given_whatever_its_status(self) -> None:
         async def refuse(asked: Asked) -> Told:

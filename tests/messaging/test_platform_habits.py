@@ -36,8 +36,8 @@ async def test_slacks_question_is_answered_when_it_is_signed_and_not_otherwise(s
 async def test_metas_question_is_answered_to_who_knows_the_word(small_stage: Stage) -> None:
     answered = await small_stage.whatsapp.shake_hands()
     assert (answered.status, answered.body) == (200, b"1158201444")
-    stranger = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": "guessed"}
-    assert (await small_stage.http.get(small_stage.whatsapp.webhook or "", params=stranger)).status_code == 401
+    other = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": "guessed"}
+    assert (await small_stage.http.get(small_stage.whatsapp.webhook or "", params=other)).status_code == 401
 
 
 @pytest.mark.req("S3-11")

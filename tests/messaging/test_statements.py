@@ -62,7 +62,7 @@ async def test_a_message_is_acknowledged_after_a_few_statements(
     statements: Statements, tenant_id: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Credentials, who wrote, which agent answers; then claim, message and turn together. Nothing runs beside it: the
-    turn does not begin, and nobody sweeps. The first words from somebody take no more."""
+    turn does not begin, and no sweep runs. A user's first message takes no more."""
     store = await open_database(await postgres_database(), clock=clock)
     slack = FakeSlack(clock)
     settings = Settings(tenant=tenant_id, channels=ChannelsSettings(keys=KEYS))

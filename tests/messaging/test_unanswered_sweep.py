@@ -104,7 +104,7 @@ class TestPolling:
             with pytest.raises(NotFound):
                 small_stage.threadline.messaging.open_polling(small_stage.threadline.inbox, platform)
 
-    async def test_polling_goes_on_where_it_was(self, small_stage: Stage) -> None:
+    async def test_polling_resumes_where_it_stopped(self, small_stage: Stage) -> None:
         await small_stage.link(small_stage.telegram)
         running = asyncio.create_task(self.polling(small_stage).run(small_stage.tenant_id))
         for number in range(3):

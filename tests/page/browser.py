@@ -101,8 +101,8 @@ class Service:
 
     def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
         self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
-        self._may_go_on = asyncio.Event()
-        self._may_go_on.set()
+        self._may_continue = asyncio.Event()
+        self._may_continue.set()
         self.url = ""
         self.threadline: Threadline
         self._server: Server
@@ -126,11 +126,11 @@ class Service:
     @contextmanager
     def holding(self) -> Iterator[None]:
         """While entered, the agent `patient` starts its answers and does not finish them."""
-        self._loop.call_soon_threadsafe(self._may_go_on.clear)
+        self._loop.call_soon_threadsafe(self._may_continue.clear)
         try:
             yield
         finally:
-            self._loop.call_soon_threadsafe(self._may_go_on.set)
+            self._loop.call_soon_threadsafe(self._may_continue.set)
 
     async def hand_over(self, *, cuts: bool) -> None:
         """Hands the worker's turns over as a deploy does; with `cuts` it also breaks the readers' connections."""
@@ -143,7 +143,7 @@ class Service:
 
     async def _answer_patiently(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
         yield "I am taking my time, "
-        await self._may_go_on.wait()
+        await self._may_continue.wait()
         yield "and now I am done."
 
     def user(self, name: str) -> UserView:

@@ -145,11 +145,11 @@ def test_messages_from_elsewhere_appear_without_a_reload(person: Person, service
     expect(page.locator(".message")).to_have_count(2)
     state_key = page.url.rsplit("/", 1)[1]
 
-    async def go_on_in_a_terminal() -> None:
+    async def continue_in_a_terminal() -> None:
         thread = await person.view.thread(state_key)
         await thread.append("From the terminal", threadline.assistant("Heard."))
 
-    service.do(go_on_in_a_terminal())
+    service.do(continue_in_a_terminal())
     expect(shown(page, "From the terminal")).to_be_visible()
     expect(page.locator(".message")).to_have_count(4)
 

@@ -145,16 +145,16 @@ class Model:
         self._check_seq(seq)
         thread = self.living(owner, thread_id)
         origin = thread.history if timeline is None else thread.timelines[timeline]
-        return self._go_on(thread, self._up_to(origin, seq))
+        return self._continue(thread, self._up_to(origin, seq))
 
     def undo(self, owner: str, thread_id: str) -> Facts:
         thread = self.living(owner, thread_id)
         starts = [index for index, message in enumerate(thread.history) if message.role == "user"]
         if not starts:
             raise InvalidInput("nothing to undo")
-        return self._go_on(thread, thread.history[: starts[-1]])
+        return self._continue(thread, thread.history[: starts[-1]])
 
-    def _go_on(self, thread: ModelThread, history: list[Said]) -> Facts:
+    def _continue(self, thread: ModelThread, history: list[Said]) -> Facts:
         thread.timelines.append(list(history))
         thread.at, thread.touched = len(thread.timelines) - 1, self.now
         return thread.facts
@@ -175,7 +175,7 @@ class Model:
         thread = self.living(owner, thread_id)
         if (owner, name) not in self.saved:
             raise NotFound("saved point", name)
-        return self._go_on(thread, self.saved[owner, name][1])
+        return self._continue(thread, self.saved[owner, name][1])
 
     def forget(self, owner: str, name: str) -> bool:
         return self.saved.pop((owner, name), None) is not None

@@ -43,7 +43,7 @@ def test_a_migration_is_named_after_what_it_does(name: str) -> None:
         migration_from(name, "-- oldest compatible: 1\n")
 
 
-def test_a_migration_says_who_may_go_on() -> None:
+def test_a_migration_names_the_oldest_compatible_version() -> None:
     with pytest.raises(ValueError, match="oldest compatible"):
         migration_from("001_create_all.sql", "SELECT 1;")
 

@@ -92,9 +92,7 @@ async def rows_of(store: Store, tenant_id: str) -> dict[str, set[object]]:
 
 
 @pytest.mark.req("SX-05")
-async def test_a_copy_holds_the_same_rows_and_goes_on_from_there(
-    pair: Pair, tenant_id: str, clock: ManualClock
-) -> None:
+async def test_a_copy_has_the_same_rows_and_can_be_continued(pair: Pair, tenant_id: str, clock: ManualClock) -> None:
     source, target = pair
     await populate(source, tenant_id, clock)
     copied = await copy_database(source, target, tenants=[tenant_id])
@@ -151,7 +149,7 @@ async def test_a_target_that_holds_something_else_is_told(pair: Pair, tenant_id:
         await copy_database(source, target, tenants=[tenant_id])
 
 
-async def test_only_the_house_copies(store: Store, tenant_id: str) -> None:
+async def test_only_the_system_scope_copies(store: Store, tenant_id: str) -> None:
     for scope in (Scope(tenant_id, "ada"), Scope(tenant_id, "ada", "admin")):
         tx = store.scoped(scope)
         with pytest.raises(RoleRefused):

@@ -220,13 +220,13 @@ async def test_appended_and_imported_messages_have_no_pending_approvals(shop: Sh
 async def test_a_message_queued_while_a_reply_continues_follows_it_and_is_answered(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
-    going_on = asyncio.Event()
-    shop.script([going_on.wait, *DONE], DONE)
+    continuing = asyncio.Event()
+    shop.script([continuing.wait, *DONE], DONE)
     reply = thread.respond({asked.approval_id: True})
     await reply.accept()
     queued = thread.ask("And then?", policy="queue")
     before = await queued.accept()
-    going_on.set()
+    continuing.set()
     assert (await reply).text == "May I?\n\nDone."
     assert (await queued).text == "Done."
     messages = await thread.messages()

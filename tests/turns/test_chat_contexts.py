@@ -53,7 +53,7 @@ async def test_one_port_creates_branches_saves_loads_and_asks(
 
 
 @pytest.mark.req("S2-03", "S2-15")
-async def test_every_verb_may_be_repeated_by_whoever_was_cut_off(
+async def test_every_call_can_be_repeated_after_a_lost_response(
     platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     for _ in range(2):
@@ -80,7 +80,7 @@ async def test_a_message_that_is_heard_again_keeps_its_turn_wherever_its_room_is
 
 
 @pytest.mark.req("S2-15")
-async def test_a_message_that_is_heard_again_is_told_once_whoever_has_its_turn_has_ended_it(
+async def test_a_repeated_message_is_answered_once_whichever_process_ended_its_turn(
     threadline: Threadline, platform: ChatContexts, tenant_id: str, clock: ManualClock
 ) -> None:
     alice = Scope(tenant_id, "alice")

@@ -42,7 +42,7 @@ from threadline.ports import Gateway, Verdict
 
 
 @pytest.mark.req("S1-01")
-async def test_ask_go_on_and_read(gateway: Gateway) -> None:
+async def test_ask_continue_and_read(gateway: Gateway) -> None:
     thread = await gateway.create_thread()
     assert "Hello there" in (await thread.ask("Hello there")).text
     reply = await thread.ask("What did I say first?")
@@ -192,7 +192,7 @@ class Judge:
 
 
 @pytest.mark.parametrize(("answer", "state"), [("allow", "output-available"), ("deny", "output-denied")])
-async def test_an_approver_is_asked_at_once_and_the_reply_goes_on(gateway: Gateway, answer: str, state: str) -> None:
+async def test_an_approver_is_asked_at_once_and_the_reply_continues(gateway: Gateway, answer: str, state: str) -> None:
     thread, judge = await gateway.create_thread(), Judge(answer)
     seen = [event async for event in thread.ask("stamp hello", approver=judge)]
     assert [(call.name, call.input) for call in judge.asked] == [("stamp", {"text": "hello"})]

@@ -25,7 +25,7 @@ SHARED = frozenset(("tenants", "agents"))
 """Rows of the whole tenant: another owner of it sees them."""
 WRITTEN_ONCE = frozenset(("messages", "audit"))
 """Rows that no role may update."""
-THE_HOUSES = frozenset(("permits", "audit", "credentials"))
+SYSTEM_TABLES = frozenset(("permits", "audit", "credentials"))
 """Rows that no user sees."""
 OTHER_SCOPES = {
     "another tenant": Scope("b", "alice"),
@@ -184,7 +184,7 @@ async def test_a_row_cannot_be_moved_to_another_tenant_or_owner(
             f"threadline.{table}",
         )
         gifts = ["tenant_id = 'b'", *(["owner_id = 'bob'"] if has_owner else [])]
-        for gift in gifts if table not in WRITTEN_ONCE | THE_HOUSES else ():
+        for gift in gifts if table not in WRITTEN_ONCE | SYSTEM_TABLES else ():
             await login.execute(begin_statement(ALICE))
             with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
                 await login.execute(f"UPDATE threadline.{table} SET {gift}")
@@ -205,7 +205,7 @@ async def test_no_role_may_update_a_message_or_an_audit_entry(
 
 async def test_a_user_sees_no_row_of_system_tables(login: asyncpg.Connection) -> None:
     await login.execute(begin_statement(ALICE))
-    for table in THE_HOUSES:
+    for table in SYSTEM_TABLES:
         assert await login.fetchval(f"SELECT count(*) FROM threadline.{table}") == 0
         assert await login.execute(f"DELETE FROM threadline.{table}") == "DELETE 0"
     await login.execute("ROLLBACK")

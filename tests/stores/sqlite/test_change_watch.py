@@ -130,7 +130,7 @@ async def test_housekeeping_does_not_wake_a_watch_that_starts_during_it(
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_nobody_looks_at_the_file_when_nobody_watches(open_sqlite: OpenSqlite) -> None:
+async def test_the_file_is_not_polled_without_watchers(open_sqlite: OpenSqlite) -> None:
     store = await open_sqlite()
 
     def lookers() -> list[str]:

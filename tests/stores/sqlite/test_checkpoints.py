@@ -30,7 +30,7 @@ def _log_bytes(path: Path) -> int:
     return path.with_name(path.name + "-wal").stat().st_size
 
 
-def test_a_long_log_is_moved_and_begun_anew(path: Path, connection: apsw.Connection) -> None:
+def test_a_long_log_is_checkpointed_and_restarted(path: Path, connection: apsw.Connection) -> None:
     moved = threading.Event()
     checkpoints = Checkpoints(locate(path), moved.set)
     checkpoints.attach(connection)

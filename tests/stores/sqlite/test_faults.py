@@ -187,7 +187,7 @@ def use_after_fork(store: SqliteStore, answers: multiprocessing.connection.Conne
 
 
 class TestAFork:
-    async def test_a_child_is_refused_and_the_parent_goes_on(self, open_sqlite: OpenSqlite) -> None:
+    async def test_a_forked_child_is_refused_and_the_parent_continues(self, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
         thread = await create_thread_with(tx, "a")

@@ -23,7 +23,7 @@ from threadline.testing.conformance.message_builders import create_thread_with, 
 
 NEWEST = len(MIGRATIONS)
 
-AS_NOBODY = """
+UNPRIVILEGED_OPEN = """
 import asyncio, os, sys
 from threadline.core.errors import ThreadlineError
 from threadline.stores.sqlite.store import SqliteStore
@@ -70,14 +70,16 @@ def written(path: Path, junk: bytes) -> bytes:
     return junk
 
 
-def tried_by_nobody(path: Path) -> str:
+def open_as_unprivileged_user(path: Path) -> str:
     """The error of opening a copy of the file where it cannot be written. Permissions do not stop root, so the copy is
-    opened as the user `nobody`, in a folder that this user cannot enter."""
+    opened as an unprivileged user, in a folder that this user cannot enter."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         file = Path(shutil.copy(path, folder))
         file.chmod(0o444)
-        tried = subprocess.run([sys.executable, "-c", AS_NOBODY, str(file)], capture_output=True, text=True, check=True)
+        tried = subprocess.run(
+            [sys.executable, "-c", UNPRIVILEGED_OPEN, str(file)], capture_output=True, text=True, check=True
+        )
     return tried.stdout.strip()
 
 
@@ -346,4 +348,4 @@ class TestReadingOnly:
         store = await open_sqlite()
         await create_thread_with(store.scoped(Scope()), "hello")
         await store.close()
-        assert tried_by_nobody(path) == "StoreReadOnly"
+        assert open_as_unprivileged_user(path) == "StoreReadOnly"

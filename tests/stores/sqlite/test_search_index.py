@@ -57,7 +57,7 @@ async def test_two_stores_index_each_message_once(open_sqlite: OpenSqlite) -> No
     assert len(await two.scoped(Scope()).search("zebra", limit=1000)) == 300
 
 
-async def test_another_recipe_makes_the_index_anew(
+async def test_another_recipe_rebuilds_the_index(
     path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_sqlite()

@@ -24,16 +24,16 @@ from threadline.testing.conformance.message_builders import create_thread_with, 
 
 async def hold_writer(store: SqliteStore) -> tuple[threading.Event, asyncio.Task[None]]:
     """Keeps the writer's thread busy inside a transaction until the event is set."""
-    begun, go_on = asyncio.Event(), threading.Event()
+    begun, proceed = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     async def work(tx: Transaction) -> None:
         loop.call_soon_threadsafe(begun.set)
-        go_on.wait(30)
+        proceed.wait(30)
 
     holding = asyncio.create_task(store.transact(Scope(), work))
     await begun.wait()
-    return go_on, holding
+    return proceed, holding
 
 
 class TestGroupCommit:
@@ -41,11 +41,11 @@ class TestGroupCommit:
         store = await open_sqlite()
         tx = store.scoped(Scope())
         threads = [await tx.create_thread(NewThread()) for _ in range(64)]
-        go_on, holding = await hold_writer(store)
+        proceed, holding = await hold_writer(store)
         appends = [asyncio.create_task(tx.append(thread.id, exchange("a", "b"))) for thread in threads]
         await asyncio.sleep(0)
         before = disk.syncs
-        go_on.set()
+        proceed.set()
         await asyncio.gather(holding, *appends)
         assert 1 <= disk.syncs - before <= 4
         assert [await history(tx, thread.id) for thread in threads] == [["a", "b"]] * 64
@@ -59,10 +59,10 @@ class TestGroupCommit:
         assert disk.syncs - before <= 32
         assert [await history(tx, thread.id) for thread in threads] == [["a", "b"]] * 64
 
-    async def test_who_fails_takes_nobody_along(self, store: SqliteStore) -> None:
+    async def test_a_failing_write_does_not_fail_the_others(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
         thread = await create_thread_with(tx, "a")
-        go_on, holding = await hold_writer(store)
+        proceed, holding = await hold_writer(store)
 
         async def fails_late(inner: Transaction) -> None:
             await inner.append(thread.id, exchange("never"))
@@ -77,14 +77,14 @@ class TestGroupCommit:
         ]
         tasks = [asyncio.ensure_future(verb) for verb in waiting]
         await asyncio.sleep(0)
-        go_on.set()
+        proceed.set()
         await holding
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         kinds = [type(answer) for answer in answers]
         assert (kinds[1], kinds[2], kinds[3]) == (HeadMoved, LookupError, NotFound)
         assert await history(tx, thread.id) == ["a", "b", "c"]
 
-    async def test_nobody_is_answered_before_it_is_durable(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
+    async def test_no_caller_is_answered_before_the_write_is_durable(self, disk: Disk, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
         thread = await tx.create_thread(NewThread())
@@ -96,25 +96,25 @@ class TestGroupCommit:
     async def test_who_gave_up_waiting_is_not_served(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
         thread = await create_thread_with(tx, "a")
-        go_on, holding = await hold_writer(store)
+        proceed, holding = await hold_writer(store)
         given_up = asyncio.create_task(tx.append(thread.id, exchange("never")))
         await asyncio.sleep(0)
         given_up.cancel()
         with pytest.raises(asyncio.CancelledError):
             await given_up
-        go_on.set()
+        proceed.set()
         await holding
         await tx.append(thread.id, exchange("b"))
         assert await history(tx, thread.id) == ["a", "b"]
 
-    async def test_what_has_begun_is_done_although_nobody_waits(self, store: SqliteStore) -> None:
-        begun, go_on = asyncio.Event(), threading.Event()
+    async def test_a_started_write_completes_without_its_caller(self, store: SqliteStore) -> None:
+        begun, proceed = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
         thread = await create_thread_with(store.scoped(Scope()), "a")
 
         async def work(tx: Transaction) -> None:
             loop.call_soon_threadsafe(begun.set)
-            go_on.wait(30)
+            proceed.wait(30)
             await tx.append(thread.id, exchange("b"))
 
         caller = asyncio.create_task(store.transact(Scope(), work))
@@ -122,7 +122,7 @@ class TestGroupCommit:
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        go_on.set()
+        proceed.set()
         await store.scoped(Scope()).append(thread.id, exchange("c"))
         assert await history(store.scoped(Scope()), thread.id) == ["a", "b", "c"]
 
@@ -137,7 +137,7 @@ class TestGroupCommit:
         await asyncio.to_thread(asyncio.run, leave_early())
         assert (await store.scoped(Scope()).append(thread.id, exchange("c"))).message_count >= 2
 
-    async def test_a_store_nobody_closed_ends_its_thread(self, open_sqlite: OpenSqlite) -> None:
+    async def test_an_unclosed_store_ends_its_thread(self, open_sqlite: OpenSqlite) -> None:
         before = set(threading.enumerate())
         forgotten = await SqliteStore.open(":memory:")
         await create_thread_with(forgotten.scoped(Scope()), "a")
@@ -182,7 +182,7 @@ class TestWritingAtOnce:
         await tx.append(thread.id, exchange("b"))
         assert await history(tx, thread.id) == ["a", "b"]
 
-    async def test_the_loop_goes_on_while_another_process_writes(self, path: Path, open_sqlite: OpenSqlite) -> None:
+    async def test_another_processs_write_does_not_block_the_loop(self, path: Path, open_sqlite: OpenSqlite) -> None:
         store = await open_sqlite()
         tx = store.scoped(Scope())
         thread = await create_thread_with(tx, "a")
@@ -246,11 +246,11 @@ class TestReading:
     async def test_a_reader_is_not_held_up_by_a_writer(self, store: SqliteStore) -> None:
         tx = store.scoped(Scope())
         thread = await create_thread_with(tx, *(f"m{n}" for n in range(1_500)))
-        go_on, holding = await hold_writer(store)
+        proceed, holding = await hold_writer(store)
         assert len(await tx.messages(thread.id)) == 1_500
         assert (await tx.threads()).items == (thread,)
         assert (await tx.row_counts())["messages"] == 1_500
-        go_on.set()
+        proceed.set()
         await holding
 
     async def test_numbers_and_texts_sqlite_cannot_hold_are_refused(self, store: SqliteStore) -> None:

@@ -109,7 +109,7 @@ def _hit(session: ScopedSession, number: int, thread: Row, words: list[str]) -> 
 
 
 class _Origin(NamedTuple):
-    """What branches go on from: a thread, or a timeline whose thread is gone."""
+    """The source of branches: a thread, or a timeline whose thread is deleted."""
 
     timeline_no: int
     thread_no: int | None

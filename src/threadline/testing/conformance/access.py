@@ -117,7 +117,7 @@ class TestPermits:
         assert await system.take_permits("other", window=now, wanted=4, limit=10) == 4
         assert await system.take_permits("k", window=now + MINUTE, wanted=4, limit=10) == 4
 
-    async def test_whoever_asks_at_once_shares_the_limit(
+    async def test_concurrent_requests_share_the_limit(
         self, store: Store, system: Transaction, clock: ManualClock
     ) -> None:
         """over all processes"""

@@ -211,7 +211,7 @@ class TestRepeating:
         ],
         ids=["other words", "other role", "one more"],
     )
-    async def test_a_key_comes_back_with_other_messages(self, alice: Transaction, other: list[NewMessage]) -> None:
+    async def test_a_key_with_other_messages_is_refused(self, alice: Transaction, other: list[NewMessage]) -> None:
         """KeyReused: the key was used with other messages"""
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, exchange("a"), key="k1")

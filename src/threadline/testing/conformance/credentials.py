@@ -45,7 +45,7 @@ class TestCredentials:
 
     @pytest.mark.req("S3-27")
     @pytest.mark.parametrize("role", ["member", "admin"])
-    async def test_nobody_but_the_system_scope_sees_them(
+    async def test_only_the_system_scope_sees_them(
         self, store: Store, system: Transaction, tenant_id: str, role: str
     ) -> None:
         """System scope only (RoleRefused)."""

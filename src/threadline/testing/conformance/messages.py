@@ -130,14 +130,14 @@ class TestReadingMessages:
 
 class TestKeepingBytes:
     @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
-    async def test_any_text_comes_back_whole(self, alice: Transaction, text: str) -> None:
+    async def test_any_text_is_read_as_it_was_written(self, alice: Transaction, text: str) -> None:
         thread = await create_thread_with(alice, text)
         found = (await alice.messages(thread.id))[0]
         assert found.text == text
         assert found.parts_json == parts.encode([parts.TextPart(text)])
 
     @pytest.mark.parametrize("raw", HOSTILE_PARTS.values(), ids=HOSTILE_PARTS.keys())
-    async def test_parts_come_back_byte_for_byte(self, alice: Transaction, raw: bytes) -> None:
+    async def test_parts_are_read_byte_for_byte(self, alice: Transaction, raw: bytes) -> None:
         thread = await alice.create_thread(NewThread())
         await alice.append(thread.id, [seal(NewMessage("assistant", raw))])
         found = (await alice.messages(thread.id))[0]

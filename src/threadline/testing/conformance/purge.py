@@ -65,7 +65,7 @@ class TestPurgingThreads:
         counts = await alice.row_counts()
         assert (counts["messages"], counts["timelines"], counts["threads"]) == (0, 0, 0)
 
-    async def test_a_deleted_branch_comes_back_whole(self, alice: Transaction) -> None:
+    async def test_a_deleted_branch_can_be_restored(self, alice: Transaction) -> None:
         """messages that are in a branch stay, also in a deleted branch, which can be restored"""
         source = await create_thread_with(alice, "a", "b")
         branch = await alice.branch(source.id, NewThread())
@@ -147,7 +147,7 @@ class TestPurgingUsers:
             assert await history(tx, thread.id) == ["kept"]
         assert [user.id for user in await system.users()] == ["bob"]
 
-    async def test_purging_a_user_nobody_knows_removes_nothing(self, system: Transaction) -> None:
+    async def test_purging_an_unknown_user_removes_nothing(self, system: Transaction) -> None:
         """how many rows"""
         await system.put_user(User("bob"))
         assert await system.purge_user("unknown") == 0

@@ -89,7 +89,7 @@ class TestCopying:
         await pour(system, replica)
         assert {table: await rows_of(replica, table) for table in TABLES} == once
 
-    async def test_a_copy_goes_on_by_itself(
+    async def test_a_copy_is_independent_of_its_source(
         self, store: Store, system: Transaction, replica: Transaction, populated: Ids, clock: ManualClock
     ) -> None:
         """Adds the rows that do not exist yet."""

@@ -150,7 +150,7 @@ class TestBranching:
 
 class TestMoving:
     @pytest.mark.parametrize("seq", [-1, 0, 2, 3])
-    async def test_a_thread_goes_on_from_a_point_of_its_history(self, alice: Transaction, seq: int) -> None:
+    async def test_a_thread_continues_from_a_point_of_its_history(self, alice: Transaction, seq: int) -> None:
         """Moves the thread to a new timeline that continues after `seq` of its history, or of another of its
         timelines."""
         thread = await create_thread_with(alice, "a", "b", "c", "d")
@@ -202,7 +202,7 @@ class TestMoving:
         kept = set(thread.__struct_fields__) - {"timeline_id", "message_count", "token_count", "updated_at"}
         assert {f: getattr(moved, f) for f in kept} == {f: getattr(thread, f) for f in kept}
 
-    async def test_going_on_elsewhere_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
+    async def test_moving_to_another_timeline_is_activity(self, alice: Transaction, clock: ManualClock) -> None:
         """Moving a thread counts as activity."""
         thread = await create_thread_with(alice, "a", "b", "c")
         clock.advance()

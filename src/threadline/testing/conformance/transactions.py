@@ -71,7 +71,7 @@ class TestTransacting:
         assert moved.value.current_count == 2
         assert await history(alice, thread.id) == ["a"]
 
-    async def test_work_may_go_on_after_an_error_it_expected(self, store: Store, alice: Transaction) -> None:
+    async def test_a_transaction_can_continue_after_an_expected_error(self, store: Store, alice: Transaction) -> None:
         """Runs `work` in one write transaction"""
         taken = await create_thread_with(alice, "a", new=NewThread(id="one", state_key="plans"))
 
@@ -88,7 +88,7 @@ class TestTransacting:
         assert await history(alice, taken.id) == ["a", "b"]
         assert await alice.thread(made) is not None
 
-    async def test_nobody_sees_half_a_transaction(self, store: Store, alice: Transaction) -> None:
+    async def test_no_reader_sees_half_a_transaction(self, store: Store, alice: Transaction) -> None:
         """all of it is stored, or, if it raises, none"""
 
         async def work(tx: Transaction) -> None:
