@@ -313,7 +313,6 @@ class ArrivalResponse(ApiStruct, frozen=True):
     decision: str
     user_id: str | None = None
     turn_id: str | None = None
-    state_key: str | None = None
 
 
 class BridgeDelivery(ApiStruct, frozen=True):

@@ -189,7 +189,7 @@ async def test_a_lost_database_finds_its_rooms_again_from_their_own_state(world:
 
 
 @pytest.mark.req("S2-15", "S2-01")
-async def test_a_room_that_lost_its_state_is_told_again_and_other_keys_stay(world: World) -> None:
+async def test_a_room_that_lost_its_state_gets_it_back_and_keeps_other_keys(world: World) -> None:
     alice = await world.person("alice")
     async with world.running():
         await world.room_with(alice)

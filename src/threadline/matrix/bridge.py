@@ -28,7 +28,6 @@ class RunningTurn(NamedTuple):
 
     turn_id: str
     user_id: str
-    state_key: str
 
 
 class Delivery(NamedTuple):
@@ -75,12 +74,12 @@ class LocalBridge:
         self._worker = new_id()
 
     async def deliver(self, arrival: Arrival) -> RunningTurn | None:
-        receipt, thread = await self._threadline.bridges.receive(
+        receipt = await self._threadline.bridges.receive(
             self._tenant_id, arrival, new_id(), auto_link=self._settings.auto_link
         )
-        if receipt.decision != "accepted" or receipt.turn is None or thread is None:
+        if receipt.decision != "accepted" or receipt.turn is None:
             return None
-        return RunningTurn(receipt.turn.id, receipt.turn.owner_id, thread.state_key)
+        return RunningTurn(receipt.turn.id, receipt.turn.owner_id)
 
     async def claim(self, *, limit: int, wait_seconds: float) -> list[Delivery]:
         rows = await self._threadline.bridges.claim(

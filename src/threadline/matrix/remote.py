@@ -24,10 +24,9 @@ class RemoteBridge:
 
     async def deliver(self, arrival: Arrival) -> RunningTurn | None:
         response = await self._calls.deliver(arrival, auto_link=self._settings.auto_link)
-        if response.decision != "accepted" or response.turn_id is None or response.state_key is None:
+        if response.decision != "accepted" or response.turn_id is None or response.user_id is None:
             return None
-        assert response.user_id is not None
-        return RunningTurn(response.turn_id, response.user_id, response.state_key)
+        return RunningTurn(response.turn_id, response.user_id)
 
     async def claim(self, *, limit: int, wait_seconds: float) -> list[Delivery]:
         claim_seconds = CLAIM_PERIODS * self._settings.recovery_seconds

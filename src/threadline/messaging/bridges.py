@@ -17,7 +17,7 @@ from threadline.core.errors import DuplicateId, NotFound
 from threadline.core.ids import check_id, is_state_key, new_state_key
 from threadline.core.platform_messages import Arrival, Outcome
 from threadline.core.sealing import Sealer
-from threadline.core.threads import NewThread, Scope, Thread, system_scope
+from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.messaging.bindings import bound_place
 from threadline.messaging.inbox import Inbox
@@ -101,13 +101,9 @@ class Bridges:
 
     async def receive(
         self, tenant_id: str, arrival: Arrival, correlation_id: str, *, auto_link: bool = False
-    ) -> tuple[Receipt, Thread | None]:
-        """Stores what arrived and what it causes, once (see `Inbox.receive`); the thread of the turn, if one began."""
-        receipt = await self._inbox.receive(tenant_id, arrival, correlation_id, auto_link=auto_link)
-        if receipt.turn is None:
-            return receipt, None
-        session = self._store.scoped(Scope(tenant_id, receipt.turn.owner_id))
-        return receipt, await session.thread(receipt.turn.thread_id, deleted=True)
+    ) -> Receipt:
+        """Stores what arrived and what it causes, once: see `Inbox.receive`."""
+        return await self._inbox.receive(tenant_id, arrival, correlation_id, auto_link=auto_link)
 
     async def claim(
         self,

@@ -8,7 +8,7 @@ quotes these contracts; a class that passes it is a store.
 from threadline.core.sealing import Masker
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
-from threadline.ports.platforms import Answered, Channel, Http, Identities, PolledChannel
+from threadline.ports.platforms import Answered, Channel, Http, PolledChannel
 from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
 
@@ -27,7 +27,6 @@ __all__ = [
     "GatewayThread",
     "Guard",
     "Http",
-    "Identities",
     "Masker",
     "PolledChannel",
     "PoolStats",

@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from threadline.core.channels import Redeemed
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
     Ambiguous,
@@ -18,7 +17,6 @@ from threadline.core.platform_messages import (
     Polled,
     Transient,
 )
-from threadline.core.threads import Scope
 from threadline.core.turns import Surface, TurnInfo
 
 
@@ -97,24 +95,3 @@ class Answered(NamedTuple):
 
     turn: TurnInfo
     message: Message | None
-
-
-class Identities(Protocol):
-    """Which user a sender on one platform is. `sender` is their id on the platform."""
-
-    async def find(self, sender: str, *, adopt: bool = False) -> Scope | None:
-        """Whom a verified link names; None without one, and for one that was revoked. With `adopt`, a sender without
-        a link is a user of their own, under their id on the platform."""
-        ...
-
-    async def redeem(self, sender: str, code: str) -> Redeemed:
-        """Redeems the code: links the sender with the user who made it. Attempts are limited."""
-        ...
-
-    async def may_hint(self, sender: str) -> bool:
-        """Whether an unlinked sender is told how to link: rarely, so that a bot cannot be used to send messages."""
-        ...
-
-    async def unlink(self, sender: str, scope: Scope) -> bool:
-        """Ends this user's link with the sender. False if there was none."""
-        ...

@@ -152,9 +152,8 @@ class BridgeRoutes:
             target=body.target,
             is_addressed=body.is_addressed,
         )
-        receipt, thread = await self._bridges.receive(scope.tenant_id, arrival, new_id(), auto_link=body.auto_link)
-        state_key = None if thread is None else thread.state_key
-        return json_response(ArrivalResponse(receipt.decision, receipt.user_id, receipt.turn_id, state_key))
+        receipt = await self._bridges.receive(scope.tenant_id, arrival, new_id(), auto_link=body.auto_link)
+        return json_response(ArrivalResponse(receipt.decision, receipt.user_id, receipt.turn_id))
 
     @operation(
         "claimDeliveries",
