@@ -34,7 +34,7 @@ types: env
 layers: env
 	$(BIN)/lint-imports --no-logo
 
-tests: env ## only the tests; ARGS goes to pytest: make tests ARGS="tests/house -k lock"
+tests: env ## only the tests; ARGS goes to pytest: make tests ARGS="tests/conventions -k lock"
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(COVERAGE) $(ARGS)
 
 lowest: env ## the tests with the lowest versions that pyproject.toml allows

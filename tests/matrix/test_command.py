@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.pages import blocks
-from tests.house.rules import ROOT
+from tests.conventions.pages import blocks
+from tests.conventions.rules import ROOT
 from tests.matrix.bot_fixtures import World
 from tests.matrix.people import PATIENCE
 from tests.matrix.synapse import Synapse

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.house.rules import ROOT
+from tests.conventions.rules import ROOT
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import held
 from tests.service.running_service import CHAT, THREADS, Client, wait_until_idle

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house import rules
-from tests.house.rules import Source
+from tests.conventions import rules
+from tests.conventions.rules import Source
 
 OTHER_ERRORS = {"Problem": 2, "ToolFailed": 0, "RequestFailed": 0, "NotSent": 0}
 """Errors outside the tree that people read, with the position of the message among the arguments."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.rules import ROOT
+from tests.conventions.rules import ROOT
 from tools import bootstrap
 
 WHEEL = "pip-99.1-py3-none-any.whl"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house.rules import ROOT
+from tests.conventions.rules import ROOT
 
 ENTRY = re.compile(
     r"^(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?P<marker> ; [^\\\n]+)? \\\n(?P<hashes>(?:    --hash=.*\n)+)"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import rules
-from tests.house.rules import Source
+from tests.conventions import rules
+from tests.conventions.rules import Source
 
 GERUND_MODULES = {
     "testing": "the usual name for what a package ships for its users' tests",

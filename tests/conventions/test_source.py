@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import rules
-from tests.house.rules import Rule, Source
+from tests.conventions import rules
+from tests.conventions.rules import Rule, Source
 
 SHIPPED: tuple[Rule, ...] = (
     rules.says_what_it_owns,

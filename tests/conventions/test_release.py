@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.house.rules import ROOT
+from tests.conventions.rules import ROOT
 from threadline.version import __version__
 from tools.release import find_fault, read_notes
 

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from tests.house.rules import ROOT
+from tests.conventions.rules import ROOT
 from threadline.library import ThreadHandle, UserView
 from threadline.replies import Reply
 from threadline.settings import Settings

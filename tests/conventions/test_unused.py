@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house import rules
-from tests.house.rules import Source
+from tests.conventions import rules
+from tests.conventions.rules import Source
 
 ALLOWED: dict[str, str] = {
     "messages_from_blocks": "the public codec for Anthropic's format, documented in docs/agents.md (S4-05)",
+    "to_dict": "public API on the values that the library returns (docs/library.md)",
     "narrowed": "requirement S3-01 promises a smaller window by request; no surface offers it yet",
 }
 """Names that only tests use in this repository, each with its reason."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.pages import FENCE, Block, Command, PageWrong, commands, is_shown, run_page
-from tests.house.rules import ROOT
+from tests.conventions.pages import FENCE, Block, Command, PageWrong, commands, is_shown, run_page
+from tests.conventions.rules import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
