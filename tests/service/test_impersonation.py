@@ -160,12 +160,12 @@ async def test_the_log_names_the_impersonating_token_but_not_the_user(
 ) -> None:
     [token] = await threadline.administration(Scope("local", "root", "admin")).tokens()
     caplog.set_level(logging.INFO, "threadline.access")
-    for headers in (acting_for("ada"), acting_for("system"), {}):
+    for headers in (acting_for("augusta@lovelace"), acting_for("system"), {}):
         await bot.http.get(THREADS, headers=headers)
     await wait_until_idle(threadline)
     lines = [vars(record) for record in caplog.records if record.name == "threadline.access"]
     assert [line["token_id"] for line in lines] == [token.id, token.id, None]
-    assert "ada" not in str(lines)
+    assert "augusta@lovelace" not in str(lines)
 
 
 @pytest.mark.parametrize("name", ["x-on-behalf-of", "x-surface"])
