@@ -25,7 +25,7 @@ from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
 from threadline.matrix.bot import Bot
 from threadline.matrix.build import build_bot
-from threadline.matrix.events import ROOM_STATE
+from threadline.matrix.events_in import ROOM_STATE
 from threadline.ports import AgentServices
 from threadline.settings import MatrixSettings, Settings
 
