@@ -36,7 +36,7 @@ class DenyAll:
     """Denies every tool that needs approval: for places where no person can be asked."""
 
     async def decide(self, call: ToolCall) -> Verdict:
-        return Verdict("deny", "nobody was there to approve it")
+        return Verdict("deny", "no approver was available")
 
 
 class Defer:
