@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from threadline.core.errors import InvalidCursor
-from threadline.stores.cursors import Position, decode_cursor, encode_cursor
+from threadline.stores.rows import Position, decode_cursor, encode_cursor
 
 positions = st.builds(
     Position, st.integers(-(2**63), 2**63 - 1), st.from_regex(r"[A-Za-z0-9._:-]{1,128}", fullmatch=True)

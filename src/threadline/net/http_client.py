@@ -60,6 +60,7 @@ async def send_request(
     finally:
         writer.close()
         with suppress(OSError, ssl.SSLError, TimeoutError):
+            # A TLS peer that never answers the close must not hold the caller; the transport is dropped afterwards.
             async with asyncio.timeout(CLOSE_SECONDS):
                 await writer.wait_closed()
 
@@ -71,6 +72,7 @@ async def _connect(target: Target, *, public_only: bool) -> tuple[asyncio.Stream
     failure: OSError | TimeoutError | None = None
     for address in await _addresses(target, public_only=public_only):
         try:
+            # Per address: a host with one dead address still has time for the next one.
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await asyncio.open_connection(address, target.port, **secure)
         except ssl.SSLError as exc:

@@ -155,6 +155,7 @@ class PostgresServer:
 
     async def _ensure_template(self) -> None:
         with (self.directory / "template.lock").open("w") as lock:
+            # Several test processes start at once; one builds the template, the others wait in a thread.
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
             if (self.directory / "template.ready").exists():
                 return
@@ -192,10 +193,12 @@ class _Lease:
         self._file = self.path.open("a")
 
     def hold(self) -> None:
+        # Shared while in use: the kernel releases it when the process dies, so a killed run holds nothing.
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def is_last(self) -> bool:
         try:
+            # Exclusive only if no other process shares it: then this is the last user.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -208,6 +211,7 @@ class _Lease:
 @contextmanager
 def _exclusive_access() -> Iterator[None]:
     with (_home() / "lock").open("w") as lock:
+        # Starting and stopping the server must not overlap between test processes.
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from threadline.core import parts
 from threadline.core.messages import new_message
 from threadline.core.threads import NewThread, Scope
-from threadline.stores.postgres.bodies import Bodies
+from threadline.stores.postgres.session import Bodies
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import seal
 

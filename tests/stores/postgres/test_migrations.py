@@ -13,7 +13,7 @@ import pytest
 from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.core.threads import NewThread, Scope
 from threadline.stores.migrations import Migration, migration_from
-from threadline.stores.postgres import function_files, migrate
+from threadline.stores.postgres import migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
@@ -240,8 +240,8 @@ async def test_functions_that_fail_to_apply_leave_the_old_ones(
     old_functions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await schema(old_functions)
-    broken = function_files.FunctionFile("messages", "SELECT 1 / 0;", "broken")
-    monkeypatch.setattr(function_files, "FUNCTION_FILES", (*function_files.FUNCTION_FILES, broken))
+    broken = migrate.FunctionFile("messages", "SELECT 1 / 0;", "broken")
+    monkeypatch.setattr(migrate, "FUNCTION_FILES", (*migrate.FUNCTION_FILES, broken))
     with pytest.raises(Exception, match="division by zero"):
         await migrate.apply(old_functions)
     assert await schema(old_functions) == before

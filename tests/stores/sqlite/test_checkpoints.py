@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from threadline.stores.sqlite.checkpoints import Checkpoints
 from threadline.stores.sqlite.connection import connect, locate
+from threadline.stores.sqlite.writer import Checkpoints
 
 
 @pytest.fixture

@@ -17,18 +17,24 @@ from threadline.stores.sqlite.search import register_ranking
 PACKAGE = "threadline.stores.sqlite"
 FILES = sorted(entry.name for entry in files(PACKAGE).joinpath("queries").iterdir())
 WHOLE_TABLES = {
-    "maintenance.sql": {"find_wrong_counts", "find_wrong_timelines", "find_gaps", "find_stray_timelines"},
+    "maintenance.sql": {
+        "find_wrong_counts",
+        "find_wrong_timelines",
+        "find_gaps",
+        "find_stray_timelines",
+        "number_timelines",
+        "number_threads",
+        "number_turns",
+    },
     "store.sql": {"list_tenants", "count_all_rows"},
     "purge.sql": {"count_rows"},
-    "table_copy.sql": {"number_timelines", "number_threads", "number_turns"},
-    "turn_output.sql": {"drop_chunks"},
+    "turns.sql": {"drop_chunks"},
 }
 """Queries whose business it is to look at everything. Chunks are kept for a while only, so there are never many."""
 IN_ORDER = {
     "messages.sql": {"read_newest", "read_history_backwards"},
-    "turn_output.sql": {"find_summary", "read_chunks"},
     "threads.sql": {"list_open_threads", "list_archived_threads", "list_deleted_threads"},
-    "turns.sql": {"list_turns", "list_active_turns"},
+    "turns.sql": {"list_turns", "list_active_turns", "find_summary", "read_chunks"},
     "timelines.sql": {"list_timelines"},
     "queues.sql": {"find_due"},
     "search.sql": {"read_pending", "find_newest"},

@@ -15,7 +15,7 @@ from tests.stores.sqlite.disk import Disk
 from threadline.core.channels import Agent
 from threadline.core.threads import NewThread, Scope, ThreadChanges, system_scope
 from threadline.ports import Transaction
-from threadline.stores.sqlite import checkpoints, connection, group_commit
+from threadline.stores.sqlite import connection, group_commit, writer
 from threadline.stores.sqlite.connection import PAGE_SIZE
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
@@ -124,7 +124,7 @@ async def test_a_purge_waits_for_a_log_that_is_on_its_way(
     disk: Disk, path: Path, open_sqlite: OpenSqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_SCRUB_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "_LONG_PAGES", 5)
+    monkeypatch.setattr(writer, "_LONG_PAGES", 5)
     store = await open_sqlite()
     tx = store.scoped(Scope())
     disk.slow_thread = "threadline-checkpoints"
@@ -225,7 +225,7 @@ async def test_words_leave_the_index_however_many_go(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     """Few messages are removed one by one; for many, the index is rebuilt. The result is the same."""
-    monkeypatch.setattr("threadline.stores.sqlite.search_index._CUT_SHARE", share)
+    monkeypatch.setattr("threadline.stores.sqlite.search._CUT_SHARE", share)
     tx = store.scoped(Scope())
     going, staying = (
         await create_thread_with(tx, "a zebra", "a lion"),

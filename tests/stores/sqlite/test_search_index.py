@@ -12,7 +12,7 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core import parts
 from threadline.core.messages import new_message
 from threadline.core.threads import Scope
-from threadline.stores.sqlite import search_index as indexing
+from threadline.stores.sqlite import search as indexing
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.testing.conformance.message_builders import create_thread_with, exchange, seal
 

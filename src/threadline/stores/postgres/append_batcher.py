@@ -124,6 +124,7 @@ class AppendBatcher:
     def _start_overdue_timer(self) -> None:
         if self._overdue_timer is None and self._queue and self._in_flight:
             due = min(self._in_flight.values()) + OVERDUE_SECONDS
+            # One timer for the oldest flight: a timer per append would cost more than the append.
             self._overdue_timer = asyncio.get_running_loop().call_at(due, self._release_overdue)
 
     def _release_overdue(self) -> None:

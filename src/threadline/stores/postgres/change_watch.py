@@ -39,6 +39,7 @@ class SubjectWatch:
     async def wait(self, seconds: float) -> None:
         longest = seconds if await self._listener.ensure_listening() else min(seconds, POLL_SECONDS)
         with suppress(TimeoutError):
+            # Without a listening connection no notice arrives, so the caller reads the rows again after POLL_SECONDS.
             async with asyncio.timeout(longest):
                 await self.changed.wait()
         self.changed.clear()
@@ -156,6 +157,7 @@ class ChangeNotifier:
         try:
             while self._unsent:
                 with suppress(TimeoutError):
+                    # Notices of this short time travel in one statement; closing the store ends the wait.
                     async with asyncio.timeout(BATCH_SECONDS):
                         await self._closing.wait()
                 unsent, self._unsent = self._unsent, set()

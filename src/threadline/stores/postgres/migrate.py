@@ -3,19 +3,29 @@
 One advisory lock makes migrators wait for each other. Each migration is one transaction that also writes the journal,
 so the next migrator continues where a killed one stopped. If this login lacks a right, the error contains the SQL that
 an administrator has to run.
+
+The SQL functions are in one file per subject in `functions/` and are applied again whenever a file changes. The
+database stores the checksum of each file that was applied. If one differs, all functions are dropped and created from
+the files in one transaction, so that none remains that no file defines. Composite types are in `types.sql` and are
+replaced only when that file changes, because connections of running programs keep the types' ids.
+
+A program that is older than the database keeps the newer functions: `oldest compatible` of the migrations decides
+whether it may use them. So a release that changes what a function takes or returns adds a migration that raises it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import NamedTuple
 
 import asyncpg
 
 from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
 from threadline.stores.migrations import plan as plan_steps
-from threadline.stores.postgres import function_files
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.pool import Address
 from threadline.stores.sql import load_queries
@@ -40,7 +50,7 @@ async def find_pending(connection: asyncpg.Connection, known: Sequence[Migration
     # A newer database has the functions of a newer program, which this one must neither report nor replace.
     if todo.target != len(MIGRATIONS):
         return todo
-    return todo._replace(functions=await function_files.find_changed(connection))
+    return todo._replace(functions=await find_changed_functions(connection))
 
 
 async def apply(
@@ -76,7 +86,7 @@ async def apply(
                 progress(step, done, len(todo.steps))
             await _run_step(connection, step, partitions or 0)
         if todo.functions:
-            await function_files.apply_all(connection, todo.functions)
+            await apply_functions(connection, todo.functions)
         if distribute:
             await _distribute_tables(connection)
         if distribute or (todo.functions and await _is_distributed(connection)):
@@ -164,3 +174,51 @@ async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
             yield connection
         finally:
             await connection.close()
+
+
+_TYPES = "types"
+
+
+class FunctionFile(NamedTuple):
+    subject: str
+    sql: str
+    checksum: str
+
+
+def load_function_files(package: str, folder: str = "functions") -> tuple[FunctionFile, ...]:
+    found = []
+    for entry in files(package).joinpath(folder).iterdir():
+        if entry.name.endswith(".sql"):
+            sql = entry.read_text(encoding="utf-8").replace("\r\n", "\n")
+            found.append(FunctionFile(entry.name.removesuffix(".sql"), sql, hashlib.sha256(sql.encode()).hexdigest()))
+    # Signatures name types, so these come first; bodies are resolved when they run and need no order.
+    found.sort(key=lambda file: (file.subject != _TYPES, file.subject))
+    return tuple(found)
+
+
+FUNCTION_FILES = load_function_files(__package__)
+
+
+async def find_changed_functions(connection: asyncpg.Connection) -> tuple[str, ...]:
+    """The subjects whose file is not the one that was applied to this database, those without a file included."""
+    stored = {}
+    if await connection.fetchval(_SQL["has_function_files"]):
+        stored = {row["subject"]: row["checksum"] for row in await connection.fetch(_SQL["read_function_files"])}
+    known = {file.subject: file.checksum for file in FUNCTION_FILES}
+    return tuple(sorted(subject for subject in known | stored if known.get(subject) != stored.get(subject)))
+
+
+async def apply_functions(connection: asyncpg.Connection, changed: Sequence[str]) -> None:
+    """Replaces every function, and the types if their file changed, in one transaction."""
+    async with connection.transaction():
+        await connection.execute(_SQL["become_migrator"])
+        await connection.execute(_SQL["drop_functions"])
+        if _TYPES in changed:
+            await connection.execute(_SQL["drop_types"])
+        for file in FUNCTION_FILES:
+            if file.subject != _TYPES or _TYPES in changed:
+                await connection.execute(file.sql)
+        await connection.execute(_SQL["forget_function_files"])
+        await connection.executemany(
+            _SQL["write_function_file"], [(file.subject, file.checksum) for file in FUNCTION_FILES]
+        )

@@ -1,4 +1,9 @@
-"""Bindings of places to threads, and context snapshots of users.
+"""Agents and users of a tenant, and the links from users of platforms to them.
+
+Under row security an application's transaction sees the rows of one owner. Statements that concern the whole tenant (an
+administrator's list of users, the context snapshots of a deleted agent) run as the worker role.
+
+Bindings of places to threads, and context snapshots of users.
 
 A place has one binding in a tenant. Row security hides a binding of another owner, but the primary key still conflicts:
 the insert then does nothing, and the binding is a duplicate.
@@ -6,8 +11,11 @@ the insert then does nothing, and the binding is a duplicate.
 
 from __future__ import annotations
 
-from threadline.core.channels import Binding, ContextSnapshot
+import datetime as dt
+
+from threadline.core.channels import Agent, Binding, ContextSnapshot, Link, LinkState, Sender, User
 from threadline.core.errors import DuplicateId, NotFound
+from threadline.core.ids import check_id, check_user_id
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.turns import Surface
 from threadline.stores import rows
@@ -15,6 +23,115 @@ from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/places.sql")
+
+
+class PeopleOperations(Operations):
+    @in_transaction
+    async def put_agent(self, agent: Agent) -> Agent:
+        settings = rows.json_bytes(agent.settings, "settings")
+        await self.session.ensure_user(self.session.owner_id)
+        row = await self.session.row(
+            _SQL["put_agent"],
+            check_id("agent", agent.id),
+            agent.name,
+            agent.provider,
+            agent.model,
+            settings,
+            agent.system_prompt,
+            agent.enabled,
+        )
+        assert row is not None
+        return rows.agent(row)
+
+    async def agent(self, agent_id: str) -> Agent | None:
+        found = await self.session.read_for_all(_SQL["find_agent"], agent_id)
+        return rows.agent(found[0]) if found else None
+
+    @in_transaction
+    async def agents(self) -> list[Agent]:
+        return [rows.agent(row) for row in await self.session.rows(_SQL["list_agents"])]
+
+    @in_transaction
+    async def delete_agent(self, agent_id: str) -> bool:
+        # The snapshots belong to other users, which row security hides from an administrator's own role.
+        async with self.session.as_worker():
+            await self.session.run(_SQL["unpin_agent"], agent_id)
+        return await self.session.run(_SQL["delete_agent"], agent_id) > 0
+
+    @in_transaction
+    async def put_user(self, user: User) -> User:
+        check_user_id(user.id)
+        if user.id != self.session.owner_id:
+            self.session.scope.require("admin")
+        async with self.session.as_worker():
+            await self.session.ensure_user(user.id)
+            row = await self.session.row(_SQL["put_user"], user.id, user.display_name, user.role)
+        assert row is not None
+        return rows.user(row)
+
+    @in_transaction
+    async def user(self, user_id: str) -> User | None:
+        if not self._sees_users():
+            row = await self.session.row(_SQL["find_user"], user_id)
+        else:
+            async with self.session.as_worker():
+                row = await self.session.row(_SQL["find_user"], user_id)
+        return None if row is None else rows.user(row)
+
+    @in_transaction
+    async def users(self) -> list[User]:
+        if not self._sees_users():
+            found = await self.session.rows(_SQL["list_users"])
+        else:
+            async with self.session.as_worker():
+                found = await self.session.rows(_SQL["list_users"])
+        return [rows.user(row) for row in found]
+
+    def _sees_users(self) -> bool:
+        return self.session.scope.role in ("admin", "system")
+
+    @in_transaction
+    async def put_link(self, platform: Surface, platform_user_id: str, owner_id: str, state: LinkState) -> Link:
+        if owner_id != self.session.owner_id:
+            self.session.scope.require("system")
+        await self.session.ensure_user(owner_id)
+        values = (platform, platform_user_id, owner_id, state, self.session.now())
+        # Two statements, because an upsert would report another owner's link as a violation of row security.
+        row = await self.session.row(_SQL["change_link"], *values) or await self.session.row(_SQL["add_link"], *values)
+        if row is None:
+            raise DuplicateId("link", platform_user_id)
+        return rows.link(row)
+
+    @in_transaction
+    async def link(self, platform: Surface, platform_user_id: str) -> Link | None:
+        row = await self.session.row(_SQL["find_link"], platform, platform_user_id)
+        return None if row is None else rows.link(row)
+
+    async def sender(self, platform: Surface, platform_user_id: str) -> Sender | None:
+        self.session.scope.require("system")
+        found = await self.session.call(_SQL["find_sender"], platform, platform_user_id, reads=True)
+        return Sender._make(found[0]) if found else None
+
+    @in_transaction
+    async def links(self) -> list[Link]:
+        return [rows.link(row) for row in await self.session.rows(_SQL["list_links"], self.session.owner_filter)]
+
+    @in_transaction
+    async def delete_link(self, platform: Surface, platform_user_id: str) -> bool:
+        return await self.session.run(_SQL["delete_link"], platform, platform_user_id) > 0
+
+    @in_transaction
+    async def put_link_code(self, code_hash: bytes, platform: Surface | None, expires_at: dt.datetime) -> None:
+        await self.session.ensure_user(self.session.owner_id)
+        added = await self.session.run(_SQL["add_code"], code_hash, self.session.owner_id, platform, expires_at)
+        if not added:
+            raise DuplicateId("link code", "given")
+
+    @in_transaction
+    async def redeem_link_code(self, code_hash: bytes, platform: Surface, now: dt.datetime) -> str | None:
+        self.session.scope.require("system")
+        row = await self.session.row(_SQL["use_code"], code_hash, platform, now)
+        return None if row is None else str(row["owner_id"])
 
 
 class PlaceOperations(Operations):

@@ -15,9 +15,8 @@ import asyncpg
 from threadline.core.messages import from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
-from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.session import Operations, in_transaction
+from threadline.stores.postgres.session import Bodies, Operations, in_transaction
 from threadline.stores.snippets import snippet
 from threadline.stores.sql import load_queries
 

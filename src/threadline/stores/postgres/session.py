@@ -17,13 +17,13 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import asyncpg
+import zstandard
 
 from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock
 from threadline.stores.postgres.append_batcher import AppendArgs, AppendBatcher, AppendResult, ScopedAppend
-from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.change_watch import ChangeNotifier
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.search_indexer import SearchIndexer
@@ -36,6 +36,8 @@ T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/messages.sql")
 APP, WORKER = "threadline_app", "threadline_worker"
 _SET_APP, _SET_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
+_MIN_COMPRESSED_BYTES = 1024
+_ZSTD_FIRST_BYTE = 0x28
 
 
 class UserLocks:
@@ -46,7 +48,27 @@ class UserLocks:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def of(self, scope: Scope) -> asyncio.Lock:
+        # Weak values: a lock lives as long as a caller holds or awaits it, so scopes that are not in use cost nothing.
         return self._locks.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
+
+
+class Bodies:
+    """Message bodies as they are stored: JSON, compressed with zstd if it is long.
+
+    Compression halves the disk space and the write-ahead log of a turn, and costs less than PostgreSQL's own attempt to
+    compress. No JSON text begins with the first byte of a zstd frame, so a body needs no flag. One per
+    store, because neither object may be used by two threads at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._compress = zstandard.ZstdCompressor(level=1).compress
+        self._decompress = zstandard.ZstdDecompressor().decompress
+
+    def pack(self, body: bytes) -> bytes:
+        return body if len(body) < _MIN_COMPRESSED_BYTES else self._compress(body)
+
+    def unpack(self, stored: bytes) -> bytes:
+        return self._decompress(stored) if stored[0] == _ZSTD_FIRST_BYTE else stored
 
 
 class StoreInternals(NamedTuple):

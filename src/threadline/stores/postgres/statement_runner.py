@@ -74,6 +74,7 @@ class StatementRunner:
 
 
 async def _with_retries(run: Callable[[], Awaitable[T]]) -> T:
+    # Deadlocks and lost connections pass; a bound keeps a server that always fails from holding the caller.
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
             return await run()

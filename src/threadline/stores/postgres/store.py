@@ -3,6 +3,8 @@
 Every transaction runs as `threadline_app` or `threadline_worker`, whatever else the login may do. These roles own
 nothing, and row security shows them only the rows of the transaction's tenant and owner. Opening a store does not
 migrate: a schema that is not the one this program needs is refused.
+
+Every operation of `threadline.ports.Transaction`, over one session.
 """
 
 from __future__ import annotations
@@ -17,17 +19,31 @@ from threadline.core.errors import SchemaMismatch
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.stores.arguments import check_arguments
 from threadline.stores.postgres import maintenance
+from threadline.stores.postgres.access import AccessOperations
 from threadline.stores.postgres.append_batcher import AppendBatcher
-from threadline.stores.postgres.bodies import Bodies
 from threadline.stores.postgres.change_watch import ChangeListener, ChangeNotifier
+from threadline.stores.postgres.channels import CredentialOperations, QueueOperations
 from threadline.stores.postgres.errors import translated
+from threadline.stores.postgres.maintenance import PurgeOperations, TableCopyOperations
+from threadline.stores.postgres.messages import MessageOperations
 from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
+from threadline.stores.postgres.places import PeopleOperations, PlaceOperations
 from threadline.stores.postgres.pool import Address, Pool
+from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.search_indexer import SearchIndexer
-from threadline.stores.postgres.session import ScopedSession, StoreInternals, UserLocks, transact
+from threadline.stores.postgres.session import (
+    Bodies,
+    ScopedSession,
+    StoreInternals,
+    UserLocks,
+    transact,
+)
 from threadline.stores.postgres.statement_runner import StatementRunner
-from threadline.stores.postgres.transaction import PostgresTransaction
+from threadline.stores.postgres.threads import ThreadOperations, TimelineOperations
+from threadline.stores.postgres.turn_commits import TurnCommitOperations
+from threadline.stores.postgres.turns import TurnOperations, TurnOutputOperations
 from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -162,3 +178,25 @@ async def _refuse_unfit(connection: asyncpg.Connection) -> None:
             f"the login {login['login']} is not a member of threadline_app; run this as an administrator: "
             f"GRANT threadline_app, threadline_worker TO {login['login']};"
         )
+
+
+@check_arguments
+class PostgresTransaction(
+    ThreadOperations,
+    MessageOperations,
+    SearchOperations,
+    TimelineOperations,
+    PlaceOperations,
+    PeopleOperations,
+    QueueOperations,
+    CredentialOperations,
+    TurnOperations,
+    TurnCommitOperations,
+    TurnOutputOperations,
+    AccessOperations,
+    PurgeOperations,
+    TableCopyOperations,
+):
+    @property
+    def scope(self) -> Scope:
+        return self.session.scope

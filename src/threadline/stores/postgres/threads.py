@@ -14,8 +14,8 @@ from threadline.core.errors import DuplicateId, NotFound, no_such_seq, nothing_t
 from threadline.core.ids import check_name, new_id, new_state_key
 from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 from threadline.stores import rows
-from threadline.stores.cursors import Position, decode_cursor, encode_cursor
 from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
+from threadline.stores.rows import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/threads.sql")

@@ -49,6 +49,7 @@ class TurnCommitOperations(Operations):
         except StoreFailed as error:
             if (reason := refusal_reason(error)) is None:
                 raise
+            # The function raises only the reasons that the type lists; a conformance test covers each one.
             return AcceptRefusal(cast("AcceptRefusalReason", reason))
         outcome, turn_id, is_created, is_leased, thread_id, *_ = done
         thread = None if thread_id is None else rows.thread(done)
@@ -105,6 +106,7 @@ class TurnCommitOperations(Operations):
         if outcome == "end_invalid":
             raise InvalidInput(f"a turn that is {done['status']} cannot end as {end.status}")
         if outcome != "finished":
+            # As above: every outcome but these two is a reason of the type.
             return FinishRefusal(cast("FinishRefusalReason", outcome))
         turn = rows.turn(done)
         if has_reply and turn.reply_seq is not None:

@@ -25,6 +25,7 @@ class SubjectWatch:
 
     async def wait(self, seconds: float) -> None:
         try:
+            # The caller reads the rows again after this time, so a notice that was missed delays it and loses nothing.
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
@@ -99,6 +100,7 @@ class Watchers:
 
     async def _poll(self, seen: int) -> None:
         while True:
+            # SQLite has no notices between processes: the file's data version is cheap to read.
             await asyncio.sleep(POLL_SECONDS)
             version = self._others_version()
             if version != seen:

@@ -2,23 +2,32 @@
 
 A backup copies one consistent state page by page into a `.partial` file, which gets its final name after the sync: a
 file under the final name is always complete. The copy runs in one long read transaction, which does not block writers.
+
+Copies of tables to and from another database, in the form of `core.portable`. System scope only.
+
+The file refers to threads, timelines and turns by numbers, the portable form by ids. Adding a row that exists changes
+nothing, so an interrupted copy can simply be repeated.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
 from threadline.core.errors import InvalidInput
+from threadline.core.messages import ROLES
+from threadline.core.portable import TABLES, Row, RowPage
 from threadline.ports import Finding
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.connection import Location, connect, translated
+from threadline.stores.sqlite.engine import Operations
+from threadline.stores.sqlite.lineage import Place, pack, unpack
 from threadline.stores.sqlite.migrate import MIGRATIONS, journal
-from threadline.stores.sqlite.session import Database
+from threadline.stores.sqlite.session import Database, ScopedSession
 
 _SQL = load_queries(__package__, "queries/maintenance.sql")
 
@@ -123,3 +132,81 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
+"""Tables that are paged by row number, at the same cost at any depth; the others are small and paged by offset."""
+_FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
+_KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}
+"""Columns that keep an id, because the row they name may not exist."""
+
+
+class TableCopyOperations(Operations):
+    async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        return await self._engine.read_large(read_rows, table, place, limit)
+
+    async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
+        await self._engine.write_large(write_rows, table, rows)
+
+
+def read_rows(session: ScopedSession, table: str, place: int | None, limit: int) -> RowPage:
+    session.scope.require("system")
+    found = session.rows(_SQL[f"read_{table}"], (session.tenant_id, place or 0, limit))
+    last = found[-1][0] if found and table in _NUMBERED else (place or 0) + len(found)
+    outward = _outward(session, table)
+    return RowPage([outward(row[1:]) for row in found], last if len(found) == limit else None)
+
+
+def _outward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    if table == "messages":
+        return lambda row: (*row[:4], ROLES[row[4]], *row[5:])
+    if table == "timelines":
+        names: dict[int, str] = dict(session.rows(_SQL["number_timelines"], (session.tenant_id,)))
+        return lambda row: (*row[:5], tuple((names[no], seq) for no, seq in unpack(row[5])), row[6])
+    if table in _FLAGS:
+        at = _FLAGS[table]
+        return lambda row: (*row[:at], bool(row[at]), *row[at + 1 :])
+    return lambda row: row
+
+
+def write_rows(session: ScopedSession, table: str, rows: Sequence[Row]) -> None:
+    session.scope.require("system")
+    if table == "timelines":
+        _write_timelines(session, rows)
+        return
+    inward = _inward(session, table)
+    session.run_many(_SQL[f"write_{table}"], [(session.tenant_id, *inward(row)) for row in rows])
+
+
+def _write_timelines(session: ScopedSession, rows: Sequence[Row]) -> None:
+    """Parents come before their branches, as they were made. A timeline that is there already is only told which
+    thread it belongs to, if it does not know."""
+    numbers, threads = _numbers(session, "timelines"), _numbers(session, "threads")
+    for id, owner_id, thread_id, parent_id, parent_seq, lineage, created_us in rows:
+        if id not in numbers:
+            places = [Place(numbers[ancestor], seq) for ancestor, seq in lineage]
+            base = (*places[0], True) if places else (None, None, False)
+            values = (session.tenant_id, owner_id, id, created_us, parent_id, parent_seq, *base, pack(places))
+            session.run(_SQL["write_timelines"], values)
+            numbers[id] = session.last_number()
+        place = (threads.get(thread_id), numbers[id])
+        if place[0] is not None and session.run(_SQL["settle_timeline"], place):
+            session.run(_SQL["lengthen_chain"], place)
+
+
+def _inward(session: ScopedSession, table: str) -> Callable[[Row], Row]:
+    """How a row's ids become numbers."""
+    columns = TABLES[table]
+    kinds = (("timeline_id", "timelines"), ("thread_id", "threads"), ("turn_id", "turns"))
+    numbers = {
+        columns.index(column): _numbers(session, kind)
+        for column, kind in kinds
+        if column in columns and (table, column) not in _KEEPS_ID
+    }
+    if table == "messages":
+        numbers[columns.index("role")] = {role: number for number, role in enumerate(ROLES)}
+    return lambda row: tuple(numbers[at][value] if at in numbers else value for at, value in enumerate(row))
+
+
+def _numbers(session: ScopedSession, kind: str) -> dict[str, int]:
+    return {id: number for number, id in session.rows(_SQL[f"number_{kind}"], (session.tenant_id,))}

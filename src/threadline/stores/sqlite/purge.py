@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.search_index import forget_numbers, forget_words
+from threadline.stores.sqlite.search import forget_numbers, forget_words
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/purge.sql")

@@ -2,6 +2,8 @@
 
 Opening creates the file if it does not exist, and migrates an older one. Several processes may use one file. A store
 belongs to the process that opened it: a forked child must open its own.
+
+All operations of `threadline.ports.StoreSession` in one class, and the execution of transaction bodies.
 """
 
 from __future__ import annotations
@@ -21,16 +23,25 @@ from threadline.core.errors import StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.stores.arguments import check_arguments
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import maintenance
+from threadline.stores.sqlite.access import AccessOperations, CredentialOperations
 from threadline.stores.sqlite.change_watch import Watchers, WatchRegistry
 from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
-from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread
+from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread, TransactionEngine
+from threadline.stores.sqlite.maintenance import TableCopyOperations
+from threadline.stores.sqlite.messages import MessageOperations
 from threadline.stores.sqlite.migrate import migrate, require_current
-from threadline.stores.sqlite.search import register_ranking
-from threadline.stores.sqlite.search_index import index_some, index_when_idle
+from threadline.stores.sqlite.places import PlaceOperations
+from threadline.stores.sqlite.purge import PurgeOperations
+from threadline.stores.sqlite.queues import QueueOperations
+from threadline.stores.sqlite.search import SearchOperations, index_some, index_when_idle, register_ranking
 from threadline.stores.sqlite.session import Database, ScopedSession
-from threadline.stores.sqlite.transaction import SqliteTransaction, run_transaction_body
+from threadline.stores.sqlite.threads import ThreadOperations
+from threadline.stores.sqlite.timelines import TimelineOperations
+from threadline.stores.sqlite.turn_commits import TurnCommitOperations
+from threadline.stores.sqlite.turns import TurnOperations, TurnOutputOperations
 from threadline.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -227,3 +238,42 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@check_arguments
+class SqliteTransaction(
+    ThreadOperations,
+    MessageOperations,
+    SearchOperations,
+    TimelineOperations,
+    PlaceOperations,
+    QueueOperations,
+    CredentialOperations,
+    TurnOperations,
+    TurnCommitOperations,
+    TurnOutputOperations,
+    AccessOperations,
+    PurgeOperations,
+    TableCopyOperations,
+):
+    """All operations, in one scope."""
+
+
+def run_transaction_body(work: TransactionBody[T], session: ScopedSession) -> T:
+    """Runs the work to its end inside the open transaction.
+
+    Its operations never suspend, so the coroutine needs no event loop: the first step runs it to its end.
+    """
+    engine = TransactionEngine(session)
+    steps = work(SqliteTransaction(engine)).__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        engine.require_no_failure()
+        result: T = done.value
+        return result
+    else:
+        steps.close()
+        raise RuntimeError("a transaction may await only its own operations: do everything else before or after it")
+    finally:
+        engine.end()

@@ -16,7 +16,7 @@ from threadline.core.ids import new_id, new_state_key
 from threadline.core.messages import to_us
 from threadline.core.threads import NewThread, Page, Thread, ThreadChanges
 from threadline.stores import rows
-from threadline.stores.cursors import Position, decode_cursor, encode_cursor
+from threadline.stores.rows import Position, decode_cursor, encode_cursor
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import NewTimeline, TimelineOwner, add_timeline, new_timeline

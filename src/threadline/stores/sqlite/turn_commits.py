@@ -32,7 +32,6 @@ from threadline.stores.sqlite.queues import add_inbox, enqueue, find_inbox, is_c
 from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.threads import create_thread, existing_thread, find_thread, thread_by_key
 from threadline.stores.sqlite.timelines import move
-from threadline.stores.sqlite.turn_output import put_chunks
 from threadline.stores.sqlite.turns import (
     create_turn,
     find_hold,
@@ -40,6 +39,7 @@ from threadline.stores.sqlite.turns import (
     find_turn_by_key,
     is_turn_known,
     lease_turn,
+    put_chunks,
     request_stop,
     store_end,
 )

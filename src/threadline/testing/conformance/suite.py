@@ -2,26 +2,29 @@
 with, and the limits to open the store with.
 """
 
-from threadline.testing.conformance.access import TestActs, TestPermits, TestTokens
+from threadline.testing.conformance.access import TestActs, TestCredentials, TestPermits, TestTokens
 from threadline.testing.conformance.append import TestAppending, TestExpectedCount, TestRepeating
 from threadline.testing.conformance.arguments import TestWrongArguments
 from threadline.testing.conformance.arrivals import TestArrivals, TestSenders
 from threadline.testing.conformance.change_watch import TestWatching
-from threadline.testing.conformance.credentials import TestCredentials
 from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
-from threadline.testing.conformance.links import TestLinkCodes, TestLinks
 from threadline.testing.conformance.messages import TestKeepingBytes, TestLastTurns, TestReadingMessages
 from threadline.testing.conformance.places import (
     TestAgents,
     TestBinding,
     TestContextSnapshots,
+    TestLinkCodes,
+    TestLinks,
     TestUsers,
 )
 from threadline.testing.conformance.purge import (
+    TestCopying,
     TestPurgingTenants,
     TestPurgingThreads,
     TestPurgingUsers,
+    populated,
+    replica,
 )
 from threadline.testing.conformance.queues import (
     TestDelivering,
@@ -32,7 +35,6 @@ from threadline.testing.conformance.queues import (
 )
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent
-from threadline.testing.conformance.table_copy import TestCopying, populated, replica
 from threadline.testing.conformance.thread_lists import TestListingThreads
 from threadline.testing.conformance.threads import (
     TestChangingThreads,

@@ -100,6 +100,7 @@ class TestTransacting:
         writing = asyncio.create_task(store.transact(alice.scope, work))
         while not writing.done():
             seen.add(len((await alice.threads()).items))
+            # Gives the writer the loop, so that reads happen between its steps.
             await asyncio.sleep(0)
         await writing
         assert seen <= {0, 20}

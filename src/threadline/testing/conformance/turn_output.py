@@ -98,6 +98,7 @@ class TestChunks:
         async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
             for n in range(1, 4):
                 waiting = asyncio.create_task(watch.wait(60))
+                # Lets the watch begin before the change it must notice.
                 await asyncio.sleep(0)
                 await alice.put_chunks("turn-1", fence, chunks(n, n))
                 await waiting

@@ -206,6 +206,7 @@ class TestLeasing:
         turn = await leased(alice, clock, "turn-1")
         async with store.watch(alice.scope, "turn-1") as watch, asyncio.timeout(30):
             waiting = asyncio.create_task(watch.wait(60))
+            # Lets the watch begin before the change it must notice.
             await asyncio.sleep(0)
             await alice.release_lease("turn-1", turn.fence)
             await waiting

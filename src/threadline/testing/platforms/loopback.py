@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 
 _PIECE = 65_536
+# For a whole exchange: a client that stops in the middle must not keep the test waiting.
 _SECONDS = 30.0
 
 
@@ -135,5 +136,6 @@ async def _message(protocol: h11.Connection, reader: asyncio.StreamReader) -> tu
 async def _closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError, TimeoutError):
+        # A peer that never closes its half must not keep the test waiting.
         async with asyncio.timeout(1):
             await writer.wait_closed()

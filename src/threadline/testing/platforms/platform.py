@@ -19,6 +19,7 @@ from threadline.core.turns import Surface
 from threadline.ports import Clock
 from threadline.testing.platforms.loopback import Asked, HungUp, LoopbackServer, Told, ask
 
+# Generous, because test machines are loaded: only a delivery that never arrives runs into it.
 _SECONDS = 30.0
 
 

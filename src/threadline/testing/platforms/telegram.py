@@ -121,6 +121,7 @@ class FakeTelegram(FakePlatform):
         offset = int(given.get("offset", 0))
         async with self._changed:
             self.waiting = [update for update in self.waiting if update["update_id"] >= offset]
+            # getUpdates answers with what there is when the caller's own timeout ends, as the platform does.
             with suppress(TimeoutError):
                 async with asyncio.timeout(float(given.get("timeout", 0))):
                     await self._changed.wait_for(lambda: bool(self.waiting))
