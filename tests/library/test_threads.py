@@ -19,7 +19,7 @@ async def ada(database: str, tenant_id: str) -> AsyncIterator[UserView]:
         yield opened.as_user("ada", tenant=tenant_id)
 
 
-async def said(thread: ThreadHandle) -> list[str]:
+async def texts(thread: ThreadHandle) -> list[str]:
     return [message.text for message in await thread.messages()]
 
 
@@ -31,7 +31,7 @@ async def test_an_append_against_an_old_head_is_refused_with_the_count_of_the_ne
         await thread.append("two", expected_count=0)
     assert refused.value.current_count == 1
     await thread.append("two", expected_count=1)
-    assert await said(thread) == ["one", "two"]
+    assert await texts(thread) == ["one", "two"]
 
 
 @pytest.mark.req("S1-07")
@@ -43,7 +43,7 @@ async def test_of_a_race_for_the_first_message_one_wins_and_the_others_are_told(
     )
     lost = [outcome for outcome in outcomes if isinstance(outcome, threadline.HeadMoved)]
     assert len(lost) == 7
-    assert len(await said(thread)) == 1
+    assert len(await texts(thread)) == 1
 
 
 @pytest.mark.req("S4-03")
@@ -78,5 +78,15 @@ async def test_loading_replaces_the_history_and_keeps_the_system_prompt(ada: Use
     await thread.save("then")
     await thread.append("left behind")
     await thread.load("then")
-    assert await said(thread) == ["kept"]
+    assert await texts(thread) == ["kept"]
     assert thread.info.system_prompt == "Be brief."
+
+
+@pytest.mark.parametrize("parts", ["text", ("text",), ({"type": "text", "text": "x"},)])
+async def test_parts_of_another_type_are_named(ada: UserView, parts: object) -> None:
+    thread = await ada.create_thread()
+    with pytest.raises(
+        threadline.InvalidInput, match=r"each part of a message must be a part such as threadline\.TextPart"
+    ):
+        await thread.append(threadline.NewMessage("user", parts))  # type: ignore[arg-type]
+    assert await texts(thread) == []

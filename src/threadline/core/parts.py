@@ -269,7 +269,13 @@ def _outgoing(part: Part) -> _TextOut | _ToolOut | msgspec.Raw:
         if not isinstance(part.text, str):
             raise InvalidInput(f"text of a text part must be a string, got {jsontext.type_of(part.text)}")
         return _TextOut(part.text)
-    return _tool_out(part) if isinstance(part, ToolPart) else msgspec.Raw(_encode_one(part))
+    if isinstance(part, ToolPart):
+        return _tool_out(part)
+    encoded: bytes | None = _encode_one(part)
+    if encoded is None:  # callers without a type checker pass strings and dicts
+        fault = f"got {type(part).__name__}"
+        raise InvalidInput(f"each part of a message must be a part such as threadline.TextPart(…), {fault}")
+    return msgspec.Raw(encoded)
 
 
 def _encode_one(
