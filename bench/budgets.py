@@ -98,6 +98,8 @@ HTTP_RAW = _both("HTTP: read a thread of 10,000 messages", None)
 STREAMS_MEMORY = Measure("10,000 idle streams: memory", _value(400))
 STREAMS_MEMORY_EACH = Measure("10,000 idle streams: memory for each")
 STREAMS_DELAY = Measure("10,000 idle streams: a word to all, slowest of 100", _value(250))
+SLOW_CLIENTS = Measure("1,000 slow clients: a request of another")
+SLOW_CLIENTS_P99 = Measure("1,000 slow clients: a request of another, slowest of 100", _value(100))
 RESUME = Measure("readers that come back at once")
 RESUME_P99 = Measure("readers that come back at once: slowest of 100")
 PAGE_SIZE = Measure("the page: first view, packed", _value(120))
@@ -161,6 +163,8 @@ MEASURES = (
     STREAMS_DELAY,
     RESUME,
     RESUME_P99,
+    SLOW_CLIENTS,
+    SLOW_CLIENTS_P99,
     PAGE_SIZE,
     PAGE_PAINT,
     PAGE_INTERACTIVE,

@@ -3,13 +3,15 @@
 The file is the one given, else the one in the working directory, else the one in the user's configuration folder.
 Variables override the file; options of the command line override both. An unknown key is an error, so that a typing
 mistake does not become a default. `THREADLINE_DATABASE` sets `database`; two underscores separate sections:
-`THREADLINE_LIMITS__MESSAGE_BYTES` sets `message_bytes` of `[limits]`. docs/settings.md describes every key.
+`THREADLINE_LIMITS__MESSAGE_BYTES` sets `message_bytes` of `[limits]`; a list is separated by commas.
+docs/settings.md describes every key.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -85,6 +87,27 @@ class RateLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_address: int = 1_200
 
 
+_Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one client may occupy before its request is known, in each process. `total` is also bounded by three
+    quarters of the descriptors that the process may open. `per_address` does not count trusted proxies; behind one it
+    counts the open requests of each client. A body has `body_seconds`, and a second more for each
+    `body_bytes_per_second` that arrived."""
+
+    total: _Count = 20_000
+    per_address: _Count = 1_000
+    head_seconds: _Seconds = 10.0
+    head_bytes: _Count = 65_536
+    headers: _Count = 100
+    url_bytes: _Count = 16_384
+    body_seconds: _Seconds = 30.0
+    body_bytes_per_second: _Count = 500
+    write_seconds: _Seconds = 60.0
+
+
 class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP service. `authentication` requires an API token from every caller, or a JWT if `jwt` is set; `jwt`
     alone requires one as well. `origins` are the web pages that may call the service from another origin. `proxies`
@@ -96,6 +119,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     authentication: bool = False
     jwt: JwtSettings | None = None
     rates: RateLimits = RateLimits()
+    connections: ConnectionLimits = ConnectionLimits()
     proxies: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     body_bytes: int = 1_048_576
@@ -252,4 +276,24 @@ def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise SettingsInvalid(f"unknown setting {name}: `{section}` is a value, not a section")
-        target[key] = value
+        target[key] = _split(value) if _is_list([*sections, key]) else value
+
+
+def _is_list(path: Sequence[str]) -> bool:
+    """Whether the setting at this path is a list. Sections with names of the user's contain none."""
+    kind: Any = Settings
+    for key in path:
+        fields = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
+        kind = fields.get(key)
+    return typing.get_origin(kind) is tuple
+
+
+def _split(value: str) -> list[str]:
+    """`a, b` or, for texts that contain commas, `["a", "b"]`."""
+    if value.startswith('["'):
+        try:
+            return msgspec.json.decode(value, type=list[str])
+        except msgspec.DecodeError:
+            # Then it is no array but a text that begins like one, such as a regular expression.
+            pass
+    return [part for part in map(str.strip, value.split(",")) if part]

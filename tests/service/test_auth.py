@@ -16,13 +16,16 @@ from jwt.algorithms import RSAAlgorithm
 
 from tests.conftest import OpenStore
 from tests.scripted_agent import ScriptedAgent, make_threadline
-from tests.service.conftest import SERVICE
-from tests.service.running_service import THREADS, Client, serving
+from tests.service.conftest import SERVICE, held
+from tests.service.running_service import CHAT, THREADS, Client, serving, wait_until_idle
 from tests.service.test_jwt_reader import RSA, a_set, jwk, signed
 from tests.service.token_clients import bearer, client_with, token_for
 from tests.stores.sqlite.disk import a_disk
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
+from threadline.core.access import NewToken, make_token, parse_token
+from threadline.core.errors import InvalidName
+from threadline.core.ids import new_id
 from threadline.core.threads import Scope, system_scope
 from threadline.service.auth.authentication import check_address
 from threadline.service.auth.jwt_reader import jwt_reader
@@ -47,6 +50,47 @@ async def test_a_token_authenticates_its_user(ada: Client, threadline: Threadlin
     await ada.ask("Hi", "key")
     threads = await threadline.threads(Scope("local", "ada")).page()
     assert [thread.state_key for thread in threads.items] == ["key"]
+
+
+async def test_an_open_stream_ends_soon_after_its_token_is_revoked(
+    client: Client, threadline: Threadline, scripted_agent: ScriptedAgent
+) -> None:
+    administration = threadline.administration(Scope("local", "root", "admin"))
+    token, text = await administration.create_token("ada", name="laptop")
+    async with client_with(client.url, text) as ada, held(scripted_agent):
+        body = {"id": "key", "message": {"role": "user", "content": "Hi"}}
+        async with ada.http.stream("POST", CHAT, json=body) as stream, asyncio.timeout(30):
+            pieces = stream.aiter_text()
+            assert await anext(pieces)
+            await administration.revoke_token(token.id)
+            rest = "".join([piece async for piece in pieces])
+        assert "[DONE]" not in rest
+        assert (await ada.http.get(THREADS)).status_code == 401
+    # The turn belongs to the user, not to the connection.
+    async with client_with(client.url, await token_for(threadline, "ada")) as ada:
+        async with asyncio.timeout(30):
+            while len(await ada.messages("key")) < 2:
+                await wait_until_idle(threadline)
+
+
+async def test_no_token_is_for_the_user_of_the_system(threadline: Threadline, client: Client) -> None:
+    administration = threadline.administration(Scope("local", "root", "admin"))
+    with pytest.raises(InvalidName, match="'system' is reserved"):
+        await administration.create_token("system", name="laptop")
+    async with client_with(client.url, await token_for(threadline, "root", "admin")) as root:
+        answer = await root.http.post("/api/v1/tokens", json={"user": "system", "name": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_name")
+
+
+async def test_a_stored_token_of_the_system_user_is_refused(threadline: Threadline, client: Client) -> None:
+    """Such as one that an earlier version created."""
+    text = make_token("local")
+    found = parse_token(text)
+    assert found is not None
+    new = NewToken(new_id(), found.token_hash, "system", "old", "admin")
+    await threadline.store.scoped(Scope("local", "root", "admin")).create_token(new)
+    async with client_with(client.url, text) as system:
+        assert (await system.http.get(THREADS)).status_code == 401
 
 
 async def raw_response(client: Client, head: bytes) -> bytes:

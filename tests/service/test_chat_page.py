@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def client(folder: Path, root: str = "") -> httpx2.AsyncClient:
     page = Starlette(
         routes=PageRoutes(folder).routes(),
-        exception_handlers={NotFound: problems.handle_error},
+        exception_handlers={NotFound: problems.ErrorHandler()},
     )
     app = Starlette(routes=[Mount(root, page)]) if root else page
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")

@@ -152,6 +152,7 @@ async def test_claims_are_read_by_the_configured_names() -> None:
         {"sub": "a" * 257},
         {"sub": "ada\x00"},
         {"sub": 7},
+        {"sub": "system"},
     ],
 )
 async def test_a_token_without_user_tenant_or_role_is_refused(wrong: dict[str, Any]) -> None:

@@ -17,9 +17,10 @@ from tests.service.conftest import SERVICE
 from tests.service.running_service import THREADS, Client, serving
 from tests.service.token_clients import client_with, token_for
 from threadline.core.errors import SettingsInvalid
-from threadline.service.auth.rate_limits import RateLimit, counted_address
+from threadline.service.auth.rate_limits import RateLimit
+from threadline.service.http.client_addresses import counted_address, read_networks
 from threadline.service.http.problems import Problem
-from threadline.service.middleware.proxies import ClientAddress, read_networks
+from threadline.service.middleware.proxies import ClientAddress
 from threadline.settings import RateLimits, Settings
 from threadline.testing.clock import ManualClock
 
@@ -105,7 +106,7 @@ async def test_without_authentication_there_is_no_limit(client: Client) -> None:
     ],
 )
 def test_ipv6_addresses_are_counted_by_network(host: str, counted: str) -> None:
-    assert counted_address({"client": (host, 1)}) == counted
+    assert counted_address(host) == counted
 
 
 async def client_of(peer: str, headers: list[tuple[bytes, bytes]], *proxies: str) -> tuple[str, str]:
@@ -116,7 +117,7 @@ async def client_of(peer: str, headers: list[tuple[bytes, bytes]], *proxies: str
         seen.append((scope["client"][0], scope["scheme"]))
 
     scope = {"type": "http", "client": (peer, 1), "scheme": "http", "headers": headers}
-    await ClientAddress(app, proxies=read_networks(proxies))(scope, None, None)  # type: ignore[arg-type]
+    await ClientAddress(app, proxies=read_networks(proxies), max_open=1)(scope, None, None)  # type: ignore[arg-type]
     return seen[0]
 
 

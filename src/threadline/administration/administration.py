@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from threadline.core.access import TOKEN_ROLES, ApiToken, AuditEntry, NewToken, TokenRole, make_token, parse_token
 from threadline.core.checks import check_choice, check_range
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import InvalidInput, InvalidName, NotFound
 from threadline.core.ids import check_generated_id, check_id, check_user_id, new_id
 from threadline.core.sealing import CleanJson, Sealer
-from threadline.core.threads import Scope
+from threadline.core.threads import SYSTEM_USER, Scope
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_name
 
@@ -50,7 +50,7 @@ class Administration:
         acts_for_users: bool = False,
     ) -> CreatedToken:
         """InvalidInput for an unknown role, an expiry in the past, or an administrator's token that acts for users: if
-        it were stolen, the thief would have both powers."""
+        it were stolen, the thief would have both powers. InvalidName for the user `system`."""
         self._scope.require("admin")
         check_choice("role", role, TOKEN_ROLES)
         if expires_at is not None and expires_at <= self._clock.now():
@@ -63,7 +63,7 @@ class Administration:
         new = NewToken(
             new_id(),
             parsed.token_hash,
-            check_user_id(owner_id),
+            _check_owner(owner_id),
             admit_name(self._sealer, "token", name),
             role,
             expires_at,
@@ -120,3 +120,9 @@ class Administration:
 
     def _details(self, **details: Any) -> CleanJson:
         return self._sealer.json(details, "details")
+
+
+def _check_owner(user_id: str) -> str:
+    if check_user_id(user_id) == SYSTEM_USER:
+        raise InvalidName(f"user id {SYSTEM_USER!r} is reserved for the service itself: choose another one")
+    return user_id

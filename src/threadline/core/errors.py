@@ -30,7 +30,8 @@ The tree:
     ├── SettingsInvalid          the configuration is wrong
     ├── ExtraMissing             an optional dependency is not installed
     └── StoreFailed
-        ├── StoreUnavailable     the database cannot be reached, or another process has locked it
+        ├── StoreUnavailable     the database cannot be reached
+        │   └── StoreBusy        a lock, a statement or a free connection took too long; nothing was stored
         ├── StoreFull            no space left
         ├── StoreReadOnly        the file or the server rejects writes
         ├── StoreCorrupt         the file is damaged or is not a Threadline database
@@ -272,9 +273,16 @@ class StoreFailed(ThreadlineError):
 
 
 class StoreUnavailable(StoreFailed):
-    """The database cannot be reached, or another process has locked it. Retrying may help."""
+    """The database cannot be reached. Retrying may help."""
 
     code = "store_unavailable"
+
+
+class StoreBusy(StoreUnavailable):
+    """Waiting for a lock, a statement or a free connection took longer than the settings allow. Nothing was stored, and
+    the same call may succeed a moment later."""
+
+    code = "store_busy"
 
 
 class StoreFull(StoreFailed):

@@ -37,8 +37,12 @@ class Scope(msgspec.Struct, frozen=True):
             raise RoleRefused(self.role, needed)
 
 
+SYSTEM_USER = "system"
+"""The user id of Threadline itself. No person has it: tokens, JWTs and impersonation refuse it."""
+
+
 def system_scope(tenant_id: str) -> Scope:
-    return Scope(tenant_id=tenant_id, user_id="system", role="system")
+    return Scope(tenant_id=tenant_id, user_id=SYSTEM_USER, role="system")
 
 
 class Point(NamedTuple):

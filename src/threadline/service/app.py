@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from threadline.bootstrap import Threadline
@@ -30,11 +32,12 @@ from threadline.service.auth.jwt_reader import jwt_reader
 from threadline.service.auth.permissions import PERMISSIONS
 from threadline.service.auth.rate_limits import AddressLimit, RateLimit, delete_old_windows
 from threadline.service.auth.token_authenticator import TokenAuthenticator
-from threadline.service.context import ServiceContext, Shutdown
+from threadline.service.context import ConnectionPolicy, ServiceContext, Shutdown
 from threadline.service.http import problems
+from threadline.service.http.client_addresses import LOCAL_NETWORKS, read_networks
 from threadline.service.middleware.body_limit import BodyLimit
-from threadline.service.middleware.headers import OriginCheck, SecurityHeaders
-from threadline.service.middleware.proxies import ClientAddress, read_networks
+from threadline.service.middleware.headers import OriginCheck, SecurityHeaders, read_origins
+from threadline.service.middleware.proxies import ClientAddress
 from threadline.service.middleware.request_log import RequestLog
 from threadline.service.openapi.operation import operation_of
 from threadline.service.openapi.reference import ReferenceRoutes
@@ -58,11 +61,12 @@ from threadline.settings import ServiceSettings
 
 
 class ServiceApp(Starlette):
-    """`shutdown` is for the server that runs the app."""
+    """`shutdown` and `connections` are for the server that runs the app."""
 
     def __init__(
         self,
         shutdown: Shutdown,
+        connections: ConnectionPolicy,
         *,
         routes: Sequence[BaseRoute],
         middleware: Sequence[Middleware],
@@ -73,13 +77,15 @@ class ServiceApp(Starlette):
             middleware=middleware,
             exception_handlers={
                 problems.Problem: problems.handle_problem,
-                ThreadlineError: problems.handle_error,
+                ClientDisconnect: problems.handle_disconnect,
+                ThreadlineError: problems.ErrorHandler(),
                 HTTPException: problems.handle_http_exception,
                 Exception: problems.handle_crash,
             },
             lifespan=lifespan,
         )
         self.shutdown = shutdown
+        self.connections = connections
 
 
 def build_app(
@@ -105,10 +111,24 @@ def build_app(
 
     return ServiceApp(
         shutdown,
-        routes=_protected(routes, tokens or _authenticate(threadline, authenticate)),
+        _connection_policy(threadline, settings, is_authenticated=is_authenticated),
+        routes=_protected(
+            routes,
+            authenticate=tokens or _authenticate(threadline, authenticate),
+            revocable=tokens,
+            recheck_seconds=settings.heartbeat_seconds,
+        ),
         middleware=_middleware(threadline, settings, is_authenticated=is_authenticated),
         lifespan=run,
     )
+
+
+def _connection_policy(
+    threadline: Threadline, settings: ServiceSettings, *, is_authenticated: bool
+) -> ConnectionPolicy:
+    """Without authentication all clients are on this machine and are one user: loopback is not limited."""
+    shared = settings.proxies if is_authenticated else (*settings.proxies, *LOCAL_NETWORKS)
+    return ConnectionPolicy(settings.connections, read_networks(shared), threadline.metrics)
 
 
 def _authenticate(threadline: Threadline, given: AuthenticateScope | None) -> Authenticate:
@@ -136,8 +156,10 @@ def _middleware(threadline: Threadline, settings: ServiceSettings, *, is_authent
     return [
         Middleware(RequestLog, metrics=threadline.metrics, tracer=threadline.tracer),
         Middleware(SecurityHeaders),
-        Middleware(ClientAddress, proxies=read_networks(settings.proxies)),
-        Middleware(OriginCheck, origins=frozenset(settings.origins), hosts=None if is_authenticated else LOCAL_HOSTS),
+        Middleware(ClientAddress, proxies=read_networks(settings.proxies), max_open=settings.connections.per_address),
+        Middleware(
+            OriginCheck, origins=read_origins(settings.origins), hosts=None if is_authenticated else LOCAL_HOSTS
+        ),
         Middleware(
             AddressLimit,
             limit=_rate_limit(threadline, settings, settings.rates.per_address),
@@ -216,16 +238,17 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
     return [*routes, *ReferenceRoutes(routes, is_authenticated=is_authenticated).routes()]
 
 
-def _protected(routes: Sequence[BaseRoute], authenticate: Authenticate) -> list[BaseRoute]:
-    """The same routes behind the authentication that `PERMISSIONS` asks of each. Mounts are the page's static files."""
-    return [_protect(route, authenticate) if isinstance(route, Route) else route for route in routes]
+def _protected(routes: Sequence[BaseRoute], **options: Any) -> list[BaseRoute]:
+    """The same routes behind the authentication that `PERMISSIONS` asks of each. Mounts are the page's static files.
+    `options` are those of `Authentication`."""
+    return [_protect(route, options) if isinstance(route, Route) else route for route in routes]
 
 
-def _protect(route: Route, authenticate: Authenticate) -> Route:
+def _protect(route: Route, options: dict[str, Any]) -> Route:
     # KeyError for a handler without `@operation` or without a row: the app must not start with an unprotected route.
     permission = PERMISSIONS[operation_of(route.endpoint).id]
     if permission.role is None:
         return route
-    middleware = Middleware(Authentication, authenticate=authenticate, permission=permission)
+    middleware = Middleware(Authentication, permission=permission, **options)
     methods = None if route.methods is None else list(route.methods)
     return Route(route.path, route.endpoint, methods=methods, middleware=[middleware])

@@ -6,8 +6,10 @@ import asyncio
 from typing import NamedTuple
 
 from threadline.bootstrap import Threadline
+from threadline.observability.metrics import Metrics
 from threadline.service.aisdk.turn_streams import TurnStreams
-from threadline.settings import ServiceSettings
+from threadline.service.http.client_addresses import Network
+from threadline.settings import ConnectionLimits, ServiceSettings
 
 
 class Shutdown:
@@ -31,6 +33,15 @@ class Shutdown:
         if self._deadline is None:
             return grace_seconds
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+
+class ConnectionPolicy(NamedTuple):
+    """What the server needs to know about connections. The addresses in `shared` belong to many clients each, so the
+    limit per address does not apply to them."""
+
+    limits: ConnectionLimits
+    shared: tuple[Network, ...]
+    metrics: Metrics
 
 
 class ServiceContext(NamedTuple):

@@ -7,12 +7,13 @@ addresses, so `check_address` refuses others.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from threadline.core.errors import SettingsInvalid
@@ -32,13 +33,38 @@ LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
-class Authentication:
-    """ASGI middleware for one route. Raises: the app's exception handlers write the response."""
+class Revocable(Protocol):
+    """Knows callers that may lose their access while a response is being sent."""
 
-    def __init__(self, app: ASGIApp, *, authenticate: Authenticate, permission: Permission) -> None:
+    async def is_still_valid(self, request: Request) -> bool:
+        """Whether the request would still be authenticated."""
+        ...
+
+
+class _AccessEnded(Exception):
+    """Ends a stream from inside its `send`. Only `Authentication` raises and catches it."""
+
+
+class Authentication:
+    """ASGI middleware for one route. Raises: the app's exception handlers write the response.
+
+    A stream may outlive its token, so `revocable` is asked again while it is sent, at most every `recheck_seconds`: as
+    often as heartbeats are sent, so that an idle stream is checked as well."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authenticate: Authenticate,
+        permission: Permission,
+        revocable: Revocable | None,
+        recheck_seconds: float,
+    ) -> None:
         self._app = app
         self._authenticate = authenticate
         self._permission = permission
+        self._revocable = revocable
+        self._recheck_seconds = recheck_seconds
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -47,7 +73,27 @@ class Authentication:
             # Before the check, so that the log names the tenant of refused requests too.
             context_of(scope).caller = caller
             check_permission(request, caller, self._permission)
+            if self._revocable is not None:
+                await self._send_while_valid(self._revocable, request, receive, send)
+                return
         await self._app(scope, receive, send)
+
+    async def _send_while_valid(self, revocable: Revocable, request: Request, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        checked_at = loop.time()
+
+        async def sending(message: Message) -> None:
+            nonlocal checked_at
+            if message.get("more_body") and loop.time() - checked_at >= self._recheck_seconds:
+                checked_at = loop.time()
+                if not await revocable.is_still_valid(request):
+                    raise _AccessEnded
+            await send(message)
+
+        try:
+            await self._app(request.scope, receive, sending)
+        except _AccessEnded:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def check_permission(request: Request, caller: Caller, permission: Permission) -> None:

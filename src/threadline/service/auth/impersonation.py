@@ -16,7 +16,7 @@ from starlette.requests import Request
 from threadline.core.access import ApiToken
 from threadline.core.errors import ImpersonationRefused, InvalidInput, InvalidName
 from threadline.core.ids import USER_ID_LENGTH, check_user_id
-from threadline.core.threads import Scope, system_scope
+from threadline.core.threads import SYSTEM_USER, Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Store
 from threadline.service.auth.permissions import Permission
@@ -27,7 +27,6 @@ ON_BEHALF_OF = "X-On-Behalf-Of"
 SURFACE = "X-Surface"
 BotSurface: TypeAlias = Literal["matrix"]
 """Surfaces whose bot may be a separate program. The service itself answers the others, to places it already knows."""
-_SYSTEM_USER = "system"
 # Percent-encoded, because a header is ASCII. A comma is refused: it may come from two headers joined by a proxy.
 _ENCODED_USER = re.compile(r"(?:[ -$&-+\--~]|%[0-9A-Fa-f]{2})+")
 # Every character of a user id may take four bytes in UTF-8, and each byte three characters when percent-encoded.
@@ -42,8 +41,8 @@ async def impersonate(request: Request, store: Store, tenant_id: str, token: Api
     """The user that the request names. InvalidName, InvalidInput; ImpersonationRefused for the system user."""
     context_of(request.scope).token_id = token.id
     user_id = _read_user(read_header(request, ON_BEHALF_OF, _MAX_LENGTH) or "")
-    if user_id == _SYSTEM_USER:
-        raise ImpersonationRefused(f"no token can act for {_SYSTEM_USER!r}: name another user in {ON_BEHALF_OF}")
+    if user_id == SYSTEM_USER:
+        raise ImpersonationRefused(f"no token can act for {SYSTEM_USER!r}: name another user in {ON_BEHALF_OF}")
     user = await store.scoped(system_scope(tenant_id)).user(user_id)
     roles = (token.role, "member" if user is None else user.role)
     scope = Scope(tenant_id, user_id, "viewer" if "viewer" in roles else "member")

@@ -20,7 +20,7 @@ import jwt
 
 from threadline.core.access import TOKEN_ROLES, TokenRole
 from threadline.core.errors import InvalidName, SettingsInvalid
-from threadline.core.threads import Scope
+from threadline.core.threads import SYSTEM_USER, Scope
 from threadline.service.auth.jwt_keys import Keys, KeySet, Load, OneKey, public_key, secret_key
 from threadline.settings import JwtSettings
 
@@ -61,6 +61,8 @@ class JwtReader:
         user_id = claim(claims, self._settings.user_claim)
         role = role_of(claim(claims, self._settings.role_claim)) or self._settings.role
         if not isinstance(tenant_id, str) or not isinstance(user_id, str) or role is None:
+            return None
+        if user_id == SYSTEM_USER:
             return None
         try:
             return Scope(tenant_id, user_id, role)

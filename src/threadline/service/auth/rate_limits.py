@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import ipaddress
 import re
 from contextlib import suppress
 
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import system_scope
 from threadline.ports import Clock, Store
+from threadline.service.http.client_addresses import client_host, counted_address
 from threadline.service.http.problems import Problem
 
 WINDOW = dt.timedelta(minutes=1)
@@ -115,7 +115,7 @@ class AddressLimit:
             try:
                 # Without the database nothing can be counted; routes that need it fail by themselves.
                 with suppress(StoreFailed):
-                    await self._limit.take(self._tenant_id, f"address:{counted_address(scope)}")
+                    await self._limit.take(self._tenant_id, f"address:{counted_address(client_host(scope))}")
             except Problem as problem:
                 await problem.response()(scope, receive, send)
                 return
@@ -124,16 +124,3 @@ class AddressLimit:
 
 def _is_unlimited(path: str) -> bool:
     return path in _UNLIMITED or _WEBHOOK.fullmatch(path) is not None
-
-
-def counted_address(scope: Scope) -> str:
-    """IPv6 addresses count as their /64 network, because one customer has a whole network."""
-    host = (scope.get("client") or ("unknown", 0))[0]
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return "unknown"
-    if address.version == 6:
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((address, 64), strict=False).network_address)
-    return str(address)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from threadline.core.access import TOKEN_PREFIX, ApiToken, parse_token
 from threadline.core.errors import StoreFailed
-from threadline.core.threads import Scope, system_scope
+from threadline.core.threads import SYSTEM_USER, Scope, system_scope
 from threadline.ports import Clock, Store
 from threadline.service.auth.impersonation import has_user_header, impersonate
 from threadline.service.auth.jwt_reader import JwtReader
@@ -83,10 +83,23 @@ class TokenAuthenticator:
         # The caller chooses the tenant to look in, but without the secret nothing is found there.
         token = await self._store.scoped(system_scope(read.tenant_id)).token_by_hash(read.token_hash)
         now = self._clock.now()
-        if token is None or not token.is_valid(now):
+        if token is None or not token.is_valid(now) or token.owner_id == SYSTEM_USER:
             _refuse()
         self._last_uses.record(read.tenant_id, token, now)
         return read.tenant_id, token
+
+    async def is_still_valid(self, request: Request) -> bool:
+        """False for a token that was revoked or has expired. A JWT cannot be revoked, and its expiry does not end a
+        stream: issuers let them expire after minutes and expect clients to renew them for the next request."""
+        read = parse_token(bearer_token(request))
+        if read is None:
+            return True
+        try:
+            token = await self._store.scoped(system_scope(read.tenant_id)).token_by_hash(read.token_hash)
+        except StoreFailed:
+            # Not known now: the next check decides.
+            return True
+        return token is not None and token.is_valid(self._clock.now())
 
     async def close(self) -> None:
         await self._last_uses.close()

@@ -1,7 +1,8 @@
 """Errors as HTTP responses: `application/problem+json` with a stable `code`, from one table.
 
 A fault of the caller is described in `detail`. An internal failure is logged and its details are kept from the caller,
-because such messages name files and servers.
+because such messages name files and servers. A client that asks for `text/plain` gets the detail as a sentence: some
+clients, npm `ai` among them, show their users the body of a refusal as it is.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from threadline.core import errors, jsontext
 from threadline.core.errors import ThreadlineError
+from threadline.observability.log_throttle import LogThrottle
 from threadline.service.http.request_context import request_id_of
 
 log = logging.getLogger("threadline.service")
@@ -53,6 +57,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.ExtraMissing: 500,
     errors.StoreFailed: 503,
     errors.StoreUnavailable: 503,
+    errors.StoreBusy: 503,
     errors.StoreFull: 507,
     errors.StoreReadOnly: 503,
     errors.StoreCorrupt: 500,
@@ -66,8 +71,10 @@ TITLES = {
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request too slow",
     409: "Conflict",
     413: "Too large",
+    414: "URL too long",
     415: "Unsupported media type",
     421: "Wrong host name",
     422: "Key already used",
@@ -78,7 +85,15 @@ TITLES = {
     503: "Temporarily unavailable",
     507: "No space left",
 }
-_INTERNAL = "internal error: details are in the service's log; try again later"
+_INTERNAL = "something went wrong in the service: try again later, or ask its operator to look into the log"
+_UNAVAILABLE = "the database cannot be used right now: try again in a few seconds"
+_BUSY = "the database is busy: try again in a few seconds"
+_UNKNOWN = "the database was lost while this was stored: send the request again with the same Idempotency-Key"
+# Longer than most locks and restarts of a connection, short enough for a person who waits.
+_RETRY_SECONDS = "5"
+_FULL = "the service has no space left to store this: ask its operator to make room"
+# As in the log of nginx; there is no standard status.
+_CLIENT_GONE = 499
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -100,8 +115,33 @@ class Problem(Exception):
             "detail": self.detail,
             **more,
         }
-        written = jsontext.dump(body, "problem")
-        return Response(written, self.status, self.headers, media_type="application/problem+json")
+        return ProblemResponse(
+            jsontext.dump(body, "problem"), self.status, self.headers, sentence=_sentence(self.detail)
+        )
+
+
+class ProblemResponse(Response):
+    media_type = "application/problem+json"
+
+    def __init__(self, content: bytes, status: int, headers: dict[str, str], *, sentence: str) -> None:
+        super().__init__(content, status, headers)
+        self._plain = PlainTextResponse(sentence, status, headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _prefers_text(Headers(scope=scope)):
+            await self._plain(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def _prefers_text(headers: Headers) -> bool:
+    """Only if the client names it: `*/*` is what every client sends, and programs need the code."""
+    accepted = headers.get("accept", "").lower()
+    return "text/plain" in accepted and "json" not in accepted
+
+
+def _sentence(detail: str) -> str:
+    return f"{detail[:1].upper()}{detail[1:]}."
 
 
 async def handle_problem(request: Request, exc: Exception) -> Response:
@@ -109,15 +149,43 @@ async def handle_problem(request: Request, exc: Exception) -> Response:
     return exc.response()
 
 
-async def handle_error(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, ThreadlineError)
-    status = STATUSES[type(exc)]
-    if status < 500:
-        return Problem(status, exc.code, _printable(str(exc))).response(**_details(exc))
-    log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
-    detail = _printable(str(exc)) if isinstance(exc, errors.AgentFailed) else _INTERNAL
-    headers = {"Retry-After": "5"} if status == 503 else None
-    return Problem(status, exc.code, detail, headers).response()
+async def handle_disconnect(request: Request, exc: Exception) -> Response:
+    """The client disconnected before its body had arrived. The response is not sent; its status is for the log."""
+    return Response(status_code=_CLIENT_GONE)
+
+
+class ErrorHandler:
+    """Answers Threadline's own errors."""
+
+    def __init__(self) -> None:
+        self._throttle = LogThrottle(log)
+
+    async def __call__(self, request: Request, exc: Exception) -> Response:
+        assert isinstance(exc, ThreadlineError)
+        status = STATUSES[type(exc)]
+        if status < 500:
+            return Problem(status, exc.code, _printable(str(exc))).response(**_details(exc))
+        # A database that is away fails every request: one line a minute says so. Each request has its line anyway.
+        if status != 503 or self._throttle.is_due(exc.code):
+            log.error("request failed", extra={"code": exc.code, **_where(request)}, exc_info=exc)
+        headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None
+        return Problem(status, exc.code, _safe_detail(exc), headers).response()
+
+
+def _safe_detail(exc: ThreadlineError) -> str:
+    """What the caller may know about an internal failure."""
+    match exc:
+        case errors.AgentFailed():
+            return _printable(str(exc))
+        case errors.StoreBusy():
+            return _BUSY
+        case errors.StoreUnavailable():
+            return _UNAVAILABLE
+        case errors.StoreFull():
+            return _FULL
+        case errors.OutcomeUnknown():
+            return _UNKNOWN
+    return _INTERNAL
 
 
 async def handle_http_exception(request: Request, exc: Exception) -> Response:

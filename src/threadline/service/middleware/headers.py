@@ -7,11 +7,20 @@ otherwise a foreign domain could point to it (DNS rebinding).
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from threadline.core.errors import SettingsInvalid
+from threadline.observability.log_throttle import LogThrottle
 from threadline.service.http.problems import Problem
 from threadline.service.http.requests import host_name
+
+log = logging.getLogger("threadline.service")
 
 _SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -23,8 +32,26 @@ _SECURITY_HEADERS = {
 }
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _ALLOWED_METHODS = "GET, POST, PUT, PATCH, DELETE"
-_ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-State-Key"
-_EXPOSED_HEADERS = "X-State-Key"
+ALLOWED_HEADERS = (
+    "Accept",
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "Last-Event-ID",
+    "Traceparent",
+    "X-AI-SDK",
+    "X-On-Behalf-Of",
+    "X-Request-Id",
+    "X-State-Key",
+    "X-Stream-Format",
+    "X-Surface",
+)
+"""Every request header that the service reads; a page of an allowed origin may send others too."""
+EXPOSED_HEADERS = ("Content-Disposition", "Retry-After", "X-Request-Id", "X-State-Key")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+# Browsers cache a preflight for at most two hours; this is short enough to change the setting.
+_PREFLIGHT_SECONDS = b"600"
+_ORIGIN_SCHEMES = frozenset(("http", "https"))
 
 
 class SecurityHeaders:
@@ -42,6 +69,20 @@ class SecurityHeaders:
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
+def read_origins(origins: Sequence[str]) -> frozenset[str]:
+    """SettingsInvalid for an entry that no browser would send, because it would never match."""
+    return frozenset(map(_read_origin, origins))
+
+
+def _read_origin(given: str) -> str:
+    parts = urlsplit(given)
+    if parts.scheme not in _ORIGIN_SCHEMES or not parts.netloc or parts.path not in ("", "/") or parts.query:
+        raise SettingsInvalid(
+            f"service.origins: an origin must be scheme and host such as http://localhost:3000, got {given[:100]!r}"
+        )
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
 class OriginCheck:
     """Pages of `origins` may call the API. `hosts`, if given, are the only accepted host names."""
 
@@ -49,6 +90,7 @@ class OriginCheck:
         self._app = app
         self._origins = origins
         self._hosts = hosts
+        self._throttle = LogThrottle(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,42 +98,53 @@ class OriginCheck:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
+        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         try:
-            self._check(scope["method"], headers, origin)
+            self._check(headers, origin, is_read=scope["method"] in _SAFE_METHODS and not is_preflight)
         except Problem as problem:
             await problem.response()(scope, receive, send)
             return
         if origin is None or origin not in self._origins:
             await self._app(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await _send_preflight(send, origin)
+        elif is_preflight:
+            await _send_preflight(send, origin, headers.get("access-control-request-headers", ""))
         else:
             await self._app(scope, receive, _with_cors_headers(send, origin))
 
-    def _check(self, method: str, headers: Headers, origin: str | None) -> None:
+    def _check(self, headers: Headers, origin: str | None, *, is_read: bool) -> None:
+        hosts = headers.getlist("host")
+        if len(hosts) > 1:
+            # A proxy and the service might each believe another one of them.
+            raise Problem(400, "invalid_input", f"header Host must be given once, got {len(hosts)}")
         host = headers.get("host", "")
         if self._hosts is not None and host_name(host) not in self._hosts:
             raise Problem(
                 421, "host_refused", f"host name {host_name(host)[:100]!r} is not accepted: use localhost or 127.0.0.1"
             )
         # Programs send no Origin. Reading needs no check: without CORS headers a page cannot see the response.
-        if origin is None or origin in self._origins or method in _SAFE_METHODS:
+        if origin is None or origin in self._origins or is_read:
             return
         if origin.partition("://")[2] != host:
+            # A browser hides the response to a preflight from its page and its developer, so the log has to tell.
+            self._throttle.warning("origin refused: see the setting service.origins", "origin", origin=origin[:100])
             raise Problem(
                 403,
                 "origin_refused",
-                f"origin {origin[:100]} is not allowed: add it to service.origins in the settings",
+                f"pages of {origin[:100]} may not use this service: add it to `origins` under [service] in "
+                "threadline.toml, or to THREADLINE_SERVICE__ORIGINS",
             )
 
 
-async def _send_preflight(send: Send, origin: str) -> None:
+async def _send_preflight(send: Send, origin: str, requested: str) -> None:
+    names = {name.lower(): name for name in ALLOWED_HEADERS}
+    # The page is trusted, so it may send headers that mean nothing here, such as those of its own tracing.
+    names |= {name.lower(): name for name in map(str.strip, requested.split(",")) if _HEADER_NAME.fullmatch(name)}
     headers = [
         (b"access-control-allow-origin", origin.encode()),
         (b"access-control-allow-methods", _ALLOWED_METHODS.encode()),
-        (b"access-control-allow-headers", _ALLOWED_HEADERS.encode()),
-        (b"access-control-max-age", b"600"),
-        (b"vary", b"Origin"),
+        (b"access-control-allow-headers", ", ".join(sorted(names.values())).encode()),
+        (b"access-control-max-age", _PREFLIGHT_SECONDS),
+        (b"vary", b"Origin, Access-Control-Request-Headers"),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
@@ -102,7 +155,7 @@ def _with_cors_headers(send: Send, origin: str) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["Access-Control-Allow-Origin"] = origin
-            headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
+            headers["Access-Control-Expose-Headers"] = ", ".join(EXPOSED_HEADERS)
             # Replaces same-origin of SecurityHeaders, which would block the allowed page.
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
             headers.add_vary_header("Origin")

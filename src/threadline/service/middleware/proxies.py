@@ -2,66 +2,71 @@
 
 The headers are only believed if the connection comes from a proxy named in the settings. Then the hops are read from
 right to left: the first address that is not a known proxy is the client. What is further left could be forged.
+
+All clients of a proxy share its connections, so the server cannot limit the connections of one of them. Their open
+requests are limited here instead.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections import Counter
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from threadline.core.errors import SettingsInvalid
+from threadline.service.http.client_addresses import Network, client_host, counted_address, is_in, parse_address
+from threadline.service.http.problems import Problem
 
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _SCHEMES = frozenset(("http", "https"))
 
 
-def read_networks(proxies: Sequence[str]) -> tuple[Network, ...]:
-    """SettingsInvalid for an entry that is neither an address nor a network."""
-    try:
-        return tuple(ipaddress.ip_network(proxy) for proxy in proxies)
-    except ValueError as exc:
-        raise SettingsInvalid(f"service.proxies: {exc}") from exc
-
-
 class ClientAddress:
-    """Sets `client` and `scheme` of the ASGI scope."""
+    """Sets `client` and `scheme` of the ASGI scope. A client behind a proxy may have `max_open` requests open."""
 
-    def __init__(self, app: ASGIApp, *, proxies: tuple[Network, ...]) -> None:
+    def __init__(self, app: ASGIApp, *, proxies: tuple[Network, ...], max_open: int) -> None:
         self._app = app
         self._proxies = proxies
+        self._max_open = max_open
+        self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._proxies and scope["type"] == "http" and self._is_proxy((scope.get("client") or ("", 0))[0]):
-            headers = Headers(scope=scope)
-            hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",")]
-            scheme = headers.get("x-forwarded-proto", "").strip().lower()
-            # In place: the middleware outside of this one reads the same scope afterwards.
-            scope["client"] = (self._client(hops) or scope["client"][0], 0)
-            scope["scheme"] = scheme if scheme in _SCHEMES else scope["scheme"]
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or not is_in(client_host(scope), self._proxies):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",")]
+        scheme = headers.get("x-forwarded-proto", "").strip().lower()
+        client = self._client(hops)
+        # In place: the middleware outside of this one reads the same scope afterwards.
+        scope["client"] = (client or client_host(scope), 0)
+        scope["scheme"] = scheme if scheme in _SCHEMES else scope["scheme"]
+        if client is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._run_counted(counted_address(client), scope, receive, send)
+
+    async def _run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._open[address] >= self._max_open:
+            await _too_many(self._max_open).response()(scope, receive, send)
+            return
+        self._open[address] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
 
     def _client(self, hops: list[str]) -> str | None:
         """The last hop that is not a known proxy; None if there is none, or one cannot be parsed."""
         for hop in reversed(hops):
-            if _parse(hop) is None:
+            if parse_address(hop) is None:
                 return None
-            if not self._is_proxy(hop):
+            if not is_in(hop, self._proxies):
                 return hop
         return None
 
-    def _is_proxy(self, host: str) -> bool:
-        address = _parse(host)
-        return address is not None and any(address in network for network in self._proxies)
 
-
-def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return None
-    # A dual-stack socket reports IPv4 clients as mapped IPv6 addresses.
-    return address.ipv4_mapped or address if isinstance(address, ipaddress.IPv6Address) else address
+def _too_many(limit: int) -> Problem:
+    detail = f"more than {limit} open requests from one address: close some and try again"
+    return Problem(429, "too_many_connections", detail, {"Retry-After": "5"})

@@ -79,8 +79,14 @@ Each GET route answers HEAD too. Responses must not be cached."""
 
 _EVERYWHERE: tuple[type[errors.ThreadlineError] | Fault, ...] = (
     errors.InvalidInput,
+    Fault(408, "request_timeout"),
+    Fault(414, "url_too_long"),
     Fault(421, "host_refused"),
     Fault(429, "rate_limited"),
+    Fault(429, "too_many_connections"),
+    Fault(431, "head_too_large"),
+    Fault(431, "too_many_headers"),
+    Fault(503, "overloaded"),
     Fault(500, "internal"),
     *(error for error, status in STATUSES.items() if issubclass(error, errors.StoreFailed) and status != 507),
 )

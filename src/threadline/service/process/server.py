@@ -15,16 +15,25 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from threadline.core.errors import SettingsInvalid
+from threadline.observability.metrics import Metrics
 from threadline.service.app import ServiceApp
-from threadline.service.context import Shutdown
+from threadline.service.context import ConnectionPolicy, Shutdown
+from threadline.service.process.connections import ConnectionTable, raise_descriptor_limit
+from threadline.service.process.http_protocol import BoundedHttpProtocol
+from threadline.settings import ConnectionLimits
 
 # Connections that wait to be accepted while the loop is busy.
 _BACKLOG = 2048
+# asyncio accepts up to `backlog` connections before anything else runs, each in about 0.1 ms: a thousand clients that
+# connect at once would delay everyone by a tenth of a second.
+_ACCEPTED_AT_ONCE = 64
+_ACCEPT_FAILED = "socket.accept() out of system resource"
 
 
 class Server(uvicorn.Server):
@@ -42,20 +51,37 @@ class Server(uvicorn.Server):
                 # The middleware ClientAddress reads them, from the configured proxies only.
                 proxy_headers=False,
                 ws="none",
+                http=BoundedHttpProtocol,
+                backlog=_ACCEPTED_AT_ONCE,
                 timeout_graceful_shutdown=max(1, round(grace_seconds)),
             )
         )
+        policy = app.connections if isinstance(app, ServiceApp) else ConnectionPolicy(ConnectionLimits(), (), Metrics())
+        self.server_state: ConnectionTable = ConnectionTable(policy)
         self.ready = asyncio.Event()
         self._grace_seconds = grace_seconds
         self._shutdown = app.shutdown if isinstance(app, ServiceApp) else Shutdown()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._handle_loop_error)
         await super().startup(sockets)
+        for listening in sockets or ():
+            # Uvicorn has set the kernel's queue to the number that asyncio accepts at once.
+            listening.listen(_BACKLOG)
         self.ready.set()
+
+    def _handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio reports every failed attempt to accept a connection, thousands a second; the table logs it once."""
+        if str(context.get("message", "")).startswith(_ACCEPT_FAILED):
+            self.server_state.report("accept_failed")
+            self.server_state.free_descriptors()
+        else:
+            loop.default_exception_handler(context)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._shutdown.start(self._grace_seconds)
         await super().shutdown(sockets)
+        asyncio.get_running_loop().set_exception_handler(None)
         if self.force_exit:
             # Uvicorn skips the lifespan's end after a second signal. It still has to run: it stores the turns' output.
             await self.lifespan.shutdown()
@@ -76,6 +102,7 @@ async def serve(server: Server, listening: socket.socket, *, parent_pipe: int | 
     """Serves until SIGINT or SIGTERM; a second signal does not wait for turns. The end of `parent_pipe` means that the
     parent process is gone, and stops the server too."""
     reduce_gc_pauses()
+    raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     if parent_pipe is not None:
         loop.add_reader(parent_pipe, _read_parent_pipe, parent_pipe, server)
