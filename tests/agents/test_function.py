@@ -11,8 +11,10 @@ import pytest
 from threadline.agents.function import FunctionAgent, as_agent
 from threadline.agents.limits import RunLimits
 from threadline.agents.rehearsal import RehearsalAgent
+from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import AgentFailed, InvalidInput
-from threadline.core.events import Event, Failure, Finish, TextDelta, Usage
+from threadline.core.events import Event, Failure, Finish, TextDelta, ToolCall, ToolResult, Usage
+from threadline.core.parts import ToolPart
 from threadline.core.prompts import Prompt
 from threadline.ports import AgentServices
 from threadline.testing.agents import memory_services, prompt_of
@@ -108,3 +110,18 @@ def test_a_value_that_cannot_be_an_agent_is_refused() -> None:
         as_agent(takes_nothing)
     with pytest.raises(InvalidInput, match="got a int"):
         as_agent(5)
+
+
+async def test_a_tool_output_that_json_cannot_express_is_repaired_and_does_not_fail_the_turn() -> None:
+    async def looks(prompt: Prompt) -> AsyncIterator[Event]:
+        yield ToolCall("1", "read", {"path": "a"})
+        yield ToolResult("1", {"content": "a\x00b", "size": float("nan")})
+        yield TextDelta("Read.")
+
+    async with open_threadline(":memory:", agents={"looks": looks}) as threadline:
+        thread = await threadline.as_user("ada").create_thread(agent_id="looks")
+        reply = await thread.ask("Read it.")
+        (tool,) = [part for part in reply.parts if isinstance(part, ToolPart)]
+        assert (await thread.turns())[0].status == "executed"
+    assert tool.output_value() == {"content": "a\ufffdb", "size": "nan"}
+    assert reply.text == "Read."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,37 @@ async def test_contexts_are_private_and_foreign_agents_are_not_found(people: dic
         assert foreign.text == unknown.text.replace("nope", "ours")
 
 
+@pytest.mark.req("S0-01")
+async def test_a_context_of_a_disabled_agent_stays_in_its_owners_reach(people: dict[str, Client]) -> None:
+    context = f"{AGENTS}/ours/context"
+    await people["admin"].http.post(AGENTS, json={"id": "ours", "provider": "rehearsal"})
+    await people["alice"].http.post(context, json={"context": "I live in Bern."})
+    await people["admin"].http.patch(f"{AGENTS}/ours", json={"enabled": False})
+    assert (await people["alice"].http.get(context)).json()["context"] == "I live in Bern."
+    assert (await people["alice"].http.post(context, json={"context": "I live in Basel."})).status_code == 200
+    assert (await people["alice"].http.get(context)).json()["context"] == "I live in Basel."
+    for _ in range(2):
+        assert (await people["alice"].http.delete(context)).json() == {"ok": True}
+    assert (await people["bob"].http.post(context, json={"context": "I am new."})).json() == {"status": "applied"}
+    assert (await people["other_tenant"].http.post(context, json={"context": "x"})).status_code == 404
+
+
+@pytest.mark.req("S0-01")
+async def test_a_context_of_an_agent_that_left_the_settings_stays_in_its_owners_reach(tmp_path: Path) -> None:
+    context = f"{AGENTS}/guide/context"
+    with_guide = Settings(
+        database=str(tmp_path / "t.db"), service=SERVICE, agents={"guide": AgentSettings("rehearsal")}
+    )
+    async with open_threadline(settings=with_guide) as threadline, serving(threadline) as client:
+        await client.http.post(context, json={"context": "I live in Bern."})
+    without = Settings(database=str(tmp_path / "t.db"), service=SERVICE)
+    async with open_threadline(settings=without) as threadline, serving(threadline) as client:
+        assert (await client.http.get(context)).json()["context"] == "I live in Bern."
+        assert (await client.http.post(context, json={"context": "I live in Basel."})).status_code == 200
+        assert (await client.http.delete(context)).json() == {"ok": True}
+        assert (await client.http.get(context)).status_code == 404
+
+
 @pytest.mark.req("S0-15")
 async def test_an_administrator_creates_changes_and_deletes_agents(people: dict[str, Client]) -> None:
     admin = people["admin"].http
@@ -201,7 +233,7 @@ async def test_an_administrator_creates_changes_and_deletes_agents(people: dict[
     assert (changed.json()["name"], changed.json()["enabled"]) == ("Farther", False)
     listed = (await people["alice"].http.get(AGENTS)).json()
     assert ([each["id"] for each in listed["agents"]], "scripted" in listed["shared"]) == (["far"], True)
-    assert (await people["alice"].http.post(f"{AGENTS}/far/context", json={"context": "x"})).status_code == 404
+    assert (await people["alice"].http.post(f"{AGENTS}/far/message", json={"content": "x"})).status_code == 404
     assert (await admin.delete(f"{AGENTS}/far")).json() == {"ok": True}
     assert (await admin.patch(f"{AGENTS}/far", json={})).status_code == 404
 

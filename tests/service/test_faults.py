@@ -37,3 +37,9 @@ async def test_a_body_that_is_not_an_object_is_named_by_its_type(client: Client)
     for body, name in (([], "an array"), ("text", "a string"), (1, "a number"), (True, "a boolean")):
         answer = await client.http.post(THREADS, json=body)
         assert (answer.status_code, answer.json()["detail"]) == (400, f"body must be a JSON object, got {name}")
+
+
+@pytest.mark.parametrize("limit", ["1e2", "5.0", "+5", " 5", "5_0", "٥", "0x5", "many", "true"])
+async def test_an_integer_in_a_query_must_be_written_in_digits(client: Client, limit: str) -> None:
+    answer = await client.http.get(THREADS, params={"limit": limit})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "`limit` must be 1–100, in digits")

@@ -12,7 +12,6 @@ from contextlib import aclosing
 
 from threadline.agents.call_runner import Outcome
 from threadline.agents.limits import RunLimits, TimeBudget
-from threadline.core import jsontext
 from threadline.core.errors import AgentFailed
 from threadline.core.event_fold import Fold
 from threadline.core.events import (
@@ -31,6 +30,7 @@ from threadline.core.events import (
 )
 from threadline.core.parts import Approval, Part, ToolPart
 from threadline.core.prompts import Prompt, PromptMessage
+from threadline.core.sanitize import sanitize_json
 
 
 class ReplyBuilder:
@@ -120,5 +120,6 @@ def _size(event: Event) -> int:
         case ToolCall(input=given):
             return 0 if given is None else len(str(given))
         case ToolResult(output=output):
-            return len(jsontext.dump(output, "tool output"))
+            # Sanitized as the fold does: an output that JSON cannot express is repaired, and does not fail the turn.
+            return len(sanitize_json(output, "tool output").json)
     return 0

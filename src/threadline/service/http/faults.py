@@ -16,6 +16,7 @@ from msgspec import inspect
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _EXPECTED = re.compile(r"Expected `([^`]*)`([^,]*)(?:, got `([^`]*)`)?")
+_INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
 _TYPES = {
     "int": "an integer",
     "float": "a number",
@@ -38,6 +39,15 @@ def describe_fault(exc: msgspec.ValidationError, value: Mapping[str, Any], shape
     if found := _MISSING.search(fault):
         return f"`{found[1]}` is missing"
     return f"`{name or 'body'}` must be {_rule(fields.get(name), fault)}{_got(fault, value.get(name))}"
+
+
+def find_inexact_integer(query: Mapping[str, str], shape: type) -> str | None:
+    """The fault of the first integer of a query that is written in any other way than with digits."""
+    for field in _fields(shape):
+        given, type_ = query.get(field.encode_name), _without_null(field.type)
+        if given is not None and isinstance(type_, inspect.IntType) and not _INTEGER.fullmatch(given):
+            return f"`{field.encode_name}` must be {_rule(field.type, 'Expected `int`')}, in digits"
+    return None
 
 
 def _fields(shape: type) -> tuple[inspect.Field, ...]:

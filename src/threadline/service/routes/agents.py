@@ -158,7 +158,7 @@ class AgentRoutes:
     )
     async def pin_context(self, request: Request) -> Response:
         scope = scope_of(request)
-        agent_id = await find_agent_id(self._threadline, scope, request)
+        agent_id = await self._context_agent_id(scope, request)
         body = await read_body(request, PinContextBody)
         await self._threadline.contexts(scope).set(agent_id, body.context)
         return json_response(AppliedResponse("applied"))
@@ -172,7 +172,7 @@ class AgentRoutes:
     )
     async def read_context(self, request: Request) -> Response:
         scope = scope_of(request)
-        agent_id = await find_agent_id(self._threadline, scope, request)
+        agent_id = await self._context_agent_id(scope, request)
         return json_response(_pinned_context(await self._threadline.contexts(scope).get(agent_id)))
 
     @operation(
@@ -184,9 +184,20 @@ class AgentRoutes:
     )
     async def clear_context(self, request: Request) -> Response:
         scope = scope_of(request)
-        agent_id = await find_agent_id(self._threadline, scope, request)
+        agent_id = await self._context_agent_id(scope, request)
         await self._threadline.contexts(scope).clear(agent_id)
         return json_response(OkResponse(True))
+
+    async def _context_agent_id(self, scope: Scope, request: Request) -> str:
+        """The id from the path, if there is such an agent, enabled or not, or the user has pinned a context for it. An
+        agent that left the settings keeps its users' texts, and they stay in their reach. NotFound."""
+        agent_id = check_id("agent", request.path_params["agent_id"])
+        session = self._threadline.store.scoped(scope)
+        if agent_id in self._threadline.directory.ids() or await session.agent(agent_id) is not None:
+            return agent_id
+        if await session.context(agent_id) is None:
+            raise NotFound("agent", agent_id)
+        return agent_id
 
     def _agents(self, scope: Scope) -> TenantAgents:
         return TenantAgents(self._threadline.store, self._threadline.sealer, build_agent, scope)
@@ -204,7 +215,7 @@ class AgentRoutes:
 
 
 async def find_agent_id(threadline: Threadline, scope: Scope, request: Request) -> str:
-    """The id from the path, checked without building the agent. NotFound."""
+    """The id from the path, checked without building the agent. NotFound, also for an agent that is disabled."""
     agent_id = check_id("agent", request.path_params["agent_id"])
     if agent_id not in threadline.directory.ids():
         own = await threadline.store.scoped(scope).agent(agent_id)
