@@ -16,8 +16,11 @@ import msgspec
 
 from threadline import settings as settings_
 from threadline.administration.administration import Administration
+from threadline.administration.agent_secrets import AgentSecrets
+from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
 from threadline.agents.registry import build_agent
+from threadline.agents.setting_secrets import SettingSecrets
 from threadline.channel_wiring import Messaging
 from threadline.clock import SystemClock
 from threadline.core.channels import Agent as AgentRow
@@ -51,6 +54,7 @@ from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
+from threadline.vault import Vault
 
 # How long `close` waits for running turns: long enough for a short reply, short enough for Ctrl-C.
 _GRACE_SECONDS = 5.0
@@ -87,11 +91,14 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         self.streams = Streams(store)
-        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, retry=retry)
+        self.vault = open_vault(settings)
+        self.setting_secrets = SettingSecrets(self.vault)
+        self.agent_secrets = AgentSecrets(store, self.vault)
+        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, self.vault, retry=retry)
         self.turns = Turns(store, self.sealer, self.guard, self.messaging.deliveries, metrics=self.metrics)
         self.approvals = Approvals(store, self.sealer, self.guard)
         self.tracer = tracer
-        self.directory = _directory(store, settings, agents or {}, tracer)
+        self.directory = _directory(store, settings, self.setting_secrets, agents or {}, tracer)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
         timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
@@ -129,6 +136,9 @@ class Threadline:
 
     def administration(self, scope: Scope, *, actor_id: str | None = None) -> Administration:
         return Administration(self.store, self.sealer, self.clock, scope, actor_id=actor_id)
+
+    def tenant_agents(self, scope: Scope) -> TenantAgents:
+        return TenantAgents(self.store, self.sealer, build_agent, self.setting_secrets, scope)
 
     def contexts(self, scope: Scope) -> Contexts:
         return Contexts(self.store, self.sealer, self.guard, scope)
@@ -292,16 +302,24 @@ def _tracer(settings: Settings) -> Tracer | None:
     return OtelTracer.open()
 
 
-def _directory(store: Store, settings: Settings, given: Mapping[str, Agent], tracer: Tracer | None) -> Directory:
+def open_vault(settings: Settings) -> Vault:
+    vault, channels = settings.vault, settings.channels
+    return Vault({**channels.keys, **vault.keys}, vault.key or channels.key)
+
+
+def _directory(
+    store: Store, settings: Settings, secrets: SettingSecrets, given: Mapping[str, Agent], tracer: Tracer | None
+) -> Directory:
     configured = _configured(settings)
     if tracer is None:
-        return Directory(store, build_agent, given=given, configured=configured)
+        return Directory(store, build_agent, secrets.decrypt, given=given, configured=configured)
     traced = partial(TracedAgent, tracer=tracer, content=settings.tracing.content)
 
     def build(row: AgentRow, *, trusted: bool) -> Agent:
         return traced(build_agent(row, trusted=trusted), provider=row.provider)
 
-    return Directory(store, build, given={name: traced(agent) for name, agent in given.items()}, configured=configured)
+    named = {name: traced(agent) for name, agent in given.items()}
+    return Directory(store, build, secrets.decrypt, given=named, configured=configured)
 
 
 def _guard(settings: Settings) -> Guard | None:

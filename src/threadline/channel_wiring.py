@@ -116,13 +116,14 @@ class Messaging:
         clock: Clock,
         metrics: Metrics,
         settings: ChannelsSettings,
+        vault: Vault,
         *,
         retry: DeliveryRetry | None = None,
     ) -> None:
         self.settings = settings
+        self._vault = vault
         self.http = LazyPlatformHttp(settings)
         self.codecs = Codecs(settings)
-        self._vault = Vault(settings.keys, settings.key)
         self.credentials = Credentials(store, self._vault, self.codecs)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
         retry = retry or DeliveryRetry()
@@ -146,7 +147,7 @@ class Messaging:
 
     async def run(self) -> None:
         """Delivers, answers unanswered messages, and deletes old settled rows, until cancelled."""
-        if self.settings.keys:
+        if self._vault.has_keys:
             self._prepare()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.outbox_worker.run(self.settings.sweep_seconds))

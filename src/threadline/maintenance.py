@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from threadline.administration.administration import Administration
-from threadline.bootstrap import is_postgres, needs_postgres, open_store, sqlite_path
+from threadline.administration.agent_secrets import AgentSecrets
+from threadline.bootstrap import is_postgres, needs_postgres, open_store, open_vault, sqlite_path
 from threadline.clock import SystemClock
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_tenant_id
@@ -24,6 +25,7 @@ from threadline.stores.migrations import Migration, Plan
 from threadline.stores.sqlite import migrate as sqlite_migrate
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.database_copy import copy_database
+from threadline.vault import Rotated
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]
 
@@ -59,7 +61,19 @@ async def check(settings: Settings) -> list[Finding]:
     """The problems that the database has, each with what to do about it."""
     store = await open_store(settings, SystemClock())
     try:
-        return await store.check()
+        return [*await store.check(), *await AgentSecrets(store, open_vault(settings)).findings()]
+    finally:
+        await store.close()
+
+
+async def encrypt_secrets(settings: Settings) -> Rotated:
+    """Encrypts the agents' secrets that earlier versions stored in clear, if there is a key."""
+    vault = open_vault(settings)
+    if not vault.has_keys:
+        return Rotated()
+    store = await open_store(settings, SystemClock())
+    try:
+        return await AgentSecrets(store, vault).encrypt_clear()
     finally:
         await store.close()
 

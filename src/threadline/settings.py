@@ -173,8 +173,19 @@ class ChannelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: str | None = None
 
 
+class VaultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys that encrypt stored secrets, each with an id: credentials of platforms, keys and tokens of tenants'
+    agents. `key` is the id of the key for new secrets; it may be left out if there is one key."""
+
+    keys: dict[str, str] = {}
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"<vault with keys {sorted(self.keys)}>"
+
+
 class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messaging platforms. `keys` encrypt their credentials; `key` names the key for new ones."""
+    """Messaging platforms. `keys` and `key` are an earlier place for those of `VaultSettings`."""
 
     keys: dict[str, str] = {}
     key: str = ""
@@ -206,6 +217,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     windows: WindowSettings = WindowSettings()
     agents: dict[str, AgentSettings] = {}
     service: ServiceSettings = ServiceSettings()
+    vault: VaultSettings = VaultSettings()
     channels: ChannelsSettings = ChannelsSettings()
     matrix: MatrixSettings = MatrixSettings()
     tracing: TracingSettings = TracingSettings()

@@ -8,6 +8,7 @@ from tests.conftest import OpenStore
 from threadline.administration.administration import Administration
 from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
+from threadline.agents.setting_secrets import SettingSecrets
 from threadline.core.access import parse_token
 from threadline.core.channels import Agent
 from threadline.core.errors import InvalidInput, InvalidName, NotFound, RoleRefused
@@ -15,6 +16,7 @@ from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, system_scope
 from threadline.ports import Store
 from threadline.testing.clock import ManualClock
+from threadline.vault import Vault, new_key
 
 pytestmark = pytest.mark.parametrize("database", ["memory", "postgres"], indirect=True)
 
@@ -103,10 +105,11 @@ async def test_a_purged_user_leaves_only_the_audit_entry(
 async def test_changes_of_agents_have_audit_entries_without_keys(
     admin: Administration, store: Store, tenant_id: str, clock: ManualClock
 ) -> None:
-    agents = TenantAgents(store, Sealer(), lambda row, *, trusted: as_agent(repr), Scope(tenant_id, "root", "admin"))
-    row = Agent("porter", "Porter", "remote", settings={"key": "hunter2"})
-    await agents.create(row)
-    await agents.replace(row)
+    secrets = SettingSecrets(Vault({"k1": new_key()}))
+    scope = Scope(tenant_id, "root", "admin")
+    agents = TenantAgents(store, Sealer(), lambda row, *, trusted: as_agent(repr), secrets, scope)
+    await agents.create(Agent("porter", "Porter", "remote", settings={"token": "hunter2"}))
+    await agents.change("porter", settings={"token": "hunter2hunter2"})
     assert await agents.delete("porter")
     assert not await agents.delete("porter")
     assert [act for _, act, _ in await told(admin)] == ["agent.deleted", "agent.changed", "agent.created"]

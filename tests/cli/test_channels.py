@@ -73,7 +73,7 @@ def test_credentials_are_read_from_standard_input_and_never_printed(
 def test_the_doctor_names_each_problem_and_how_to_fix_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     unconfigured = run("channels", "doctor")
     assert unconfigured.code == 1
-    assert "threadline channels key" in unconfigured.out
+    assert "threadline vault key" in unconfigured.out
     monkeypatch.setenv("THREADLINE_CHANNELS__KEYS__FIRST", run("channels", "key").out.strip())
     monkeypatch.setenv("THREADLINE_CHANNELS__WHATSAPP__ENABLED", "false")
     monkeypatch.setenv("THREADLINE_CHANNELS__TELEGRAM__ENABLED", "false")

@@ -67,7 +67,7 @@ def test_a_key_that_is_none_is_refused_by_name(key: str) -> None:
 
 
 def test_which_key_is_current_has_to_be_said_when_there_are_several() -> None:
-    with pytest.raises(SettingsInvalid, match="threadline channels key"):
+    with pytest.raises(SettingsInvalid, match="threadline vault key"):
         _ = Vault({}).key_id
     with pytest.raises(SettingsInvalid, match="current"):
         _ = Vault({"a": new_key(), "b": new_key()}).key_id

@@ -7,7 +7,7 @@ import sys
 
 from threadline import maintenance
 from threadline.cli.connection import load_settings
-from threadline.cli.output import Progress, print_json, report
+from threadline.cli.output import Progress, pluralize, print_json, report
 from threadline.cli.printable import printable, without_password
 from threadline.core.errors import Refused, ThreadlineError
 from threadline.ports import Finding
@@ -17,13 +17,17 @@ _UNHEALTHY = 1
 
 
 async def migrate(args: argparse.Namespace) -> None:
-    url = load_settings(args).database
+    settings = load_settings(args)
+    url = settings.database
     if args.dry_run:
         plan = await maintenance.plan_migration(url)
     else:
         plan = await maintenance.migrate(
             url, progress=_print_step, partitions=args.partitions, distribute=args.distribute
         )
+        encrypted = (await maintenance.encrypt_secrets(settings)).encrypted
+        if encrypted:
+            print(f"Encrypted the settings of {pluralize(encrypted, 'agent')}", file=sys.stderr)
     steps = [f"{step.number:03} {step.name.replace('_', ' ')}" for step in plan.steps]
     steps += [f"functions of {subject}" for subject in plan.functions]
     value = {"from": plan.current, "to": plan.target, "steps": steps, "dryRun": args.dry_run}

@@ -9,10 +9,7 @@ import argparse
 import json
 from typing import Any
 
-import msgspec
-
 from threadline.administration.tenant_agents import TenantAgents
-from threadline.agents.registry import build_agent
 from threadline.bootstrap import Threadline
 from threadline.cli.connection import admin_scope, open_threadline
 from threadline.cli.output import print_json, print_table, report
@@ -64,7 +61,7 @@ async def _set_enabled(args: argparse.Namespace, *, enabled: bool) -> None:
     async with open_threadline(args) as tl:
         agents = _agents(tl)
         await _refuse_shared(tl, agents, args.id)
-        row = await agents.replace(msgspec.structs.replace(await agents.get(args.id), enabled=enabled))
+        row = await agents.change(args.id, enabled=enabled)
     report(args, _describe(row), f"{'Enabled' if enabled else 'Disabled'} {row.id}")
 
 
@@ -82,7 +79,7 @@ async def _refuse_shared(tl: Threadline, agents: TenantAgents, agent_id: str) ->
 
 
 def _agents(tl: Threadline) -> TenantAgents:
-    return TenantAgents(tl.store, tl.sealer, build_agent, admin_scope(tl))
+    return tl.tenant_agents(admin_scope(tl))
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

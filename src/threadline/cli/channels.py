@@ -12,20 +12,14 @@ from collections.abc import Iterable, Iterator
 
 from threadline.bootstrap import Threadline
 from threadline.cli.connection import admin_scope, open_threadline
-from threadline.cli.output import format_time, pluralize, print_json, print_table, report
+from threadline.cli.output import format_time, print_json, print_table, report
 from threadline.cli.printable import printable
 from threadline.core.channels import OutboxRow
 from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.messaging.polling import Polling
 from threadline.ports import Channel
-from threadline.vault import new_key
 
 _UNHEALTHY = 1
-
-
-async def make_key(args: argparse.Namespace) -> None:
-    key = new_key()
-    report(args, {"key": key}, key)
 
 
 async def set_credentials(args: argparse.Namespace) -> None:
@@ -70,15 +64,6 @@ async def remove_credentials(args: argparse.Namespace) -> None:
     async with open_threadline(args) as threadline:
         removed = await threadline.messaging.credentials.delete(admin_scope(threadline), args.platform)
     report(args, {"removed": removed}, f"Removed {args.platform}" if removed else f"No credentials for {args.platform}")
-
-
-async def rotate(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as threadline:
-        done = await threadline.messaging.credentials.rotate()
-    sentence = f"Encrypted with the current key: {pluralize(done.sealed, 'set')} of credentials"
-    if done.unreadable:
-        sentence += f"; {done.unreadable} cannot be decrypted with any key: set them again"
-    report(args, {"sealed": done.sealed, "unreadable": done.unreadable}, sentence)
 
 
 async def doctor(args: argparse.Namespace) -> int:

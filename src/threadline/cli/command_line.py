@@ -46,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_agents(_add_group(commands, "agents", "list and configure agents", common))
     _add_link(_add_group(commands, "link", "link your accounts on messaging platforms", common))
     _add_channels(commands, common)
+    _add_vault(_add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
     _add_admin(_adder(commands, common))
     _add_token(_add_group(commands, "token", "create and revoke API tokens", common))
     _add_audit(_add_group(commands, "audit", "read the log of administrative actions", common))
@@ -274,14 +275,14 @@ def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("channels", help=help_, description=_sentence(help_))
     verbs = parser.add_subparsers(title="verbs", metavar=VERB, required=True)
     add = _adder(verbs, common)
-    add("key", "print a new key for encrypting credentials", "channels:make_key")
+    add("key", "print a new key for encrypting secrets, as threadline vault key does", "vault:make_key")
     credentials = _add_group(verbs, "credentials", "store the credentials of a platform, encrypted", common)
     setting = credentials("set", "prompt for credentials, or read NAME=VALUE lines", "channels:set_credentials")
     setting.add_argument("platform", choices=PLATFORMS, help="the platform")
     credentials("list", "list platforms that have credentials", "channels:list_credentials")
     removing = credentials("remove", "remove the credentials of a platform", "channels:remove_credentials")
     removing.add_argument("platform", choices=PLATFORMS, help="the platform")
-    add("rotate", "encrypt all credentials again, with the current key", "channels:rotate")
+    add("rotate", "encrypt all secrets again, as threadline vault rotate does", "vault:rotate")
     add("doctor", "check the configuration and print how to fix problems", "channels:doctor")
     outbox = _add_group(verbs, "outbox", "list and requeue deliveries", common)
     listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
@@ -292,6 +293,11 @@ def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     poll = add("poll", "fetch messages by polling, where no webhook reaches this machine", "channels:poll")
     poll.add_argument("platform", choices=("telegram",), help="the platform")
     _add_simulation(add)
+
+
+def _add_vault(add: AddCommand) -> None:
+    add("key", "print a new key, for [vault.keys] of the settings", "vault:make_key")
+    add("rotate", "encrypt all credentials and agents' keys with the current key", "vault:rotate")
 
 
 def _add_token(add: AddCommand) -> None:

@@ -28,6 +28,7 @@ The tree:
     ├── AgentFailed              the agent stopped, timed out or sent an invalid reply
     ├── ServiceUnavailable       a service could not be reached, or sent an invalid response
     ├── SettingsInvalid          the configuration is wrong
+    │   └── EncryptionKeyMissing a secret cannot be stored, because the operator has set no key to encrypt it with
     ├── ExtraMissing             an optional dependency is not installed
     └── StoreFailed
         ├── StoreUnavailable     the database cannot be reached
@@ -254,6 +255,15 @@ class SettingsInvalid(ThreadlineError):
     """The configuration is wrong: a setting, a credential or an environment variable."""
 
     code = "settings_invalid"
+
+
+class EncryptionKeyMissing(SettingsInvalid):
+    """A secret cannot be stored: there is no key to encrypt it with. Nothing was stored."""
+
+    code = "encryption_key_missing"
+
+    def __init__(self) -> None:
+        super().__init__("no key to encrypt secrets with: run `threadline vault key` and add it to [vault.keys]")
 
 
 class ExtraMissing(ThreadlineError):

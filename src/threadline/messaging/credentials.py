@@ -7,7 +7,6 @@ another tenant cannot be decrypted. Rotation encrypts again what still uses an o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,15 +16,9 @@ from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.ports import Channel, Cipher, Store, Transaction
+from threadline.vault import Rotated
 
 _LONGEST = 4_096
-
-
-class Rotated(NamedTuple):
-    """How many were encrypted again, and how many no key in the settings can decrypt."""
-
-    sealed: int
-    unreadable: int
 
 
 class Credentials:
@@ -87,10 +80,9 @@ class Credentials:
 
     async def rotate(self) -> Rotated:
         """Encrypts with the current key what uses another, in every tenant. Safe to repeat."""
-        done = Rotated(0, 0)
+        done = Rotated()
         for tenant_id in await self._store.tenants():
-            sealed, unreadable = await self._rotate_tenant(tenant_id)
-            done = Rotated(done.sealed + sealed, done.unreadable + unreadable)
+            done = done.add(await self._rotate_tenant(tenant_id))
         return done
 
     async def _rotate_tenant(self, tenant_id: str) -> Rotated:

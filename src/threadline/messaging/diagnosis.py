@@ -70,7 +70,7 @@ class ChannelDiagnosis:
             key_id = self._cipher.key_id
             self._cipher.decrypt(key_id, self._cipher.encrypt(b"doctor", ("doctor",)), ("doctor",))
         except ThreadlineError as exc:
-            return Finding("error", str(exc), "see [channels] in docs/settings.md")
+            return Finding("error", str(exc), "see [vault] in docs/settings.md")
         return None
 
     async def _of_platform(self, tenant_id: str, platform: Surface, key_id: str) -> AsyncIterator[Finding]:
@@ -80,7 +80,7 @@ class ChannelDiagnosis:
             if missing := sorted(set(self._channels[platform].secret_names) - set(secrets)):
                 yield Finding("error", f"{platform} has no {', '.join(missing)}", again)
             if key_id != self._cipher.key_id:
-                remedy = "threadline channels rotate"
+                remedy = "threadline vault rotate"
                 yield Finding(
                     "warning", f"{platform}'s credentials are encrypted with the older key {key_id!r}", remedy
                 )

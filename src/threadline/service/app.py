@@ -7,6 +7,7 @@ the database: the owner of the Threadline does.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
@@ -58,6 +59,8 @@ from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
 from threadline.settings import ServiceSettings
+
+log = logging.getLogger("threadline.service")
 
 
 class ServiceApp(Starlette):
@@ -176,6 +179,7 @@ async def lifespan(
     """Recovers abandoned turns and delivers to platforms while it is entered. At the end it waits for the turns that
     run here, at most for what is left of the grace period, and hands the rest over to other processes."""
     shutdown = shutdown or Shutdown()
+    await _encrypt_secrets(threadline)
     recovery = asyncio.create_task(
         threadline.recovery.run(settings.recovery_seconds, shutdown.started), name="recovery"
     )
@@ -193,6 +197,20 @@ async def lifespan(
         # After the runner: turns that end during the shutdown still queue deliveries.
         await _cancel(outbox)
         await threadline.messaging.close()
+
+
+async def _encrypt_secrets(threadline: Threadline) -> None:
+    """Encrypts what earlier versions stored in clear. If that fails the service starts all the same: the doctor names
+    the rows, and new secrets are refused until there is a key."""
+    if not threadline.vault.has_keys:
+        return
+    try:
+        done = await threadline.agent_secrets.encrypt_clear()
+    except ThreadlineError:
+        log.warning("secrets of agents not encrypted", exc_info=True)
+        return
+    if done.encrypted:
+        log.info("secrets of agents encrypted", extra={"agents": done.encrypted})
 
 
 async def _close_runner(threadline: Threadline, settings: ServiceSettings, shutdown: Shutdown) -> None:

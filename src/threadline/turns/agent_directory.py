@@ -21,17 +21,25 @@ class Build(Protocol):
         ...
 
 
+class Decrypt(Protocol):
+    def __call__(self, tenant_id: str, row: AgentRow) -> AgentRow:
+        """The row with all its settings. SettingsInvalid if they cannot be decrypted."""
+        ...
+
+
 class Directory:
     def __init__(
         self,
         store: Store,
         build: Build,
+        decrypt: Decrypt,
         *,
         given: Mapping[str, Agent] | None = None,
         configured: Mapping[str, AgentRow] | None = None,
     ) -> None:
         self._store = store
         self._build = build
+        self._decrypt = decrypt
         self._given = dict(given or {})
         self._configured = dict(configured or {})
         self._built: dict[tuple[str, str], tuple[AgentRow, Agent]] = {}
@@ -56,12 +64,10 @@ class Directory:
             return self.find_configured(agent_id)
         if not own.enabled:
             raise NotFound("agent", agent_id)
-        return self._made((scope.tenant_id, agent_id), own, trusted=False)
-
-    def _made(self, place: tuple[str, str], row: AgentRow, *, trusted: bool) -> Agent:
-        known = self._built.get(place)
-        if known is None or known[0] != row:
-            known = self._built[place] = (row, self._build(row, trusted=trusted))
+        known = self._built.get((scope.tenant_id, agent_id))
+        if known is None or known[0] != own:
+            agent = self._build(self._decrypt(scope.tenant_id, own), trusted=False)
+            known = self._built[scope.tenant_id, agent_id] = (own, agent)
         return known[1]
 
     def find_configured(self, agent_id: str) -> Agent:
@@ -70,7 +76,10 @@ class Directory:
             return self._given[agent_id]
         if agent_id not in self._configured:
             raise NotFound("agent", agent_id)
-        return self._made(("", agent_id), self._configured[agent_id], trusted=True)
+        if ("", agent_id) not in self._built:
+            row = self._configured[agent_id]
+            self._built["", agent_id] = (row, self._build(row, trusted=True))
+        return self._built["", agent_id][1]
 
     async def close(self) -> None:
         """Closes what agents keep open: connections, a model's process. Agents given in code are closed by their

@@ -20,7 +20,7 @@ from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import Conflict, ExtraMissing, InvalidInput, ThreadlineError
 from threadline.core.threads import Scope
-from threadline.settings import Settings
+from threadline.settings import Settings, VaultSettings
 from threadline.vault import new_key
 
 try:
@@ -108,9 +108,9 @@ def _point_to(platforms: Mapping[str, FakePlatform], settings: Settings) -> Sett
         name: msgspec.structs.replace(getattr(settings.channels, name), api=platform.api, enabled=True)
         for name, platform in platforms.items()
     }
-    keys = {**settings.channels.keys, _KEY: new_key()}
-    channels = msgspec.structs.replace(settings.channels, keys=keys, key=_KEY, **given)
-    return msgspec.structs.replace(settings, channels=channels)
+    keys = {**settings.channels.keys, **settings.vault.keys, _KEY: new_key()}
+    vault = VaultSettings(keys=keys, key=_KEY)
+    return msgspec.structs.replace(settings, vault=vault, channels=msgspec.structs.replace(settings.channels, **given))
 
 
 async def _store_credentials(threadline: Threadline, platforms: Mapping[str, FakePlatform], admin: Scope) -> None:

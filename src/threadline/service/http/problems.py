@@ -54,6 +54,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.AgentFailed: 502,
     errors.ServiceUnavailable: 502,
     errors.SettingsInvalid: 500,
+    errors.EncryptionKeyMissing: 409,
     errors.ExtraMissing: 500,
     errors.StoreFailed: 503,
     errors.StoreUnavailable: 503,

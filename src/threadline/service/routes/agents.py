@@ -1,7 +1,7 @@
 """The routes of agents: those of the tenant (for administrators), and the context a user pinned for one.
 
 Pinning a context does not contact the agent, which may be unreachable. Agents of other tenants are not found. Secrets
-in an agent's settings are masked in responses: they can be written but not read.
+in an agent's settings are stored encrypted and masked in responses: they can be written but not read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from threadline.administration.tenant_agents import TenantAgents
-from threadline.agents.registry import build_agent
+from threadline.agents.setting_secrets import shown_settings
 from threadline.api_types import AgentInfo, AgentsResponse, ApiStruct, Id, OkResponse, PinnedContext
 from threadline.bootstrap import Threadline
 from threadline.core import errors
@@ -22,7 +21,6 @@ from threadline.core.channels import Agent as AgentRow
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import NotFound
 from threadline.core.ids import check_id
-from threadline.core.masking import SecretMasker
 from threadline.core.threads import Scope
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
@@ -67,8 +65,6 @@ _OWN_AGENT = {"agent_id": "concierge"}
 class AgentRoutes:
     def __init__(self, context: ServiceContext) -> None:
         self._threadline = context.threadline
-        # A masker of its own: settings are masked even if messages are not.
-        self._masker = SecretMasker()
 
     def routes(self) -> list[Route]:
         return [
@@ -91,9 +87,9 @@ class AgentRoutes:
     )
     async def list_agents(self, request: Request) -> Response:
         scope = scope_of(request)
-        own = await self._agents(scope).list_agents()
+        own = await self._threadline.tenant_agents(scope).list_agents()
         shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
-        return json_response(AgentsResponse([self._info(row) for row in own], shared, default))
+        return json_response(AgentsResponse([_info(row) for row in own], shared, default))
 
     @operation(
         "createAgent",
@@ -111,13 +107,13 @@ class AgentRoutes:
         body=Body(
             CreateAgentBody, {"a second rehearsal agent": {"id": "porter", "provider": "rehearsal", "name": "Porter"}}
         ),
-        errors=(errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        errors=(errors.InvalidName, errors.InvalidText, errors.DuplicateId, errors.EncryptionKeyMissing),
     )
     async def create(self, request: Request) -> Response:
         scope = scope_of(request)
         body = await read_body(request, CreateAgentBody)
         fields = {**msgspec.structs.asdict(body), "name": body.name or body.id}
-        return json_response(self._info(await self._agents(scope).create(AgentRow(**fields))), 201)
+        return json_response(_info(await self._threadline.tenant_agents(scope).create(AgentRow(**fields))), 201)
 
     @operation(
         "changeAgent",
@@ -125,16 +121,15 @@ class AgentRoutes:
         ResponseSpec(200, "The changed agent.", AgentInfo),
         tag="agents",
         body=Body(ChangeAgentBody, {"disable": {"enabled": False}}, required=False),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.EncryptionKeyMissing),
         path=_OWN_AGENT,
     )
     async def change(self, request: Request) -> Response:
         scope = scope_of(request)
-        agents = self._agents(scope)
         changes = msgspec.structs.asdict(await read_body(request, ChangeAgentBody))
         given = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
-        row = msgspec.structs.replace(await agents.get(request.path_params["agent_id"]), **given)
-        return json_response(self._info(await agents.replace(row)))
+        row = await self._threadline.tenant_agents(scope).change(request.path_params["agent_id"], **given)
+        return json_response(_info(row))
 
     @operation(
         "deleteAgent",
@@ -145,7 +140,7 @@ class AgentRoutes:
         path=_OWN_AGENT,
     )
     async def delete(self, request: Request) -> Response:
-        await self._agents(scope_of(request)).delete(request.path_params["agent_id"])
+        await self._threadline.tenant_agents(scope_of(request)).delete(request.path_params["agent_id"])
         return json_response(OkResponse(True))
 
     @operation(
@@ -199,20 +194,6 @@ class AgentRoutes:
             raise NotFound("agent", agent_id)
         return agent_id
 
-    def _agents(self, scope: Scope) -> TenantAgents:
-        return TenantAgents(self._threadline.store, self._threadline.sealer, build_agent, scope)
-
-    def _info(self, row: AgentRow) -> AgentInfo:
-        return AgentInfo(
-            id=row.id,
-            name=row.name,
-            provider=row.provider,
-            model=row.model,
-            settings=self._masker.mask_json(row.settings),
-            system_prompt=row.system_prompt,
-            enabled=row.enabled,
-        )
-
 
 async def find_agent_id(threadline: Threadline, scope: Scope, request: Request) -> str:
     """The id from the path, checked without building the agent. NotFound, also for an agent that is disabled."""
@@ -222,6 +203,18 @@ async def find_agent_id(threadline: Threadline, scope: Scope, request: Request) 
         if own is None or not own.enabled:
             raise NotFound("agent", agent_id)
     return agent_id
+
+
+def _info(row: AgentRow) -> AgentInfo:
+    return AgentInfo(
+        id=row.id,
+        name=row.name,
+        provider=row.provider,
+        model=row.model,
+        settings=shown_settings(row),
+        system_prompt=row.system_prompt,
+        enabled=row.enabled,
+    )
 
 
 def _pinned_context(snapshot: ContextSnapshot) -> PinnedContext:
