@@ -16,8 +16,9 @@ from tests.service.running_service import Client, client_of, serving
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
 from threadline.core.threads import Scope
-from threadline.settings import ServiceSettings, Settings
+from threadline.settings import ServiceSettings, Settings, VaultSettings
 from threadline.testing.postgres import shared_server
+from threadline.vault import new_key
 
 SERVICE = ServiceSettings(heartbeat_seconds=0.05, recovery_seconds=0.05, grace_seconds=1.0, origins=("http://page",))
 
@@ -29,7 +30,7 @@ def scripted_agent() -> ScriptedAgent:
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(database=":memory:", agent="scripted", service=SERVICE)
+    return Settings(database=":memory:", agent="scripted", service=SERVICE, vault=VaultSettings({"test": new_key()}))
 
 
 @pytest.fixture

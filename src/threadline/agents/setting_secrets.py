@@ -103,7 +103,7 @@ def _hide(value: Any, masked: Any) -> Any:
     """A credential in any shape: an object keeps its keys, so that it can be seen which headers are set."""
     if isinstance(value, dict):
         return {key: _hide(item, masked.get(key, item)) for key, item in value.items()}
-    return masked if value is None or value == "" or masked != value else _HIDDEN
+    return masked if value in (None, "") or masked != value or is_hidden(value) else _HIDDEN
 
 
 def _ciphertext(row: AgentRow) -> _Ciphertext | None:
