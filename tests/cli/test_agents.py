@@ -27,10 +27,21 @@ def test_an_agent_can_be_added_used_disabled_enabled_and_removed(run: Run) -> No
     assert acts == ["agent.deleted", "agent.changed", "agent.changed", "agent.created"]
 
 
-def test_an_api_key_in_the_settings_is_never_printed(run: Run) -> None:
+@pytest.mark.req("K-07")
+def test_an_api_key_is_refused_without_a_vault_key_and_never_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--provider", "openai", "--model", "m", "--set", "api_key=sk-proj-abcdefghijklmnop1234")
+    refused = run("agents", "add", "own", *words)
+    assert (refused.code, "[vault.keys]" in refused.err, enabled_by_id(run)) == (2, True, {})
+    monkeypatch.setenv("THREADLINE_VAULT__KEYS__FIRST", run("vault", "key", "--json").json()["key"])
     added = run("agents", "add", "own", *words)
     assert added.code == 0, added.err
+    assert run("doctor").code == 0
+    monkeypatch.setenv("THREADLINE_VAULT__KEYS__SECOND", run("vault", "key", "--json").json()["key"])
+    monkeypatch.setenv("THREADLINE_VAULT__KEY", "second")
+    assert "threadline vault rotate" in run("doctor").out
+    assert run("vault", "rotate", "--json").json() == {"encrypted": 1, "unreadable": 0}
+    assert run("channels", "rotate", "--json").json() == {"encrypted": 0, "unreadable": 0}
+    assert "No problems found" in run("doctor").out
     for result in (added, run("agents", "list"), run("agents", "list", "--json"), run("audit", "list", "--json")):
         assert "abcdefghijklmnop" not in result.out + result.err
 

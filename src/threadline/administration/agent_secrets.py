@@ -77,9 +77,10 @@ class AgentSecrets:
         if has_clear_secrets(row):
             return "clear"
         try:
-            key_id = key_of(row)
+            if (key_id := key_of(row)) is None:
+                return None
             self._secrets.decrypt(tenant_id, row)
-            return "older" if key_id not in (None, self._cipher.key_id) else None
+            return None if key_id == self._cipher.key_id else "older"
         except SettingsInvalid:
             return "unreadable"
 
