@@ -8,14 +8,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.stores.sqlite.conftest import OpenSqlite
 from tests.stores.sqlite.disk import Disk
-from threadline.core.errors import OutcomeUnknown, StoreCorrupt, StoreFull, StoreUnavailable, ThreadlineError
+from threadline.core.errors import (
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreFailed,
+    StoreFull,
+    StoreUnavailable,
+    ThreadlineError,
+)
 from threadline.core.threads import NewThread, Scope
 from threadline.ports import Transaction
 from threadline.stores.sqlite.store import SqliteStore
@@ -44,6 +52,65 @@ def locked_by_another(path: Path) -> Iterator[subprocess.Popen[str]]:
 def let_go(other: subprocess.Popen[str]) -> None:
     assert other.stdin is not None
     other.stdin.close()
+
+
+class FailingStatement:
+    """The next statement that begins with `beginning` fails, on any connection opened while this is in use."""
+
+    def __init__(self) -> None:
+        self.beginning: str | None = None
+
+    def attach(self, connection: apsw.Connection) -> None:
+        connection.set_exec_trace(self._trace)
+
+    def _trace(self, cursor: object, sql: str, values: object) -> bool:
+        if self.beginning is not None and sql.startswith(self.beginning):
+            self.beginning = None
+            raise apsw.IOError("disk I/O error")
+        return True
+
+
+@pytest.fixture
+def failing() -> Iterator[FailingStatement]:
+    """Comes before the stores whose statements are to fail."""
+    failing = FailingStatement()
+    apsw.connection_hooks.append(failing.attach)
+    yield failing
+    apsw.connection_hooks.remove(failing.attach)
+
+
+class TestAStatementThatFails:
+    """Found by the simulation: the writer's thread ended with the error, and every later write waited for ever."""
+
+    @pytest.mark.parametrize("beginning", ['pragma "data_version"', 'pragma "page_count"', "SELECT", "COMMIT"])
+    async def test_the_writer_lives_on(
+        self, beginning: str, failing: FailingStatement, open_sqlite: OpenSqlite
+    ) -> None:
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        purged, kept = await create_thread_with(tx, "purged"), await create_thread_with(tx, "kept")
+
+        async def work(tx: Transaction) -> None:
+            await tx.purge_thread(purged.id)
+
+        failing.beginning = beginning
+        async with asyncio.timeout(30):
+            await asyncio.gather(store.transact(Scope(), work), return_exceptions=True)
+            assert failing.beginning is None
+            await asyncio.gather(*(tx.append(kept.id, exchange(f"a{n}", f"b{n}")) for n in range(8)))
+        assert len(await history(tx, kept.id)) == 17
+
+    async def test_a_read_that_fails_at_its_end_does_not_keep_an_old_state(
+        self, failing: FailingStatement, open_sqlite: OpenSqlite
+    ) -> None:
+        tx = (await open_sqlite()).scoped(Scope())
+        thread = await create_thread_with(tx, "before")
+        failing.beginning = "COMMIT"
+        with suppress(StoreFailed):
+            await tx.active_turns(thread.id)
+        failing.beginning = None
+        await tx.append(thread.id, exchange("after", "after"))
+        assert await history(tx, thread.id) == ["before", "after", "after"]
 
 
 class TestAFullDisk:

@@ -42,17 +42,18 @@ class WatchRegistry:
     """The open watches, by tenant and subject."""
 
     def __init__(self) -> None:
-        self._watches: dict[tuple[str, str], set[SubjectWatch]] = {}
+        # Each with its watches in the order in which they were added: a set would wake them in any order.
+        self._watches: dict[tuple[str, str], dict[SubjectWatch, None]] = {}
         # The writer thread reads `_watches` after a commit while the event loop changes it.
         self._lock = threading.Lock()
 
     def add(self, key: tuple[str, str], watch: SubjectWatch) -> None:
         with self._lock:
-            self._watches.setdefault(key, set()).add(watch)
+            self._watches.setdefault(key, {})[watch] = None
 
     def remove(self, key: tuple[str, str], watch: SubjectWatch) -> None:
         with self._lock:
-            self._watches[key].discard(watch)
+            self._watches[key].pop(watch, None)
             if not self._watches[key]:
                 del self._watches[key]
 

@@ -108,7 +108,9 @@ class Committer:
         return results
 
     def read_others_version(self) -> int:
-        self.others_version = self._connection.pragma("data_version")
+        # An error here must end neither the transaction nor the poll that asked: the next read sees the change.
+        with suppress(apsw.Error):
+            self.others_version = self._connection.pragma("data_version")
         return self.others_version
 
     def try_commit_now(self, work: Callable[[], object]) -> Outcome | None:
@@ -179,6 +181,12 @@ class Committer:
         before = time.monotonic()
         self._connection.execute("COMMIT")
         self.sync_seconds = time.monotonic() - before
+
+    def fail(self, jobs: Iterable[Job], exc: Exception) -> list[JobResult]:
+        """The results of jobs whose commit raised an error that nobody expects: it is unknown what was stored."""
+        self._roll_back()
+        error = OutcomeUnknown(f"{self._database.location.shown}: {exc}: repeat the call with the same key")
+        return [JobResult(job.future, Outcome(None, error)) for job in jobs]
 
     def _roll_back(self) -> None:
         self._database.touched.clear()

@@ -165,5 +165,7 @@ class Snapshot:
             self._connection.execute("BEGIN")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._mine:
-            self._connection.execute("COMMIT")
+        if self._mine and self._connection.in_transaction:
+            # Nothing was written. A commit that fails would leave the transaction open, and every later read of this
+            # connection would see the state of now.
+            self._connection.execute("ROLLBACK")

@@ -18,12 +18,11 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import apsw
 
@@ -34,6 +33,7 @@ from threadline.stores.sqlite.session import Database
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 _LARGEST_BATCH = 512
 _LONGEST_BATCH_SECONDS = 0.005
 """How long a batch accepts jobs that arrive while it runs. Bounds the latency of its first job."""
@@ -57,6 +57,45 @@ class Control(Enum):
     LOG_MOVED = "log moved"
 
 
+WriterLoop: TypeAlias = Generator[float | None, Job | Control | None, None]
+"""Yields how long to wait for the next item of the queue, None for as long as it takes, and is sent that item, or None
+if there was none in time."""
+
+
+class WriterThread:
+    """The queue and the thread that runs a writer's loop. The simulation in tests has one without a thread."""
+
+    def __init__(self, loop: WriterLoop) -> None:
+        self._queue: SimpleQueue[Job | Control] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="threadline-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, item: Job | Control) -> None:
+        self._queue.put(item)
+
+    def take(self) -> Job | Control:
+        """The next item of a queue that is not empty. Only for the loop."""
+        return self._queue.get()
+
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits until the loop has ended. Returns at once inside the loop, which must not wait for itself."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
+    def _run(self, loop: WriterLoop) -> None:
+        item: Job | Control | None = None
+        with suppress(StopIteration):
+            while True:
+                timeout = loop.send(item)
+                try:
+                    item = self._queue.get(timeout=timeout)
+                except Empty:
+                    item = None
+
+
 class Writer:
     def __init__(
         self,
@@ -70,10 +109,9 @@ class Writer:
         self._database = database
         self._connection = database.connection
         self._housekeeping = housekeeping
-        self._queue: SimpleQueue[Job | Control] = SimpleQueue()
         # The connection is not thread-safe: the writer thread or a direct write holds this lock while it uses it.
         self._connection_lock = threading.Lock()
-        self._checkpoints = Checkpoints(database.location, partial(self._queue.put, Control.LOG_MOVED))
+        self._checkpoints = Checkpoints(database.location, self._finish_checkpoint)
         self._checkpoints.attach(self._connection)
         self._committer = Committer(database, on_touched, self._checkpoints.lock)
         self._stopping = False
@@ -85,8 +123,7 @@ class Writer:
         self._wake_scheduled_until = 0.0
         self._contended_until = 0.0
         self._housekeeping_due = 0.0
-        self._thread = threading.Thread(target=self._loop, name="threadline-writer", daemon=True)
-        self._thread.start()
+        self._thread = WriterThread(self._loop())
 
     async def write(self, work: Callable[[], T]) -> T:
         """Runs a small job, directly if possible: waking the thread takes a third of an append's time."""
@@ -112,7 +149,7 @@ class Writer:
 
     def _try_directly(self, work: Callable[[], T]) -> Outcome | None:
         """Runs the job on this thread; None if it would have to wait for other writers or for a slow disk."""
-        contended = self._yielding or not self._queue.empty() or time.monotonic() < self._contended_until
+        contended = self._yielding or self._thread.waiting() > 0 or time.monotonic() < self._contended_until
         if contended or self._committer.sync_seconds > _QUICK_SYNC_SECONDS:
             return None
         # Not blocking: if the writer thread has the connection, the job can share its next commit.
@@ -127,7 +164,7 @@ class Writer:
             # Later, because waking the thread now would cost this caller what the direct write saved. If the event loop
             # ends before the timer fires, a later write schedules another.
             self._wake_scheduled_until = self._wrote_at + _HOUSEKEEPING_SECONDS
-            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._queue.put, Control.WAKE)
+            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._thread.put, Control.WAKE)
         return outcome
 
     def submit(self, work: Callable[[], T], *, may_fail_late: bool = False) -> asyncio.Future[T]:
@@ -136,12 +173,12 @@ class Writer:
         if self._stopping:
             raise StoreUnavailable(f"{self._database.location.shown} is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(Job(work, future, may_fail_late))
+        self._thread.put(Job(work, future, may_fail_late))
         return future
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return self._thread.waiting()
 
     def others_version(self) -> int:
         """A number that changes when another process commits. While the thread writes, the value at the start of its
@@ -158,7 +195,7 @@ class Writer:
         """Finishes the submitted jobs, then ends the thread. Safe to call twice and from any thread."""
         if not self._stopping:
             self._stopping = True
-            self._queue.put(Control.STOP)
+            self._thread.put(Control.STOP)
 
     def finish(self) -> None:
         """Stops, and waits until the thread has ended. A job must not call it."""
@@ -167,22 +204,23 @@ class Writer:
 
     def finish_at_exit(self) -> None:
         """`finish` for a store that was never closed. The garbage collector may call it on any thread, also on the
-        writer's, which must not join itself."""
+        writer's."""
         self.stop()
-        if threading.current_thread() is not self._thread:
-            # Bounded, so that a stuck disk cannot keep the interpreter from exiting.
-            self._thread.join(_EXIT_SECONDS)
+        # Bounded, so that a stuck disk cannot keep the interpreter from exiting.
+        self._thread.join(_EXIT_SECONDS)
 
     def abandon(self) -> None:
         """For a forked child process, where the thread does not exist: accepts no job and touches no connection."""
         self._stopping = True
 
-    def _loop(self) -> None:
+    def _finish_checkpoint(self) -> None:
+        self._thread.put(Control.LOG_MOVED)
+
+    def _loop(self) -> WriterLoop:
         timeout: float | None = 0.0
         while True:
-            try:
-                job = self._queue.get(timeout=timeout)
-            except Empty:
+            job = yield timeout
+            if job is None:
                 timeout = self._when_idle()
                 continue
             if self._asleep:
@@ -216,8 +254,13 @@ class Writer:
         return None
 
     def _run_housekeeping(self) -> bool:
+        more = False
         with self._connection_lock:
-            more = self._housekeeping()
+            try:
+                more = self._housekeeping()
+            except Exception:  # noqa: BLE001 - logged
+                # The same: the thread must live on.
+                _log.exception("housekeeping failed")
         self._housekeeping_due = time.monotonic() + _HOUSEKEEPING_SECONDS
         return more
 
@@ -230,7 +273,13 @@ class Writer:
 
     def _commit_batch(self, first: Job) -> list[JobResult]:
         taken: list[Job] = []
-        results = self._committer.commit_together(self._take_jobs(first, taken), taken, lambda: not self._queue.empty())
+        jobs = self._take_jobs(first, taken)
+        try:
+            results = self._committer.commit_together(jobs, taken, lambda: self._thread.waiting() > 0)
+        except Exception as exc:  # noqa: BLE001 - logged, and given to the callers
+            # Whatever it is, the thread must live on: without it every later write would wait for ever.
+            _log.exception("commit failed")
+            results = self._committer.fail(taken, exc)
         if len(taken) > 1:
             # Several callers write: for a moment everyone queues, so that they share commits.
             self._contended_until = time.monotonic() + _IDLE_SECONDS
@@ -244,16 +293,15 @@ class Writer:
             if not job.future.cancelled():
                 taken.append(job)
                 yield job
-            if len(taken) >= _LARGEST_BATCH or self._queue.empty() or time.monotonic() > deadline:
+            if len(taken) >= _LARGEST_BATCH or not self._thread.waiting() or time.monotonic() > deadline:
                 return
-            job = self._queue.get()
+            job = self._thread.take()
         # A control message arrived between the jobs: put it back for the loop.
-        self._queue.put(job)
+        self._thread.put(job)
 
 
 _LONG_PAGES = 1_000
 """Length of the log, in pages of 8 kB, from which it is moved. SQLite's own default."""
-_log = logging.getLogger(__name__)
 
 
 class Checkpoints:
