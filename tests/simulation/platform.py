@@ -1,0 +1,118 @@
+"""A messaging platform that speaks Telegram's API: it delivers webhooks until they are acknowledged, in any order and
+more than once, and takes replies without recognising a repeat.
+
+A request that was sent arrives even if its sender crashes; a response that was sent may arrive too late, or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+from typing import Any, NamedTuple, Protocol
+
+from tests.simulation.event_loop import OWNER, SimulatedLoop
+from tests.simulation.faults import Faults
+from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
+
+SECRETS = {"bot_token": "123456:simulated", "webhook_secret": "simulated-secret"}
+
+
+class Taken(NamedTuple):
+    """A message that a person got."""
+
+    chat: int
+    text: str
+    troubles: int
+    """How many faults had occurred when it arrived."""
+    is_answered: bool
+    """Whether the response was sent in time."""
+
+
+class Sky(Protocol):
+    loop: SimulatedLoop
+    faults: Faults
+    troubles: int
+
+    def note(self, what: str) -> None: ...
+
+    def inject(self, kind: str, what: str) -> None: ...
+
+
+class SimulatedTelegram:
+    def __init__(self, world: Sky) -> None:
+        self.taken: list[Taken] = []
+        self._world = world
+        self._context = contextvars.copy_context()
+        """The world's: what travels is lost with neither end."""
+
+    def take(self, request: HttpRequest, *, is_answered: bool) -> HttpResponse:
+        body: dict[str, Any] = json.loads(request.body)
+        taken = Taken(body["chat_id"], body["text"], self._world.troubles, is_answered)
+        self.taken.append(taken)
+        self._world.note(f"chat {taken.chat} gets {taken.text!r}")
+        result = {"message_id": len(self.taken), "date": 0, "chat": {"id": taken.chat}}
+        return _response(200, {"ok": True, "result": result})
+
+    async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
+        """As `ports.Http`."""
+        owner = OWNER.get()
+        if owner is not None and not owner.is_alive:
+            # Code of a crashed process that has not been suspended yet: nothing of it leaves the machine.
+            await asyncio.Event().wait()
+        loop, chance, fate = self._world.loop, self._world.loop.chance, self._world.faults.http_fate()
+        if fate != "answered":
+            self._world.inject("platform faults", f"a request to the platform is {fate}")
+        if fate == "refused":
+            await asyncio.sleep(chance.uniform(0.0, 0.1))
+            return Transient("no connection")
+        responded: asyncio.Future[HttpResponse] = loop.create_future()
+
+        def arrive() -> None:
+            response = self._respond(request, fate)
+            if response is not None:
+                loop.call_later(_response_seconds(fate, seconds, chance), respond, response)
+
+        def respond(response: HttpResponse) -> None:
+            if not responded.done():
+                responded.set_result(response)
+
+        loop.call_later(chance.uniform(0.001, 0.3), arrive, context=self._context)
+        try:
+            async with asyncio.timeout(seconds):
+                return await responded
+        except TimeoutError:
+            return Ambiguous("no response in time")
+
+    def _respond(self, request: HttpRequest, fate: str) -> HttpResponse | None:
+        match fate:
+            case "lost":
+                return None
+            case "error":
+                return HttpResponse(502, {}, b"<html>Bad Gateway</html>")
+            case "limited":
+                asked = {"ok": False, "description": "Too Many Requests", "parameters": {"retry_after": 2}}
+                return _response(429, asked)
+        response = self.take(request, is_answered=fate == "answered")
+        return None if fate == "silent" else response
+
+
+def _response(status: int, value: object) -> HttpResponse:
+    return HttpResponse(status, {"content-type": "application/json"}, json.dumps(value).encode())
+
+
+def _response_seconds(fate: str, limit: float, chance: Any) -> float:
+    return float(limit * chance.uniform(0.5, 2.0) if fate == "slow" else chance.uniform(0.001, 0.3))
+
+
+def update(number: int, chat: int, text: str, sent_at: float) -> bytes:
+    """What a person wrote to the bot, as the body of a webhook."""
+    person = {"id": chat, "is_bot": False, "first_name": "Ada"}
+    message = {
+        "message_id": number,
+        "date": int(sent_at),
+        "from": person,
+        "chat": {"id": chat, "type": "private"},
+        "text": text,
+    }
+    return json.dumps({"update_id": 800_000_000 + number, "message": message}).encode()
