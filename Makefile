@@ -5,6 +5,8 @@ BIN := .venv/bin
 # Each worker uses a PostgreSQL; more than four make the run slower, not faster.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 ARGS ?=
+SEEDS ?= 1-200
+SEED ?=
 # npm and uv trust only their own certificates unless told to use the system's.
 export NODE_USE_SYSTEM_CA := 1
 # Without bytecode files every test process would compile all its imports again.
@@ -14,7 +16,7 @@ MACHINE_CERTS := UV_SYSTEM_CERTS=true
 COVERAGE := $(if $(ARGS),,--cov=threadline --cov-report=html:build/coverage)
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check lint types layers tests lowest slow format page screenshots serve requirements bench lock clean
+.PHONY: help env test check lint types layers tests lowest slow simulate format page screenshots serve requirements bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +47,9 @@ lowest: env ## the tests with the lowest versions that pyproject.toml allows
 
 slow: env ## the tests that take minutes: crashes by the thousand, wider searches
 	$(BIN)/pytest --slow $(ARGS)
+
+simulate: env ## seeded runs with crashes, faults and clock jumps: SEEDS=1-1000, or SEED=17 for the trace of one
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS)) $(ARGS)
 
 format: env ## format the code
 	$(BIN)/ruff check --fix

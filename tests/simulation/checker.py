@@ -16,8 +16,8 @@ import apsw
 from tests.simulation.agent import TOKEN
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.faults import Faults
-from tests.simulation.people import PEOPLE, Question
 from tests.simulation.platform import SimulatedTelegram, Taken
+from tests.simulation.questions import PEOPLE, Question
 
 _UNFINISHED = """
 SELECT 'turn ' || status || ' of ' || surface, id FROM turns WHERE status IN ('accepted', 'running')

@@ -8,54 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Protocol
 
-from tests.simulation.agent import Plan
+from tests.simulation.agent import TOKEN
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.faults import Faults
 from tests.simulation.platform import update
 from tests.simulation.processes import ProcessGone, SimulatedProcess
+from tests.simulation.questions import AGENT, TENANT, Person, Question
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreFailed, TurnRunning
 from threadline.core.ids import new_id
-from threadline.core.turns import Policy
 from threadline.library import ThreadHandle
-from threadline.messaging.bindings import home_key
-
-TENANT = "sim"
-AGENT = "planner"
-HOME_KEY = home_key(AGENT)
-OWN_KEY = "own"
-
-Surface: TypeAlias = Literal["telegram", "api"]
-
-
-class Person(NamedTuple):
-    user_id: str
-    chat: int
-
-
-PEOPLE = (Person("alice", 1001), Person("bob", 1002), Person("carol", 1003))
-
-
-class Question:
-    """One question, and what its asker knows of it."""
-
-    def __init__(self, number: int, person: Person, surface: Surface, state_key: str, plan: Plan) -> None:
-        self.number = number
-        self.token = f"q{number}"
-        self.person = person
-        self.surface = surface
-        self.state_key = state_key
-        """The thread that it belongs to: chats continue the home thread."""
-        self.plan = plan
-        self.policy: Policy = "queue"
-        self.stop_after: float | None = None
-        self.is_acknowledged = False
-        """Whether somebody was told that it is stored."""
-        self.answers: list[str] = []
-        """What callers got: the reply's text."""
-        self.failures: list[str] = []
 
 
 class World(Protocol):
@@ -129,6 +93,8 @@ async def _ask(world: World, question: Question, threadline: Threadline) -> str:
     turn = await reply.accept()
     question.is_acknowledged = True
     world.note(f"{question.token} accepted as {turn.status}")
+    if not question.turn_id.done():
+        question.turn_id.set_result(turn.id)
     if question.stop_after is not None:
         asyncio.create_task(_stop(question.stop_after, thread, turn.id))  # noqa: RUF006 - the simulation keeps it
     return (await reply).text
@@ -140,3 +106,31 @@ async def _stop(seconds: float, thread: ThreadHandle, turn_id: str) -> None:
         await thread.stop(turn_id)
     except StoreFailed:
         return
+
+
+async def watch(world: World, question: Question) -> None:
+    """Somebody else waits for the end of the turn, and only waits."""
+    turn_id = await question.turn_id
+    while True:
+        process = await world.any_process()
+        try:
+            status = await process.call(partial(_wait_for_end, question, turn_id))
+        except (ProcessGone, StoreFailed):
+            await asyncio.sleep(world.loop.chance.choice((0.0, 1.0)))
+            continue
+        world.note(f"{question.token} ended {status}, as seen in {process.name}")
+        return
+
+
+async def _wait_for_end(question: Question, turn_id: str, threadline: Threadline) -> str:
+    view = threadline.as_user(question.person.user_id, tenant=TENANT)
+    return (await view.reply(turn_id).ended()).status
+
+
+async def read_everything(person: Person, threadline: Threadline) -> list[str]:
+    """The tokens of everything that a person can list, read and find."""
+    view = threadline.as_user(person.user_id, tenant=TENANT)
+    found = [hit.snippet for hit in await view.search("please", limit=100)]
+    for thread in (await view.threads(limit=100)).items:
+        found += [message.text for message in await (await view.thread(thread.id)).messages()]
+    return TOKEN.findall(" ".join(found))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -51,7 +52,11 @@ class Surroundings(Protocol):
 
 
 class SimulatedProcess:
-    def __init__(self, world: Surroundings, name: str, settings: Settings, clock_offset: float) -> None:
+    """`is_service`: with the sweeps and workers of `threadline serve`; otherwise a program that uses the library."""
+
+    def __init__(
+        self, world: Surroundings, name: str, settings: Settings, clock_offset: float, *, is_service: bool
+    ) -> None:
         self.name = name
         self.is_alive = True
         self.paused_until = 0.0
@@ -63,6 +68,7 @@ class SimulatedProcess:
         """Resolved when the process has ended, in order or not."""
         self._world = world
         self._settings = settings
+        self._is_service = is_service
         self._shutdown: Shutdown | None = None
         self._calls: dict[asyncio.Future[Any], None] = {}
         self._kept: list[object] = [self._start(self._serve(), self._leave)]
@@ -128,13 +134,13 @@ class SimulatedProcess:
         self.reap()
 
     async def _serve(self) -> None:
-        """As `threadline serve` does, without a socket."""
+        """As `threadline serve` does, without a socket; or as a program that opens the library does."""
         limits = self._settings.limits
         store = await SqliteStore.open(self._settings.database, clock=self.clock, limits=limits)
         agents = self._world.agents(self)
         async with Threadline(store, self._settings, self.clock, agents=agents) as threadline:
             shutdown = Shutdown()
-            async with lifespan(threadline, self._settings.service, shutdown):
+            async with lifespan(threadline, self._settings.service, shutdown) if self._is_service else nullcontext():
                 self.threadline, self._shutdown = threadline, shutdown
                 self._world.note(f"{self.name} serves")
                 await shutdown.started.wait()

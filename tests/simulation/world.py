@@ -13,6 +13,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,19 +24,10 @@ from tests.simulation.agent import Plan, make_agent
 from tests.simulation.event_loop import OWNER, NothingToRun, Owner, SimulatedLoop
 from tests.simulation.faults import Faults
 from tests.simulation.machine import Replacement
-from tests.simulation.people import (
-    AGENT,
-    HOME_KEY,
-    OWN_KEY,
-    PEOPLE,
-    TENANT,
-    Question,
-    Surface,
-    ask_by_library,
-    write_in_chat,
-)
+from tests.simulation.people import ask_by_library, read_everything, watch, write_in_chat
 from tests.simulation.platform import SECRETS, SimulatedTelegram
 from tests.simulation.processes import SimulatedProcess, SimulatedWriterThread, StatementFaults
+from tests.simulation.questions import AGENT, PEOPLE, TENANT, Question, draw_questions
 from threadline import platform_http
 from threadline.bootstrap import Threadline
 from threadline.core.threads import Scope, system_scope
@@ -70,6 +62,8 @@ class World:
         self.platform = SimulatedTelegram(self)
         self.has_own_clocks = self.chance.random() < 0.5
         """Whether each process has a wall clock of its own, as if it ran on another machine."""
+        self.is_service = self.chance.random() < 1.0
+        """Whether the processes are services, with their sweeps and workers, or programs that use the library."""
         self.troubles = 0
         """How many faults were injected."""
         self.trace: list[str] = []
@@ -158,7 +152,9 @@ class World:
     async def run(self) -> None:
         await self._prepare()
         supervisors = [asyncio.create_task(self._supervise(slot)) for slot in range(self.chance.randint(1, 3))]
-        asking = [asyncio.create_task(self._ask(question, at)) for question, at in self._plan_questions()]
+        self.questions = {question.token: question for question in draw_questions(self.chance, self.is_service)}
+        asking = [asyncio.create_task(self._ask(question)) for question in self.questions.values()]
+        asking += [asyncio.create_task(watch(self, each)) for each in self.questions.values() if each.is_watched]
         await asyncio.sleep(self.chance.uniform(30, 120))
         self._end_faults()
         deadline = self.loop.time() + _RECOVERY_SECONDS
@@ -166,6 +162,7 @@ class World:
         if waiting:
             self.fail(f"{len(waiting)} askers wait for ever")
         await self._wait_until_idle(deadline)
+        await self._look_around()
         self._is_ending = True
         self.note("all processes are told to stop")
         for process in self.processes:
@@ -183,10 +180,17 @@ class World:
                 return
             await asyncio.sleep(1.0)
 
+    async def _look_around(self) -> None:
+        """Everybody reads all they can."""
+        for person in PEOPLE:
+            for token in await (await self.any_process()).call(partial(read_everything, person)):
+                if self.questions[token].person != person:
+                    self.fail(f"{person.user_id} can read {token}")
+
     async def _prepare(self) -> None:
         """The people's links and the platform's credentials. Not part of what is tested: no faults."""
         rates, self.faults.is_active = self.faults.is_active, False
-        process = SimulatedProcess(self, "setup", self._settings, 0.0)
+        process = SimulatedProcess(self, "setup", self._settings, 0.0, is_service=False)
         self.processes.append(process)
         await (await self.any_process()).call(_link_people)
         process.stop()
@@ -198,7 +202,9 @@ class World:
         life = 0
         while not self._is_ending:
             life += 1
-            process = SimulatedProcess(self, f"p{slot}.{life}", self._settings, self._clock_offset())
+            process = SimulatedProcess(
+                self, f"p{slot}.{life}", self._settings, self._clock_offset(), is_service=self.is_service
+            )
             self.processes.append(process)
             while not process.ended.done():
                 await asyncio.wait((process.ended,), timeout=1.0)
@@ -218,31 +224,8 @@ class World:
         for process in self.processes:
             process.paused_until = 0.0
 
-    def _plan_questions(self) -> list[tuple[Question, float]]:
-        people = PEOPLE[: self.chance.randint(1, len(PEOPLE))]
-        period = self.chance.choice((1.0, 20.0, 60.0))
-        for number in range(1, self.chance.randint(4, 16)):
-            self.questions[f"q{number}"] = self._plan_question(number, people)
-        return [(question, self.chance.uniform(0, period)) for question in self.questions.values()]
-
-    def _plan_question(self, number: int, people: tuple[Any, ...]) -> Question:
-        chance = self.chance
-        plan = Plan(
-            calls=tuple(chance.choice(("pay", "look")) for _ in range(chance.choice((0, 0, 1, 2)))),
-            think_seconds=chance.choice((0.0, 0.05, 1.0, 20.0)),
-            failure=chance.choice((None, None, None, None, "refusal", "fault")),
-        )
-        surfaces: tuple[Surface, ...] = ("telegram", "api")
-        surface = chance.choice(surfaces)
-        state_key = HOME_KEY if surface == "telegram" else chance.choice((HOME_KEY, OWN_KEY))
-        question = Question(number, chance.choice(people), surface, state_key, plan)
-        if surface == "api":
-            question.policy = chance.choice(("queue", "queue", "reject"))
-            question.stop_after = chance.choice((None, None, None, chance.uniform(0, 20)))
-        return question
-
-    async def _ask(self, question: Question, at: float) -> None:
-        await asyncio.sleep(at)
+    async def _ask(self, question: Question) -> None:
+        await asyncio.sleep(question.asked_at)
         await (write_in_chat if question.surface == "telegram" else ask_by_library)(self, question)
 
 

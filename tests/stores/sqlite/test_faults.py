@@ -59,13 +59,14 @@ class FailingStatement:
 
     def __init__(self) -> None:
         self.beginning: str | None = None
+        self.failed = 0
 
     def attach(self, connection: apsw.Connection) -> None:
         connection.set_exec_trace(self._trace)
 
     def _trace(self, cursor: object, sql: str, values: object) -> bool:
         if self.beginning is not None and sql.startswith(self.beginning):
-            self.beginning = None
+            self.beginning, self.failed = None, self.failed + 1
             raise apsw.IOError("disk I/O error")
         return True
 
@@ -96,7 +97,7 @@ class TestAStatementThatFails:
         failing.beginning = beginning
         async with asyncio.timeout(30):
             await asyncio.gather(store.transact(Scope(), work), return_exceptions=True)
-            assert failing.beginning is None
+            assert failing.failed == 1
             await asyncio.gather(*(tx.append(kept.id, exchange(f"a{n}", f"b{n}")) for n in range(8)))
         assert len(await history(tx, kept.id)) == 17
 
