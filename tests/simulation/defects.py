@@ -19,7 +19,7 @@ from threadline.core.platform_messages import Sent
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.receipts import Receipt
-from threadline.stores.sqlite import turn_commits, turn_output, turns
+from threadline.stores.sqlite import turn_commits, turns
 from threadline.turns.acceptance import Turns
 from threadline.turns.journal import StoredJournal
 from threadline.turns.recovery import AbandonedTurns
@@ -108,7 +108,7 @@ _lease_turn = turns.lease_turn
 
 
 def _replace_everywhere(name: str, value: Callable[..., Any]) -> list[Replacement]:
-    return [(module, name, value) for module in (turns, turn_commits, turn_output) if hasattr(module, name)]
+    return [(module, name, value) for module in (turns, turn_commits) if hasattr(module, name)]
 
 
 DEFECTS: Mapping[str, list[Replacement]] = {

@@ -76,7 +76,7 @@ def simulated_machine(loop: SimulatedLoop, seed: int, more: Sequence[Replacement
     with ExitStack() as stack:
         stack.callback(gc.enable)
         stack.callback(random.setstate, state)
-        # Ids grow within a Python process: the next simulation begins anew.
+        # Ids grow within a Python process: each simulation begins with none.
         stack.enter_context(_replaced(ids, "_last", 0))
         for owner, name, value in (*replaced, *more):
             stack.enter_context(_replaced(owner, name, value))
@@ -94,7 +94,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _refuse_sleep(seconds: float) -> None:
-    raise AssertionError("a simulated process must not block: nothing else could run")
+    raise AssertionError("a simulated process must not block: no other code could run")
 
 
 def _refuse_thread(thread: threading.Thread) -> None:

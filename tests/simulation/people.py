@@ -109,7 +109,7 @@ async def _stop(seconds: float, thread: ThreadHandle, turn_id: str) -> None:
 
 
 async def watch(world: World, question: Question) -> None:
-    """Somebody else waits for the end of the turn, and only waits."""
+    """Another caller waits for the end of the turn, and only waits."""
     turn_id = await question.turn_id
     while True:
         process = await world.any_process()

@@ -41,9 +41,9 @@ class Question:
         self.policy: Policy = "queue"
         self.stop_after: float | None = None
         self.is_watched = False
-        """Whether somebody else waits for the end of its turn, in any process."""
+        """Whether another caller waits for the end of its turn, in any process."""
         self.is_acknowledged = False
-        """Whether somebody was told that it is stored."""
+        """Whether its sender was told that it is stored."""
         self.answers: list[str] = []
         """What callers got: the reply's text."""
         self.failures: list[str] = []

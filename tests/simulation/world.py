@@ -172,7 +172,7 @@ class World:
             self.fail("a process does not stop")
 
     async def _wait_until_idle(self, deadline: float) -> None:
-        # Read from the database, which notifies nobody outside a process.
+        # Read again and again: the database does not notify readers outside the processes.
         while busy := checker.find_unfinished(self.database):
             if self.loop.time() > deadline:
                 for each in busy:

@@ -183,7 +183,7 @@ class Committer:
         self.sync_seconds = time.monotonic() - before
 
     def fail(self, jobs: Iterable[Job], exc: Exception) -> list[JobResult]:
-        """The results of jobs whose commit raised an error that is not an error of the driver: what was stored is unknown."""
+        """The results of jobs whose commit raised an error that no code expects: what was stored is unknown."""
         self._roll_back()
         error = OutcomeUnknown(f"{self._database.location.shown}: {exc}: repeat the call with the same key")
         return [JobResult(job.future, Outcome(None, error)) for job in jobs]
