@@ -122,6 +122,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections: ConnectionLimits = ConnectionLimits()
     proxies: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    oldest_ai_sdk: Annotated[int, msgspec.Meta(ge=5, le=6)] = 6
     body_bytes: int = 1_048_576
     import_bytes: int = 67_108_864
     heartbeat_seconds: float = 15.0

@@ -132,8 +132,9 @@ def test_requests_of_the_oracles_are_parsed() -> None:
     body = request_types.SubmitMessage(id="key", messages=[asked]).model_dump_json(by_alias=True, exclude_none=True)
     request = parse_chat_request(body.encode())
     assert request.state_key == "key"
-    assert request.message is not None
-    assert (request.message.id, request.message.text) == ("u1", "Hello")
+    assert request.question is not None
+    message = request.question.message()
+    assert (message.id, message.text) == ("u1", "Hello")
 
 
 def test_approval_decisions_of_the_oracles_are_parsed() -> None:

@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from tests.scripted_agent import ScriptedAgent, make_agent
@@ -65,7 +66,7 @@ def tools(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.req("S1-11", "S1-19")
 async def test_a_turn_ends_with_the_request_and_stores_it(client: Client) -> None:
-    chunks = await client.ask("stamp hello", "key")
+    chunks = await client.ask("stamp hello", "key", headers={"x-ai-sdk": "7"})
     assert kinds(chunks)[-3:] == ["tool-approval-request", "finish-step", "finish"]
     assert chunks[-1]["finishReason"] == "tool-calls"
     (call,) = tools((await stored(client))[-1])
@@ -217,7 +218,7 @@ async def test_version_5_gets_only_chunks_it_knows(client: Client) -> None:
     five = {"x-ai-sdk": "5"}
     asked = client.chunks(await client.post_chat("stamp hello", "key", headers=five))
     assert "tool-approval-request" not in kinds(asked)
-    assert asked[-1] == {"type": "finish", "finishReason": "tool-calls"}
+    assert asked[-1] == {"type": "finish"}
     reply = (await stored(client))[-1]
     denied = client.chunks(await respond(client, responded(reply, approved=False), headers=five))
     assert denied[1] == {
@@ -227,6 +228,16 @@ async def test_version_5_gets_only_chunks_it_knows(client: Client) -> None:
     }
     for bad in ("4", "x", "100", "-6"):
         assert (await client.post_chat("Hi", "key", headers={"x-ai-sdk": bad})).status_code == 400
+
+
+async def test_pages_that_do_not_say_their_version_may_be_assumed_to_have_version_5() -> None:
+    service = msgspec.structs.replace(SERVICE, oldest_ai_sdk=5)
+    async with open_threadline(settings=Settings(database=":memory:", service=service)) as tl, serving(tl) as client:
+        assert "tool-approval-request" not in kinds(await client.ask("stamp hello", "one"))
+        for headers in ({"x-ai-sdk": "6"}, {"user-agent": "ai-sdk/6.0.1 runtime/browser"}):
+            chunks = await client.ask("stamp hello", "two", headers=headers)
+            assert "tool-approval-request" in kinds(chunks)
+            assert chunks[-1] == {"type": "finish", "finishReason": "tool-calls"}
 
 
 @pytest.mark.req("S1-26", "S1-27")

@@ -64,7 +64,7 @@ async def test_the_stream_closes_text_before_a_tool_and_ends_with_the_finish_rea
         "Here.",
         events.Finish("length"),
     ]
-    chunks = await client.ask("Find it", "key")
+    chunks = await client.ask("Find it", "key", headers={"x-ai-sdk": "6"})
     assert kinds(chunks) == [
         "start", "text-start", "text-delta", "data-status", "text-end", "tool-input-start", "tool-input-available",
         "tool-output-available", "text-start", "text-delta", "text-end", "finish",
@@ -149,6 +149,16 @@ async def test_a_stream_is_resumed_from_its_first_chunk_and_continues_live(
         resumed = await client.resume("key", gate.set)
         assert resumed == client.chunks(await first)
     assert (await client.http.get(f"{CHAT}/key/stream")).status_code == 204
+
+
+@pytest.mark.req("S1-26")
+async def test_unknown_threads_and_those_of_others_have_nothing_to_resume(people: dict[str, Client]) -> None:
+    await people["alice"].ask("Hi", "hers")
+    seen = people["alice"].ids[-1]
+    for key in ("hers", "unknown"):
+        for headers in ({}, {"last-event-id": seen}):
+            answer = await people["bob"].http.get(f"{CHAT}/{key}/stream", headers=headers)
+            assert (answer.status_code, answer.content) == (204, b"")
 
 
 @pytest.mark.req("S1-26")

@@ -36,16 +36,17 @@ KEYS = {
     "source-url": {"sourceId", "url"},
     "data-status": {"data", "transient"},
     "data-again": {"data", "transient"},
-    "finish": {"finishReason"},
+    "finish": set[str](),
     "error": {"errorText"},
     "abort": set[str](),
 }
 OPTIONAL = {"tool-output-available": {"preliminary"}, "source-url": {"title"}}
+APPROVALS = {"tool-approval-request", "tool-output-denied"}
 
 
-def written(events: list[Event], status: TurnStatus = "executed") -> list[dict[str, Any]]:
+def written(events: list[Event], status: TurnStatus = "executed", major: int | None = None) -> list[dict[str, Any]]:
     """The chunks of folded events, which is what streams contain."""
-    writer, fold = ChunkWriter("m1"), Fold()
+    writer, fold = ChunkWriter("m1", major), Fold()
     raw = writer.start()
     for event in events:
         for shown in fold.add(event):
@@ -55,10 +56,17 @@ def written(events: list[Event], status: TurnStatus = "executed") -> list[dict[s
     return [json.loads(each[6:]) for each in raw.decode().removesuffix(DONE.decode()).split("\n\n") if each]
 
 
-@given(transcripts, st.sampled_from(["executed", "stopped", "dispatch_failed", "interrupted"]))
-@pytest.mark.req("S1-18", "S1-19")
-def test_a_strict_client_accepts_any_sequence_of_events(events: list[Event], status: TurnStatus) -> None:
-    chunks = written(events, status)
+@given(
+    transcripts,
+    st.sampled_from(["executed", "stopped", "dispatch_failed", "interrupted"]),
+    st.sampled_from([None, 5]),
+)
+@pytest.mark.req("S1-18", "S1-19", "S1-32")
+def test_a_strict_client_accepts_any_sequence_of_events(
+    events: list[Event], status: TurnStatus, major: int | None
+) -> None:
+    chunks = written(events, status, major)
+    assert major is None or not APPROVALS & {chunk["type"] for chunk in chunks}
     opened: dict[str, str] = {}
     calls: set[str] = set()
     in_step = False
@@ -87,16 +95,22 @@ def test_a_strict_client_accepts_any_sequence_of_events(events: list[Event], sta
     assert [chunk["type"] for chunk in chunks if chunk["type"] in ("finish", "error", "abort")] == [chunks[-1]["type"]]
 
 
+@pytest.mark.req("S1-19")
 @pytest.mark.parametrize(
-    ("status", "last"),
+    ("status", "major", "last"),
     [
-        ("executed", {"type": "finish", "finishReason": "length"}),
-        ("stopped", {"type": "abort"}),
-        ("interrupted", {"type": "error", "errorText": "turn ended with status interrupted"}),
+        ("executed", 6, {"type": "finish", "finishReason": "length"}),
+        # Releases before 5.0.92 refuse a finish reason.
+        ("executed", 5, {"type": "finish"}),
+        ("executed", None, {"type": "finish"}),
+        ("stopped", 6, {"type": "abort"}),
+        ("interrupted", 6, {"type": "error", "errorText": "turn ended with status interrupted"}),
     ],
 )
-def test_the_turns_status_decides_how_a_stream_ends(status: TurnStatus, last: dict[str, Any]) -> None:
-    assert written([events.TextDelta("x"), events.Finish("length")], status)[-1] == last
+def test_the_turns_status_decides_how_a_stream_ends(
+    status: TurnStatus, major: int | None, last: dict[str, Any]
+) -> None:
+    assert written([events.TextDelta("x"), events.Finish("length")], status, major)[-1] == last
 
 
 def test_only_the_last_chunk_of_an_event_has_its_id() -> None:

@@ -60,7 +60,7 @@ async def test_turns_are_listed_with_surface_and_status(client: Client) -> None:
         ("api", "executed", 2, 3),
         ("web", "executed", 0, 1),
     ]
-    assert turns[0]["usage"]["input_tokens"] == 10
+    assert turns[0]["usage"] == {"inputTokens": 10, "outputTokens": 2, "cachedTokens": 0, "reasoningTokens": 0}
 
 
 async def test_a_turns_prompt_can_be_read_also_on_an_old_timeline(client: Client) -> None:

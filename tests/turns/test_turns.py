@@ -9,7 +9,7 @@ import pytest
 from tests.scripted_agent import ScriptedAgent
 from threadline.bootstrap import Threadline
 from threadline.core import events
-from threadline.core.errors import AgentFailed, InvalidInput, KeyReused, NotFound, RoleRefused, TurnRunning
+from threadline.core.errors import AgentFailed, DuplicateId, InvalidInput, KeyReused, NotFound, RoleRefused, TurnRunning
 from threadline.core.messages import assistant, user
 from threadline.core.turns import TurnEnd, reply_id
 from threadline.library import ThreadHandle, UserView
@@ -289,7 +289,9 @@ async def test_a_message_id_that_is_in_the_thread_is_not_answered_again(
     me: UserView, scripted_agent: ScriptedAgent
 ) -> None:
     thread = await me.create_thread()
-    await thread.ask(user("Hi", id="m-1"))
-    with pytest.raises(InvalidInput, match="m-1"):
-        await thread.ask(user("Hi", id="m-1"))
+    first = await thread.ask(user("Hi", id="m-1"))
+    assert await thread.ask(user("Hi", id="m-1")) == first
+    for other in (thread.ask(user("Hello", id="m-1")), thread.ask(user("Hi", id="m-1"), agent="another")):
+        with pytest.raises(DuplicateId, match="m-1"):
+            await other
     assert len(scripted_agent.prompts) == 1

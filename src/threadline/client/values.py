@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from threadline.core.threads import Hit, Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import TurnInfo
 
 T = TypeVar("T")
+_UPPER = re.compile("[A-Z]")
 
 
 class MaybeThread(msgspec.Struct, frozen=True):
@@ -44,7 +46,8 @@ def to_context(pinned: api.PinnedContext) -> ContextSnapshot:
 
 
 def to_turn(info: api.TurnInfo) -> TurnInfo:
-    return TurnInfo(**{**_fields(info, TurnInfo), "usage": info.usage or {}})
+    usage = {_UPPER.sub(r"_\g<0>", key).lower(): value for key, value in (info.usage or {}).items()}
+    return TurnInfo(**{**_fields(info, TurnInfo), "usage": usage})
 
 
 def to_message(stored: api.StoredMessage) -> Message:

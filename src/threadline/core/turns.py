@@ -103,7 +103,10 @@ class TurnInfo(PlainValue, frozen=True, kw_only=True):
 
 
 def turn_info(turn: Turn) -> TurnInfo:
-    return TurnInfo(**{field: getattr(turn, field) for field in TurnInfo.__struct_fields__})
+    fields = {field: getattr(turn, field) for field in TurnInfo.__struct_fields__}
+    # Rows of earlier versions also contain the event's type.
+    usage = {key: value for key, value in turn.usage.items() if key != "type"}
+    return TurnInfo(**{**fields, "usage": usage})
 
 
 class NewTurn(msgspec.Struct, frozen=True):

@@ -101,7 +101,7 @@ def build_app(
     needs_token = authenticate is None and settings.requires_authentication
     tokens = _token_authenticator(threadline, settings) if needs_token else None
     is_authenticated = authenticate is not None or tokens is not None
-    streams = TurnStreams(threadline.streams, threadline.store, settings.heartbeat_seconds)
+    streams = TurnStreams(threadline.streams, threadline.store, settings.heartbeat_seconds, settings.oldest_ai_sdk)
     routes = _routes(ServiceContext(threadline, settings, streams, shutdown), is_authenticated=is_authenticated)
 
     @asynccontextmanager

@@ -112,11 +112,16 @@ class Turns:
     async def accept(self, scope: Scope, request: TurnRequest, lease: Lease | None = None) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
         stored. KeyReused: the key came with another request. TurnRunning: another turn of the thread is active and the
-        policy is to reject. A given lease is taken at once if no other turn is active: see `Accepted.leased`."""
+        policy is to reject. A message that is sent again with the same id, content and agent is the turn it had, with
+        or without a key. A given lease is taken at once if no other turn is active: see `Accepted.leased`."""
         scope.require("member")
         new = self.seal(request, lease=lease)
         await self.check(scope, request)
-        return self.require_accepted(await self._store.scoped(scope).accept_turn(new), new)
+        session = self._store.scoped(scope)
+        outcome = await session.accept_turn(new)
+        if isinstance(outcome, AcceptRefusal):
+            outcome = await _find_repeated(session, new, outcome) or outcome
+        return self.require_accepted(outcome, new)
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
         """RoleRefused or GuardRefused if this user may not ask this."""
@@ -252,12 +257,8 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
             return NotFound("message", new.replaces)
         case "replaced_not_user":
             return InvalidInput(f"only a user message can be replaced, and {new.replaces!r} is a reply")
-        case "message_known":
+        case "message_known" | "message_repeated":
             return DuplicateId("message", new.message.id)
-        case "message_repeated":
-            return InvalidInput(
-                f"message {new.message.id!r} is in this thread already: send a new id, or a key to retry"
-            )
         case "thread_full":
             return LimitExceeded("messages per thread", messages_per_thread, messages_per_thread + 1)
         case "place_taken":
@@ -270,6 +271,28 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
             )
         case "duplicate_arrival" | "question_open":
             return Conflict(f"the message was not accepted: {refusal.reason.replace('_', ' ')}")
+
+
+async def _find_repeated(tx: Transaction, new: TurnAcceptance, refusal: AcceptRefusal) -> Accepted | None:
+    """The turn of a message that was refused because it had been accepted before. A question that is asked again while
+    it is being answered is the same turn too; later it is a new one."""
+    if refusal.thread is None or refusal.reason not in ("message_repeated", "turn_running", "key_reused"):
+        return None
+    known = await tx.message(refusal.thread.id, new.message.id)
+    if known is None or (known.role, known.parts_json) != (new.message.role, new.message.parts_json):
+        return None
+    turn = None if known.turn_id is None else await tx.turn(known.turn_id)
+    if turn is None or turn.thread_id != refusal.thread.id or new.agent_id not in (None, turn.agent_id):
+        return None
+    match refusal.reason:
+        case "turn_running":
+            is_repeated = turn.is_active
+        case "key_reused":
+            is_here = refusal.thread.id == new.thread_id or refusal.thread.state_key == new.new_thread.state_key
+            is_repeated = is_here and turn.id == refusal.turn_id
+        case _:
+            is_repeated = True
+    return Accepted(turn, refusal.thread, replayed=True) if is_repeated else None
 
 
 async def find_present_request(tx: Transaction, turn: Turn) -> Message | None:

@@ -318,5 +318,5 @@ def _ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | Non
     parts, usage = output.fold.parts(), output.fold.usage
     metadata = {} if status == "executed" else {"status": status}
     reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
-    end = TurnEnd(status=status, error=error, usage=msgspec.to_builtins(usage), seen=output.seen)
+    end = TurnEnd(status=status, error=error, usage=msgspec.structs.asdict(usage), seen=output.seen)
     return Ending(end, reply, output.stream.unstored(), tokens=usage.input_tokens + usage.output_tokens)

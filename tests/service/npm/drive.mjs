@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 
 const ai = await import(process.argv[2]);
 const { AbstractChat, DefaultChatTransport, validateUIMessages } = ai;
-let url, api, id, chat;
+let url, api, id, chat, headers, loses;
 
 class State {
   messages = [];
@@ -22,11 +22,20 @@ class Chat extends AbstractChat {}
 
 const alone = ({ id, messages, trigger, messageId }) => ({ body: { id, message: messages.at(-1), trigger, messageId } });
 
-// Version 5 knows no approvals and says so.
-const headers = ai.lastAssistantMessageIsCompleteWithApprovalResponses ? {} : { "x-ai-sdk": "5" };
+// Loses the next request before it is sent, or its response after it was.
+async function unreliable(input, init) {
+  const lost = loses;
+  loses = undefined;
+  if (lost === "request") throw new TypeError("fetch failed");
+  const response = await fetch(input, init);
+  if (lost !== "response") return response;
+  await response.body.cancel();
+  throw new TypeError("fetch failed");
+}
 
 function open(single) {
-  const transport = new DefaultChatTransport({ api, headers, ...(single ? { prepareSendMessagesRequest: alone } : {}) });
+  const more = single ? { prepareSendMessagesRequest: alone } : {};
+  const transport = new DefaultChatTransport({ api, headers, fetch: unreliable, ...more });
   const sendAutomaticallyWhen = ai.lastAssistantMessageIsCompleteWithApprovalResponses;
   return new Chat({ id, transport, state: new State(), sendAutomaticallyWhen });
 }
@@ -55,11 +64,26 @@ async function answer(approved, reason) {
 }
 
 const steps = {
-  begin: (service, name) => { url = service; api = `${url}/api/v1/ai/chat`; id = name; chat = open(false); },
-  send: (text) => chat.sendMessage({ text }),
+  begin: (service, name, version) => {
+    url = service;
+    api = `${url}/api/v1/ai/chat`;
+    id = name;
+    headers = version ? { "x-ai-sdk": version } : {};
+    loses = undefined;
+    chat = open(false);
+  },
+  send: (text, body) => chat.sendMessage({ text }, body ? { body } : undefined),
   sendAlone: async (text) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.send(text); },
   edit: (index, text) => chat.sendMessage({ text, messageId: chat.messages[index].id }),
+  // As the chat templates edit.
+  editAndRegenerate: async (index, text) => {
+    const edited = { ...chat.messages[index], parts: [{ type: "text", text }] };
+    chat.messages = [...chat.messages.slice(0, index), edited];
+    await chat.regenerate();
+  },
   regenerate: (index) => chat.regenerate(index === undefined ? {} : { messageId: chat.messages[index].id }),
+  lose: (what, text) => { loses = what; return chat.sendMessage({ text }); },
+  slice: (count) => { chat.messages = chat.messages.slice(0, count); },
   leave: async (text) => {
     const sending = chat.sendMessage({ text });
     await until(answering);
@@ -74,7 +98,8 @@ const steps = {
   },
   reload: async () => { chat = open(false); chat.messages = await stored(); },
   resume: () => chat.resumeStream(),
-  validate: async () => { await validateUIMessages({ messages: await stored() }); },
+  // The first release of version 5 does not validate.
+  validate: async () => { await validateUIMessages?.({ messages: await stored() }); },
   answer: async (approved, reason) => { await answer(approved, reason); await until(settled); },
   answerAlone: async (approved) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.answer(approved); },
   answerAndLeave: async (approved) => { await answer(approved); await until(answered); await chat.stop(); },

@@ -118,5 +118,5 @@ function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; 
 }
 
 function tokensOf(usage: Record<string, number>): number {
-  return (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+  return (usage.inputTokens ?? 0) + (usage.outputTokens ?? 0);
 }

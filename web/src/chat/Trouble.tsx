@@ -12,7 +12,7 @@ export function Trouble({ talk }: { talk: Conversing }) {
     <div class="trouble" role="alert">
       <Icon name="alert" />
       <p>{trouble}</p>
-      <button type="button" class="button" onClick={() => talk.retry()}>
+      <button type="button" class="button" onClick={() => talk.regenerate()}>
         Try again
       </button>
     </div>

@@ -31,8 +31,6 @@ export interface Conversing {
   send: (text: string, agentId?: string) => void;
   edit: (messageId: string, text: string) => void;
   regenerate: (messageId?: string) => void;
-  /** After a failure: sends a message that did not arrive again, or regenerates the answer to one that did. */
-  retry: () => void;
   answerApproval: (id: string, approved: boolean) => void;
   stop: () => void;
   loadOlder: () => Promise<void>;
@@ -61,7 +59,7 @@ export function useConversation(initial: History): Conversing {
   });
   const { messages, setMessages, status, error, clearError } = chat;
   const isBusy = status === "submitted" || status === "streaming";
-  const now = useRef({ isBusy, error, messages, version: "", storedId: initial.messages.at(-1)?.id });
+  const now = useRef({ isBusy, error, messages, version: "" });
   Object.assign(now.current, { isBusy, error, messages });
 
   const refresh = useCallback(async (): Promise<History | null> => {
@@ -77,7 +75,6 @@ export function useConversation(initial: History): Conversing {
       clearError();
     }
     now.current.messages = fresh.messages;
-    now.current.storedId = fresh.messages.at(-1)?.id;
     setThread(fresh);
     setFirstSeq(fresh.firstSeq ?? 0);
     setMessages(fresh.messages);
@@ -154,14 +151,8 @@ export function useConversation(initial: History): Conversing {
     send: (text, agentId) => void chat.sendMessage({ text }, agentId ? { body: { agentId } } : undefined),
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),
-    retry: () => {
-      const last = messages.at(-1);
-      if (!error || last?.role !== "user" || last.id === now.current.storedId) return void chat.regenerate();
-      setMessages(messages.slice(0, -1));
-      void chat.sendMessage(last);
-    },
     answerApproval: (id, approved) => void chat.addToolApprovalResponse({ id, approved }),
-    // The client's own stop only hangs up; the service has to be errorText.
+    // The client's own stop only disconnects; the service has to be told.
     stop: () =>
       void call("POST", `ai/chat/${encodeURIComponent(stateKey)}/stop`).then(
         () => undefined,

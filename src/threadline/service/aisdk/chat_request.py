@@ -1,13 +1,13 @@
 """Parsing of AI SDK clients' chat requests. Clients are not trusted.
 
-Only three things are read: the text and files of the last user message, which message to edit or regenerate, and the
-decisions on approvals that the last reply requested. History, other roles and tool results that a client sends are
-ignored: the server's store is the only source of the history.
+Read are: the question, which is the last user message; the ids of the messages before it, which say what the client
+shows; which message to edit or regenerate; and the decisions on approvals that the last reply requested. The content of
+the history, other roles and tool results that a client sends are ignored: the store is the only source of the history.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -25,6 +25,12 @@ Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 # Bounds the work of one request.
 _MAX_PARTS = 1_000
 _DATA_URL = "data:"
+# What assistant-ui sends: the id of a thread that only the page knows, the names of its one unnamed thread, and the ids
+# of messages and of the question.
+_LOCAL_THREAD = "__LOCALID_"
+_PLACEHOLDERS = ("__DEFAULT_ID__", "DEFAULT_THREAD_ID")
+_MESSAGE_ID = "unstable_id"
+_PARENT = "parentId"
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -34,15 +40,36 @@ class Claim(msgspec.Struct, frozen=True):
     calls: tuple[ToolPart, ...]
 
 
+class SentQuestion(msgspec.Struct, frozen=True):
+    """The last user message of a request, as it was sent."""
+
+    id: str | None
+    parts: list[Any]
+
+    def message(self) -> NewMessage:
+        """InvalidInput if it is not a message that a user may send."""
+        return NewMessage("user", tuple(map(_part, self.parts)), id=self.id or None)
+
+
+class ShownMessage(NamedTuple):
+    """A message that the client shows before the question."""
+
+    id: str
+    is_user: bool
+
+
 class ChatRequest(msgspec.Struct, frozen=True):
-    """`message` is None for a regeneration and for decisions on approvals. `replaces` is the message to replace: the
-    user message that is edited, or the reply to regenerate (None: the last)."""
+    """`question` is None for decisions on approvals, and for a regeneration that shows no question. `replaces` is the
+    message to replace: the user message that is edited, or the reply to regenerate (None: the last)."""
 
     state_key: str | None
     thread_id: str | None = None
     trigger: Trigger = "submit-message"
-    message: NewMessage | None = None
+    question: SentQuestion | None = None
+    shown: tuple[ShownMessage, ...] = ()
     replaces: str | None = None
+    rewind: bool = False
+    """Whether messages that the client does not show are left behind on the old timeline."""
     agent_id: str | None = None
     policy: Policy | None = None
     claim: Claim | None = None
@@ -58,18 +85,24 @@ class FileInput(msgspec.Struct, frozen=True, tag="file", tag_field="type", renam
     filename: str | None = None
 
 
+class FileContent(msgspec.Struct, frozen=True, tag="file", tag_field="type", rename="camel"):
+    media_type: str
+    data: Annotated[str, msgspec.Meta(description="A `data:` URL.", extra_json_schema={"pattern": "^data:"})]
+    filename: str | None = None
+
+
 class UserMessage(msgspec.Struct, frozen=True):
-    """With `parts`, or with a text as `content`."""
+    """With `parts`, as the AI SDK sends it; or with `content`, as assistant-ui and model providers write it."""
 
     role: Literal["user"]
     id: Id | None = None
     parts: Annotated[list[TextInput | FileInput], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
-    content: str | None = None
+    content: str | Annotated[list[TextInput | FileContent], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
 
 
 class HistoryMessage(msgspec.Struct, frozen=True):
-    """A message of the client's history. Only the last user message is read; or the decisions on approvals, if the last
-    message is a reply that contains some."""
+    """A message of the client's history. Only the last user message is read, and the ids of those before it; or the
+    decisions on approvals, if the last message is a reply that contains some."""
 
     role: str
     id: str | None = None
@@ -82,10 +115,16 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
     id: StateKey | None = None
     state_key: StateKey | None = None
     thread_id: Annotated[Id, msgspec.Meta(description="A thread that exists, instead of a key.")] | None = None
-    message: UserMessage | None = None
+    message: Annotated[UserMessage | str, msgspec.Meta(description="A text is a message with that text.")] | None = None
     messages: list[HistoryMessage] | None = None
     trigger: Trigger | None = None
     message_id: Id | None = None
+    rewind: (
+        Annotated[
+            bool, msgspec.Meta(description="Leave messages that `messages` does not show behind, on the old timeline.")
+        ]
+        | None
+    ) = None
     agent_id: Id | None = None
     policy: Policy | None = None
 
@@ -107,24 +146,43 @@ ChatBody: TypeAlias = Annotated[
 def parse_chat_request(body: bytes) -> ChatRequest:
     """InvalidInput or a subclass for anything that is not a request of an AI SDK client."""
     value = parse_object(body)
-    trigger: Trigger = _one_of(value, "trigger", get_args(Trigger)) or "submit-message"
-    state_key = _text(value, "stateKey" if value.get("stateKey") is not None else "id")
+    # assistant-ui's data stream runtime names the question to answer, new or not, and no trigger.
+    default: Trigger = "regenerate-message" if isinstance(value.get(_PARENT), str) else "submit-message"
+    trigger: Trigger = _one_of(value, "trigger", get_args(Trigger)) or default
+    state_key, thread_id = _thread_names(value)
     replaces = _text(value, "messageId")
     agent_id = _text(value, "agentId")
-    thread_id = _text(value, "threadId")
-    if thread_id is not None and state_key is not None:
-        raise InvalidInput("body must name the thread by `id` or by `threadId`, got both")
+    if "message" in value and value.get("rewind"):
+        raise InvalidInput("`rewind` needs the messages that the user sees: send `messages` instead of `message`")
     claim = _claim(value) if trigger == "submit-message" else None
+    question, shown = (None, ()) if claim is not None else _question(value, trigger, replaces)
     return ChatRequest(
         state_key=None if state_key is None else check_state_key(state_key),
         thread_id=None if thread_id is None else check_id("thread", thread_id),
         trigger=trigger,
-        message=_user_message(value) if trigger == "submit-message" and claim is None else None,
+        question=question,
+        shown=shown,
         replaces=None if replaces is None else check_id("message", replaces),
+        rewind=_flag(value, "rewind"),
         agent_id=None if agent_id is None else check_id("agent", agent_id),
         policy=_one_of(value, "policy", get_args(Policy)),
         claim=claim,
     )
+
+
+def _thread_names(body: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The state key and the thread's id, of which one may be given. assistant-ui sends a `threadId` of its own."""
+    state_key = _text(body, "stateKey" if body.get("stateKey") is not None else "id")
+    thread_id = _text(body, "threadId")
+    if thread_id is not None and thread_id.startswith(_LOCAL_THREAD):
+        return state_key or thread_id, None
+    if thread_id in _PLACEHOLDERS:
+        if state_key is None:
+            raise InvalidInput(f"`threadId` must name one thread, got {thread_id!r}: send a `stateKey` in the body")
+        return state_key, None
+    if thread_id is not None and state_key is not None:
+        raise InvalidInput("body must name the thread by `id` or by `threadId`, got both")
+    return state_key, thread_id
 
 
 def _claim(body: dict[str, Any]) -> Claim | None:
@@ -145,40 +203,88 @@ def _claim(body: dict[str, Any]) -> Claim | None:
     return Claim(message_id, tuple(part for part in parts if isinstance(part, ToolPart)))
 
 
-def _user_message(body: dict[str, Any]) -> NewMessage:
-    found = body["message"] if "message" in body else _last_user_message(body.get("messages"))
-    if not isinstance(found, dict) or found.get("role") != "user":
+def _question(
+    body: dict[str, Any], trigger: Trigger, replaces: str | None
+) -> tuple[SentQuestion | None, tuple[ShownMessage, ...]]:
+    """The last user message, and the messages before it that have ids. A regeneration need not show a question."""
+    given = [body["message"]] if "message" in body else body.get("messages")
+    if trigger == "regenerate-message":
+        given = _before_reply([] if given is None else given, replaces)
+    if not isinstance(given, list):
+        raise InvalidInput(f"`messages` must be an array, got {json_type(given)}")
+    at = next((at for at in range(len(given) - 1, -1, -1) if _role(given[at]) == "user"), None)
+    if at is None and trigger == "regenerate-message" and "message" not in body:
+        return None, ()
+    if at is None:
         raise InvalidInput("no user message: send one as `message` or as the last of `messages`")
-    message_id = _text(found, "id")
-    parts = found.get("parts")
-    if parts is None and isinstance(found.get("content"), str):
-        parts = [{"type": "text", "text": found["content"]}]
+    shown = ((_id(each), _role(each) == "user") for each in given[:at])
+    question = _sent(given[at])
+    if question.id is None and isinstance(body.get(_PARENT), str):
+        question = msgspec.structs.replace(question, id=body[_PARENT])
+    return question, tuple(ShownMessage(id, is_user) for id, is_user in shown if isinstance(id, str))
+
+
+def _id(message: Any) -> Any:
+    return message.get("id", message.get(_MESSAGE_ID)) if isinstance(message, dict) else None
+
+
+def _before_reply(messages: Any, reply_id: str | None) -> Any:
+    """Without the reply that is regenerated and everything after it. The AI SDK leaves them out itself."""
+    if reply_id is None or not isinstance(messages, list):
+        return messages
+    ids = [each.get("id") if isinstance(each, dict) else None for each in messages]
+    if reply_id not in ids:
+        return messages
+    at = ids.index(reply_id)
+    return messages[: at + (_role(messages[at]) == "user")]
+
+
+def _role(message: Any) -> Any:
+    if isinstance(message, str):
+        return "user"
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _sent(message: Any) -> SentQuestion:
+    if isinstance(message, str):
+        return SentQuestion(None, [{"type": "text", "text": message}])
+    parts = message.get("parts")
+    if parts is None:
+        content = message.get("content")
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list):
-        raise InvalidInput(f"`parts` of the message must be an array, got {json_type(parts)}")
+        raise InvalidInput(f"`parts` or `content` of the message must be an array, got {json_type(parts)}")
     if len(parts) > _MAX_PARTS:
         raise LimitExceeded("parts per message", _MAX_PARTS, len(parts))
-    return NewMessage("user", tuple(map(_part, parts)), id=message_id or None)
-
-
-def _last_user_message(messages: Any) -> Any:
-    if not isinstance(messages, list):
-        raise InvalidInput(f"`messages` must be an array, got {json_type(messages)}")
-    users = (each for each in reversed(messages) if isinstance(each, dict) and each.get("role") == "user")
-    return next(users, None)
+    return SentQuestion(_text(message, "id") or _text(message, _MESSAGE_ID), parts)
 
 
 def _part(value: Any) -> Part:
     match value:
         case {"type": "text", "text": str(text)}:
             return TextPart(text)
+        # `url` in the AI SDK's parts, `data` in content arrays.
         case {"type": "file", "mediaType": str(media_type), "url": str(url)}:
-            # Fetching URLs that a client names would let it reach internal servers.
-            if not url.startswith(_DATA_URL):
-                raise InvalidInput("`url` of a file must be a data: URL: other addresses are not fetched")
-            return FilePart(media_type, url, _text(value, "filename"))
+            return _file(media_type, url, _text(value, "filename"))
+        case {"type": "file", "mediaType": str(media_type), "data": str(url)}:
+            return _file(media_type, url, _text(value, "filename"))
         case {"type": str(kind)}:
             raise InvalidInput(f"part of a user message must be text or file, got {kind[:60]!r}")
     raise InvalidInput("part of the message must be an object with the keys of its `type`")
+
+
+def _file(media_type: str, url: str, filename: str | None) -> FilePart:
+    # Fetching URLs that a client names would let it reach internal servers.
+    if not url.startswith(_DATA_URL):
+        raise InvalidInput("`url` of a file must be a data: URL: other addresses are not fetched")
+    return FilePart(media_type, url, filename)
+
+
+def _flag(value: dict[str, Any], key: str) -> bool:
+    found = value.get(key)
+    if found is not None and not isinstance(found, bool):
+        raise InvalidInput(f"`{key}` must be true or false, got {json_type(found)}")
+    return bool(found)
 
 
 def _text(value: dict[str, Any], key: str) -> str | None:

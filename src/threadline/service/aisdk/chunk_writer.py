@@ -34,8 +34,9 @@ from threadline.core.events import (
 )
 from threadline.core.turns import TurnStatus
 
-OLDEST, LATEST = 5, 6
-"""The supported major versions of the AI SDK. Version 5 has no approvals and stops reading at one."""
+OLDEST = 5
+"""The oldest supported major version of the AI SDK. It has no approvals and stops reading at one; its releases before
+5.0.92 also stop at a finish reason."""
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -48,11 +49,15 @@ HEADERS = {
 
 
 class ChunkWriter:
-    """One per stream. Gets every event of the turn from the first, because the open part depends on all of them."""
+    """One per stream. Gets every event of the turn from the first, because the open part depends on all of them.
 
-    def __init__(self, message_id: str, major: int = LATEST) -> None:
+    `major` is the version of the client's AI SDK, None if the client does not say: then the stream is one that every
+    release reads, except for approval requests, which only version 5 cannot read."""
+
+    def __init__(self, message_id: str, major: int | None = None) -> None:
         self._message_id = message_id
-        self._has_approvals = major > OLDEST
+        self._has_approvals = major is None or major > OLDEST
+        self._has_reason = major is not None and major > OLDEST
         self._open: Literal["text", "reasoning"] | None = None
         self._parts = 0
         self._in_step = False
@@ -71,7 +76,7 @@ class ChunkWriter:
 
     def end(self, status: TurnStatus, error: str | None = None) -> bytes:
         """Closes the open part and writes how the turn ended."""
-        chunks = [*self._close(), *self._end_step(), _ending(status, error, self._reason or "stop")]
+        chunks = [*self._close(), *self._end_step(), self._ending(status, error)]
         return b"".join(map(frame, chunks)) + DONE
 
     def _chunks(self, event: Event) -> Iterator[dict[str, Any]]:
@@ -127,18 +132,19 @@ class ChunkWriter:
             self._in_step = False
             yield {"type": "finish-step"}
 
+    def _ending(self, status: TurnStatus, error: str | None) -> dict[str, Any]:
+        match status:
+            case "executed" if self._has_reason:
+                return {"type": "finish", "finishReason": self._reason or "stop"}
+            case "executed":
+                return {"type": "finish"}
+            case "stopped":
+                return {"type": "abort"}
+        return {"type": "error", "errorText": error or f"turn ended with status {status}"}
+
     @property
     def _part_id(self) -> str:
         return f"p{self._parts}"
-
-
-def _ending(status: TurnStatus, error: str | None, reason: FinishReason) -> dict[str, Any]:
-    match status:
-        case "executed":
-            return {"type": "finish", "finishReason": reason}
-        case "stopped":
-            return {"type": "abort"}
-    return {"type": "error", "errorText": error or f"turn ended with status {status}"}
 
 
 def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:

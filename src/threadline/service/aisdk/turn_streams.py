@@ -32,12 +32,13 @@ from threadline.core.parts import Part
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Turn, TurnStatus, reply_id
 from threadline.ports import Store
-from threadline.service.aisdk.chunk_writer import HEADERS, KEEP_ALIVE, LATEST, OLDEST, ChunkWriter
+from threadline.service.aisdk.chunk_writer import HEADERS, KEEP_ALIVE, OLDEST, ChunkWriter
 from threadline.service.aisdk.event_writer import EVENTS, EventWriter
 from threadline.service.http.requests import read_header
 from threadline.turns.streams import StreamedEvent, Streams
 
 _EVENT_ID = re.compile(r"(?:(?P<turn>[A-Za-z0-9._-]{1,128}):)?(?P<number>\d{1,15})", re.ASCII)
+_USER_AGENT = re.compile(r"\bai-sdk/(\d{1,2})\.", re.ASCII)
 AI_SDK_HEADER = "X-AI-SDK"
 FORMAT_HEADER = "X-Stream-Format"
 _DELETED = "the thread was deleted"
@@ -59,17 +60,19 @@ def read_position(last_event_id: str | None) -> Position | None:
     return Position(found["turn"], int(found["number"]))
 
 
-def read_major(request: Request) -> int:
-    """The major version of the AI SDK that reads the stream; the latest if the client does not say."""
+def read_major(request: Request) -> int | None:
+    """The major version of the AI SDK that reads the stream, None if the client does not say. The header decides; some
+    releases also name themselves in the user agent, which not every browser sends."""
     given = read_header(request, AI_SDK_HEADER)
     if given is None:
-        return LATEST
+        agent = _USER_AGENT.search(request.headers.get("user-agent", ""))
+        return None if agent is None else int(agent[1])
     if not given.isdecimal() or not OLDEST <= int(given) <= 99:
         raise InvalidInput(f"{AI_SDK_HEADER} must be a major version of the AI SDK from {OLDEST}, got {given[:20]!r}")
     return int(given)
 
 
-def read_format(request: Request) -> int:
+def read_format(request: Request) -> int | None:
     """EVENTS for a client that reads Threadline's own events, otherwise the major version of its AI SDK."""
     given, major = read_header(request, FORMAT_HEADER), read_major(request)
     if given is None:
@@ -110,7 +113,7 @@ async def _is_disconnected(receive: Receive) -> bool:
 class Frames:
     """The encoded chunks of one turn for one major version."""
 
-    def __init__(self, turn_id: str, major: int) -> None:
+    def __init__(self, turn_id: str, major: int | None) -> None:
         self._turn_id = turn_id
         message_id = reply_id(turn_id)
         self._writer = EventWriter(message_id, turn_id) if major == EVENTS else ChunkWriter(message_id, major)
@@ -141,13 +144,14 @@ class Frames:
 
 
 class TurnStreams:
-    """Stream responses of turns."""
+    """Stream responses of turns. `oldest_major` is the oldest version of the AI SDK among clients that do not say."""
 
-    def __init__(self, streams: Streams, store: Store, heartbeat_seconds: float) -> None:
+    def __init__(self, streams: Streams, store: Store, heartbeat_seconds: float, oldest_major: int) -> None:
         self._streams = streams
         self._store = store
         self._heartbeat_seconds = heartbeat_seconds
-        self._frames: WeakValueDictionary[tuple[str, str, int], Frames] = WeakValueDictionary()
+        self._unstated_major = oldest_major if oldest_major == OLDEST else None
+        self._frames: WeakValueDictionary[tuple[str, str, int | None], Frames] = WeakValueDictionary()
 
     def response(
         self,
@@ -156,12 +160,13 @@ class TurnStreams:
         turn: Turn,
         position: Position | None = None,
         *,
-        major: int = LATEST,
+        major: int | None = None,
         earlier_parts: Sequence[Part] = (),
         running: asyncio.Task[Turn | None] | None = None,
     ) -> EventStream:
         """`earlier_parts` is what the reply contained before this turn, for a reader without a position. `running` is
         the task of the turn if it runs in this process; its result says how the turn ended."""
+        major = self.assume_major(major)
         frames = self._shared_frames(scope.tenant_id, turn, major)
         head = b"" if position is not None else frames.start + _encode_parts(earlier_parts, major)
         body = self._body(scope, turn, -1 if position is None else position.number, frames, head, running)
@@ -169,7 +174,10 @@ class TurnStreams:
         key = thread.state_key if is_state_key(thread.state_key) else thread.id
         return EventStream(body, {**HEADERS, "X-State-Key": key})
 
-    def _shared_frames(self, tenant_id: str, turn: Turn, major: int) -> Frames:
+    def assume_major(self, major: int | None) -> int | None:
+        return self._unstated_major if major is None else major
+
+    def _shared_frames(self, tenant_id: str, turn: Turn, major: int | None) -> Frames:
         key = (tenant_id, turn.id, major)
         frames = self._frames.get(key)
         if frames is None:
@@ -211,7 +219,7 @@ class TurnStreams:
         return frames.end(turn.status, turn.error)
 
 
-def _encode_parts(parts: Sequence[Part], major: int) -> bytes:
+def _encode_parts(parts: Sequence[Part], major: int | None) -> bytes:
     """The chunks of a reply so far. They have no ids: a reader that reconnects with an id of this turn has them all."""
     writer = EventWriter("", "") if major == EVENTS else ChunkWriter("", major)
     return b"".join(writer.event(event) for event in (*replay_events(parts), Finish()))

@@ -102,6 +102,16 @@ def turn_info(turn: Turn) -> TurnInfo:
     return TurnInfo(**turn_fields(turn))
 
 
+def _usage(usage: dict[str, Any]) -> dict[str, Any] | None:
+    """With the key names of the API. Rows of earlier versions also contain the event's type."""
+    return {_camel(key): value for key, value in usage.items() if key != "type"} or None
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
 def turn_fields(turn: Turn) -> dict[str, Any]:
     return {
         "id": turn.id,
@@ -110,7 +120,7 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
         "surface": turn.surface,
         "agent_id": turn.agent_id,
         "error": turn.error,
-        "usage": turn.usage or None,
+        "usage": _usage(turn.usage),
         "request_seq": turn.request_seq,
         "reply_seq": turn.reply_seq,
         "created_at": turn.created_at,

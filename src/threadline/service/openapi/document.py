@@ -52,7 +52,9 @@ PATH = {
 HEADERS = {
     "Idempotency-Key": Value(Id, "01jcq8", "A request repeated with the same key and body is carried out once."),
     "X-State-Key": Value(StateKey, "lisbon", "The thread's key, if it is not in the body. Responses contain it too."),
-    "X-AI-SDK": Value(Major, "6", "Major version of the AI SDK, 6 by default. Version 5 gets no approval requests."),
+    "X-AI-SDK": Value(
+        Major, "6", "Major version of the AI SDK. 5 gets no approval requests, 6 and 7 get finish reasons."
+    ),
     "X-Stream-Format": Value(Literal["events"], "events", "Send Threadline's own events instead of AI SDK chunks."),
     "Last-Event-ID": Value(str, "01jcq8zx:3", "The id of the last event that was received: only later ones are sent."),
     ON_BEHALF_OF: Value(str, "ada", "The user to act for, percent-encoded. Only for tokens that act for users."),

@@ -16,14 +16,15 @@ from starlette.routing import Route
 from threadline.api_types import ApiStruct, Id, StopResponse
 from threadline.core import errors
 from threadline.core.approvals import read_answers
-from threadline.core.errors import InvalidInput, NotFound
+from threadline.core.errors import InvalidInput, NotFound, TurnRunning
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import Surface, Turn
+from threadline.core.turns import Surface, Turn, reply_id
 from threadline.ports import Approver
 from threadline.replies import Defer, DenyAll, stop_turns
-from threadline.service.aisdk.chat_request import ChatBody, ChatRequest, parse_chat_request
+from threadline.service.aisdk.chat_request import ChatBody, ChatRequest, Claim, parse_chat_request
+from threadline.service.aisdk.questions import Asked, find_asked
 from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, FORMAT_HEADER, Position, read_format, read_position
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import caller_of, scope_of
@@ -33,7 +34,6 @@ from threadline.service.openapi.operation import Body, Fault, Link, ResponseSpec
 from threadline.service.routes.threads import find_thread
 from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest, find_continued_reply
-from threadline.turns.revisions import question_to_repeat, repeat_question
 
 _STATE_KEY = "X-State-Key"
 _STREAM = "text/event-stream"
@@ -96,9 +96,12 @@ class ChatRoutes:
             links=_thread_links("$response.header.X-State-Key"),
         ),
         tag="chat",
-        description="Takes the requests of AI SDK clients, or a shorter form with one message. Of `messages`, only the"
-        " last user message is read; or the approval decisions, if the last message is a reply that contains some. The"
-        " history comes from the store. If the client disconnects, the turn continues and can be resumed.",
+        description="Takes the requests of AI SDK clients, or a shorter form with one message. The reply answers the"
+        " last user message of `messages`: one that the thread does not contain is appended, a known one is asked again"
+        " in its place if it is regenerated or edited. Of the messages before it only the ids are read: if the last"
+        " question of the thread is not among them, the answer is 409. The history comes from the store. If the last"
+        " message is a reply with approval decisions, those are read. If the client disconnects, the turn continues and"
+        " can be resumed.",
         body=Body(ChatBody, _EXAMPLES),
         headers=("Idempotency-Key", _STATE_KEY, AI_SDK_HEADER, FORMAT_HEADER),
         errors=(
@@ -107,6 +110,7 @@ class ChatRoutes:
             errors.InvalidMessage,
             errors.NotFound,
             errors.Conflict,
+            errors.HeadMoved,
             errors.TurnRunning,
             errors.DuplicateId,
             errors.KeyReused,
@@ -125,51 +129,92 @@ class ChatRoutes:
         return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=major, running=running)
 
     async def _accept(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> Accepted:
-        if chat.claim is None:
-            turn_request = await self._turn_request(scope, chat, surface, key)
-            return await self._threadline.turns.accept(scope, turn_request, self._threadline.runner.new_lease())
-        thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
-        request = AnswerRequest(
-            thread_id=thread.id,
-            answers=read_answers(chat.claim.calls),
-            surface=surface,
-            message_id=chat.claim.message_id,
-            claimed=chat.claim.calls,
-            key=key,
-        )
-        return await self._threadline.approvals.accept(scope, request)
-
-    async def _turn_request(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> TurnRequest:
-        message, replaces = chat.message, chat.replaces
-        if message is None:
-            thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
-            question = await question_to_repeat(self._threadline.store, scope, thread, replaces)
-            message, replaces = repeat_question(question), question.id
-        return TurnRequest(
-            message=message,
+        if chat.claim is not None:
+            return await self._accept_decisions(scope, chat, chat.claim, surface, key)
+        session, thread = self._threadline.store.scoped(scope), await self._existing_thread(scope, chat)
+        asked = await find_asked(session, thread, chat, key)
+        request = TurnRequest(
+            message=asked.message,
             surface=surface,
             thread_id=chat.thread_id,
             state_key=chat.state_key,
-            replaces=replaces,
+            replaces=asked.replaces,
             agent_id=chat.agent_id,
             key=key,
             policy=chat.policy,
         )
+        turns, runner = self._threadline.turns, self._threadline.runner
+        try:
+            return await turns.accept(scope, request, runner.new_lease())
+        except TurnRunning as running:
+            left = await self._find_left_turns(scope, running, chat, asked)
+            if not left:
+                raise
+            await stop_turns(runner, self._threadline.streams, scope, left)
+        # A turn of another process may still be ending.
+        request = msgspec.structs.replace(request, policy="interrupt")
+        return await turns.accept(scope, request, runner.new_lease())
+
+    async def _accept_decisions(
+        self, scope: Scope, chat: ChatRequest, claim: Claim, surface: Surface, key: str | None
+    ) -> Accepted:
+        thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
+        request = AnswerRequest(
+            thread_id=thread.id,
+            answers=read_answers(claim.calls),
+            surface=surface,
+            message_id=claim.message_id,
+            claimed=claim.calls,
+            key=key,
+        )
+        return await self._threadline.approvals.accept(scope, request)
+
+    async def _existing_thread(self, scope: Scope, chat: ChatRequest) -> Thread | None:
+        """Not looked up for a new message without a history: there is nothing to compare."""
+        if chat.question is None:
+            return await self._find_thread(scope, chat.thread_id or chat.state_key)
+        if chat.trigger == "submit-message" and chat.replaces is None and not (chat.shown or chat.rewind):
+            return None
+        session = self._threadline.store.scoped(scope)
+        if chat.thread_id is not None:
+            return await self._find_thread(scope, chat.thread_id)
+        return None if chat.state_key is None else await session.thread_by_key(chat.state_key)
+
+    async def _find_left_turns(self, scope: Scope, running: TurnRunning, chat: ChatRequest, asked: Asked) -> list[Turn]:
+        """The active turns, if the client has left them all: it shows a part of each reply and asks something new, or
+        it replaces the question that is being answered. `stop()` of the AI SDK only disconnects. [] otherwise."""
+        if chat.policy is not None:
+            return []
+        session, shown = self._threadline.store.scoped(scope), {each.id for each in chat.shown}
+        turn = await session.turn(running.turn_id)
+        active = [] if turn is None else await session.active_turns(turn.thread_id)
+        for turn in active:
+            if reply_id(turn.id) in shown:
+                continue
+            seq = turn.request_seq
+            request = [] if seq is None else await session.messages(turn.thread_id, first=seq, last=seq)
+            if asked.replaces is None or not request or request[0].id != asked.replaces:
+                return []
+        return active
 
     @operation(
         "resumeChat",
         "Resume the stream of the running turn",
         ResponseSpec(200, STREAM_DESCRIPTION, StreamEvent, media_types=(_STREAM,), headers=(_STATE_KEY,)),
-        ResponseSpec(204, "No turn is running on this thread."),
+        ResponseSpec(204, "No turn is running on this thread, or there is no such thread."),
         tag="chat",
-        description="From its first chunk, or after the event named in `Last-Event-ID`.",
+        description="From its first chunk, or after the event named in `Last-Event-ID`. A chat that does not exist yet"
+        " has no running turn, so an AI SDK client can ask before its first message.",
         headers=("Last-Event-ID", AI_SDK_HEADER, FORMAT_HEADER),
         errors=(errors.InvalidName, errors.NotFound, _HEADER_TOO_LARGE),
     )
     async def resume(self, request: Request) -> Response:
         scope = scope_of(request)
         position, major = read_position(read_header(request, "Last-Event-ID")), read_format(request)
-        thread = await self._find_thread(scope, request.path_params["state_key"])
+        try:
+            thread = await self._find_thread(scope, request.path_params["state_key"])
+        except NotFound:
+            return Response(status_code=204)
         turn = await self._turn_to_read(scope, thread, position)
         if turn is None:
             return Response(status_code=204)

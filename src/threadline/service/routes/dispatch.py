@@ -143,7 +143,7 @@ class DispatchRoutes:
             accepted = await self._accept(scope, agent_id, body, key)
             return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=read_major(request))
         agent, prompt = await self._prompt(scope, agent_id, body)
-        writer = ChunkWriter(new_id(), read_major(request))
+        writer = ChunkWriter(new_id(), self._turn_streams.assume_major(read_major(request)))
         return StreamingResponse(self._headless_stream(agent, prompt, writer), headers=HEADERS)
 
     async def _read_request(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
