@@ -24,7 +24,7 @@ from threadline.agents.setting_secrets import SettingSecrets
 from threadline.channel_wiring import Messaging
 from threadline.clock import SystemClock
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.errors import ExtraMissing, SettingsInvalid
+from threadline.core.errors import ExtraMissing, SettingsInvalid, StoreUnavailable
 from threadline.core.guard import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
@@ -39,6 +39,7 @@ from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Store, Tracer
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
+from threadline.stores.sqlite.connection import LOCK_SECONDS
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
@@ -67,6 +68,8 @@ class OpenOptions(TypedDict, total=False):
     settings: Settings | None
     agents: Mapping[str, Any] | None
     clock: Clock | None
+    read_only: bool
+    lock_seconds: float | None
 
 
 class Threadline:
@@ -218,12 +221,15 @@ def open(
     settings: Settings | None = None,
     agents: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
+    read_only: bool = False,
+    lock_seconds: float | None = None,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
     Without one, the settings say which (`threadline.toml`, `THREADLINE_DATABASE`), and without those it is a file
     in the user's own data folder. `agents` gives agents names: an object with `answer`, or any function that takes a
-    prompt and returns or yields what to say."""
+    prompt and returns or yields what to say. `read_only` reads a SQLite file that cannot be written: its folder, too,
+    may be read-only. `lock_seconds` bounds the wait for another process that holds a SQLite file."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -233,18 +239,27 @@ def open(
 
     async def opening() -> Threadline:
         tracer = _tracer(chosen)
-        return Threadline(await open_store(chosen, ticking), chosen, ticking, agents=named, tracer=tracer)
+        store = await open_store(chosen, ticking, read_only=read_only, lock_seconds=lock_seconds)
+        return Threadline(store, chosen, ticking, agents=named, tracer=tracer)
 
     return Opening(opening)
 
 
-async def open_store(settings: Settings, clock: Clock) -> Store:
+async def open_store(
+    settings: Settings, clock: Clock, *, read_only: bool = False, lock_seconds: float | None = None
+) -> Store:
     url = settings.database
     if is_postgres(url):
         with needs_postgres():
             from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
         return await PostgresStore.open(url, clock=clock, limits=settings.limits)
-    return await SqliteStore.open(sqlite_path(url), clock=clock, limits=settings.limits)
+    return await SqliteStore.open(
+        sqlite_path(url),
+        clock=clock,
+        limits=settings.limits,
+        read_only=read_only,
+        lock_seconds=LOCK_SECONDS if lock_seconds is None else lock_seconds,
+    )
 
 
 @contextmanager
@@ -260,7 +275,8 @@ def is_postgres(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> str:
-    """The file that a database setting names. SettingsInvalid for an address of another kind."""
+    """The file that a database setting names. SettingsInvalid for an address of another kind, StoreUnavailable if its
+    folder cannot be created."""
     path = url.removeprefix("sqlite:///")
     if "://" in path:
         # The rest of it may hold a password.
@@ -272,7 +288,7 @@ def sqlite_path(url: str) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise SettingsInvalid(f"{file.parent} cannot be made: {exc.strerror}") from exc
+        raise StoreUnavailable(f"{file.parent} cannot be created: {exc.strerror}") from exc
     return str(file)
 
 

@@ -341,9 +341,9 @@ def open_sync(database: str | Path | None = None, **options: Unpack[OpenOptions]
         raise
 
 
-def connect_sync(url: str, *, token: str | None = None, patience: RetryPolicy | None = None) -> SyncClient:
+def connect_sync(url: str, *, token: str | None = None, retry: RetryPolicy | None = None) -> SyncClient:
     """`threadline.connect` without `await`."""
     from threadline.client import connect  # noqa: PLC0415 - an extra
 
-    client = connect(url, token=token, patience=patience)
+    client = connect(url, token=token, retry=retry)
     return SyncClient(LoopThread(), client)

@@ -55,8 +55,8 @@ def bridge_to(upstream: FaultServer, **options: Any) -> Bridge:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
-    return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "retrier": patience, **options})
+    retrier = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
+    return Bridge(f"{upstream.url}/v1/", **{"silence_seconds": 30, "retrier": retrier, **options})
 
 
 @pytest.fixture

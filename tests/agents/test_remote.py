@@ -44,8 +44,8 @@ def agent(server: FaultServer, **options: Any) -> RemoteAgent:
     async def sleep(seconds: float) -> None:
         pass
 
-    patience = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
-    options = {"silence_seconds": 30, "retrier": patience, **options}
+    retrier = Retrier(RetryPolicy(attempts=2), sleep=sleep, jitter=lambda: 1.0)
+    options = {"silence_seconds": 30, "retrier": retrier, **options}
     return RemoteAgent(f"{server.url}/agent?x=1", **options)
 
 

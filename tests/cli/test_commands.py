@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import threadline
 from tests.cli.conftest import Run
 from threadline.cli import admin
 from threadline.core.errors import StoreFailed
+from threadline.core.messages import NewMessage
 
 
 def test_help_names_every_command(run: Run) -> None:
@@ -61,7 +64,7 @@ def test_resume_continues_a_thread_and_continue_the_latest_one(run: Run, thread_
 def test_resuming_an_unknown_thread_warns_and_starts_a_new_one(run: Run, thread_id: str) -> None:
     asked = run("chat", "--resume", "nothing", "-p", "hello")
     assert asked.code == 0
-    assert "no thread nothing" in asked.out
+    assert "no thread nothing" in asked.err
     assert len(run("threads", "list", "--json").json()["threads"]) == 2
 
 
@@ -132,6 +135,52 @@ def test_a_broken_import_changes_nothing(run: Run, thread_id: str, home: Path) -
     assert broken.code == 2
     assert f"line {len(lines) + 3}" in broken.err
     assert len(run("threads", "list", "--json").json()["threads"]) == 1
+
+
+def test_system_texts_are_imported_only_by_the_operators_own_option(run: Run, home: Path) -> None:
+    run("chat", "-p", "hello", "--system", "Speak like a pirate.")
+    run("threads", "export", "--all", "-o", "out.jsonl")
+    imported = run("threads", "import", "out.jsonl", "--json")
+    assert imported.json()["threads"][0]["systemPrompt"] is None
+    assert "--keep-system" in imported.err
+    kept = run("threads", "import", "out.jsonl", "--keep-system", "--json")
+    assert (kept.json()["threads"][0]["systemPrompt"], kept.err) == ("Speak like a pirate.", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "mark"), [("interrupted", "interrupted"), ("stopped", "stopped"), ("dispatch_failed", "failed")]
+)
+def test_a_reply_that_is_not_complete_is_marked_everywhere(run: Run, home: Path, status: str, mark: str) -> None:
+    thread_id = asyncio.run(create_thread_with_status("chats.db", status))
+    words = ("--database", "chats.db")
+    assert f"Half a reply ({mark})" in run("threads", "list", *words).out
+    assert run("threads", "list", "--json", *words).json()["threads"][0]["incomplete"] == mark
+    assert f"· {mark}\nOnce upon" in run("threads", "show", thread_id, *words).out
+    exported = run("threads", "export", thread_id, "--format", "markdown", *words).out
+    assert f" UTC ({mark})\n\nOnce upon" in exported
+    assert exported.count(f"({mark})") == 1
+    as_json = run("threads", "export", thread_id, "--format", "json", *words).json()
+    assert [message.get("metadata") for message in as_json["messages"]] == [None, {"status": status}]
+    assert f"Once upon\n({mark})\n" in run("chat", "--resume", thread_id, *words).out
+
+
+async def create_thread_with_status(database: str, status: str) -> str:
+    async with threadline.open(database) as tl:
+        thread = await tl.as_user().create_thread(title="Half a reply")
+        reply = NewMessage("assistant", (threadline.TextPart("Once upon"),), metadata={"status": status})
+        await thread.append("Tell me a story", reply)
+        return thread.id
+
+
+def test_a_markdown_export_contains_no_control_characters(run: Run) -> None:
+    hostile = "\x1b]52;c;ZXZpbA==\x07 \x9b31m a\rb\ttab"
+    run("chat", "-p", hostile)
+    (thread,) = run("threads", "list", "--json").json()["threads"]
+    exported = run("threads", "export", thread["id"], "--format", "markdown").out
+    assert "\\x1b]52;c;ZXZpbA==\\x07 \\x9b31m a\\x0db\ttab" in exported
+    assert not any(character in exported for character in "\x1b\x07\x9b\r")
+    assert run("threads", "export", thread["id"], "--format", "markdown", "-o", "out.md").code == 0
+    assert Path("out.md").read_text() == exported
 
 
 @pytest.mark.req("S0-16")

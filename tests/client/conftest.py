@@ -24,5 +24,5 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def client(service: str) -> AsyncIterator[Client]:
-    async with connect(service, patience=IMPATIENT) as connected:
+    async with connect(service, retry=IMPATIENT) as connected:
         yield connected

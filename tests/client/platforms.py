@@ -42,5 +42,5 @@ async def acting_client(threadline: Threadline) -> AsyncIterator[Client]:
     """A client whose token acts for users."""
     async with serving(threadline) as service:
         token = await token_for(threadline, "bot", acts_for_users=True)
-        async with connect(service.url, token=token, patience=IMPATIENT) as client:
+        async with connect(service.url, token=token, retry=IMPATIENT) as client:
             yield client

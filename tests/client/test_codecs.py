@@ -43,10 +43,10 @@ def read_back(stream: bytes, size: int = 7) -> list[Frame | None]:
 
 
 @given(st.lists(st.one_of(*SAID.values()), max_size=5), st.integers(1, 200))
-def test_what_the_service_writes_is_read_back(said: list[Event], size: int) -> None:
+def test_what_the_service_writes_is_read_back(sent: list[Event], size: int) -> None:
     writer = EventWriter("m", "t")
-    stream = writer.start("t:0") + b"".join(writer.event(event, f"t:{n}") for n, event in enumerate(said, 1))
-    assert read_back(stream + writer.end("stopped", "why"), size) == [Start("m", "t"), *said, End("stopped", "why")]
+    stream = writer.start("t:0") + b"".join(writer.event(event, f"t:{n}") for n, event in enumerate(sent, 1))
+    assert read_back(stream + writer.end("stopped", "why"), size) == [Start("m", "t"), *sent, End("stopped", "why")]
 
 
 def test_ids_and_comments() -> None:

@@ -74,7 +74,7 @@ async def wired(service: str) -> AsyncIterator[tuple[Wire, Client]]:
     wire = Wire(service)
     server = await asyncio.start_server(wire.carry, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with connect(f"http://127.0.0.1:{port}", patience=IMPATIENT) as client:
+    async with connect(f"http://127.0.0.1:{port}", retry=IMPATIENT) as client:
         yield wire, client
     server.close()
     await asyncio.gather(*wire.carrying)
@@ -161,7 +161,7 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
     database = tmp_path / "t.db"
     with served(database) as (url, process):
         port = urlsplit(url).port
-        async with connect(url, patience=IMPATIENT) as client:
+        async with connect(url, retry=IMPATIENT) as client:
             thread = await client.create_thread(state_key="key")
             events = aiter(thread.ask("slow 60"))
             words = [(await anext(events)) for _ in range(3)]
@@ -170,19 +170,19 @@ async def test_a_service_that_is_restarted_in_the_middle_of_a_stream_is_read_to_
             with served(database, port=port):
                 rest = [event async for event in events]
                 messages = await thread.messages()
-    shown = "".join(event.text for event in (*words, *rest) if isinstance(event, TextDelta))
+    printed = "".join(event.text for event in (*words, *rest) if isinstance(event, TextDelta))
     assert messages[1].metadata == {"status": "interrupted"}
     # What it said in its last tenth of a second was shown and not stored.
-    assert shown.startswith(messages[1].text)
+    assert printed.startswith(messages[1].text)
 
 
 async def test_an_unreachable_service_is_named_in_the_error() -> None:
     port = free_port()
-    said = f"^the service at http://127.0.0.1:{port} cannot be reached$"
-    async with connect(f"http://ada:secret@127.0.0.1:{port}/below", patience=SPENT) as client:
-        with pytest.raises(ServiceUnavailable, match=said):
+    message = f"^the service at http://127.0.0.1:{port} cannot be reached$"
+    async with connect(f"http://ada:secret@127.0.0.1:{port}/below", retry=SPENT) as client:
+        with pytest.raises(ServiceUnavailable, match=message):
             await client.threads()
-        with pytest.raises(ServiceUnavailable, match=said):
+        with pytest.raises(ServiceUnavailable, match=message):
             await (await client.create_thread()).ask("Hello")
 
 
@@ -195,7 +195,7 @@ async def test_something_else_that_answers_is_no_service(answer: bytes) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with connect(f"http://127.0.0.1:{port}", patience=SPENT) as client:
+    async with connect(f"http://127.0.0.1:{port}", retry=SPENT) as client:
         with pytest.raises(ServiceUnavailable):
             await client.threads()
         with pytest.raises(ServiceUnavailable):
@@ -216,7 +216,7 @@ async def test_the_token_goes_along_and_a_busy_service_is_asked_again() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with connect(f"http://127.0.0.1:{port}", token="tl_secret", patience=SPENT) as client:
+    async with connect(f"http://127.0.0.1:{port}", token="tl_secret", retry=SPENT) as client:
         assert (await client.threads()).items == ()
     assert [b"authorization: bearer tl_secret" in head.lower() for head in heads] == [True, True]
     server.close()

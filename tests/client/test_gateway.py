@@ -27,5 +27,5 @@ async def gateway(request: pytest.FixtureRequest, tmp_path: Path, tenant_id: str
         if kind == "library":
             yield tl.as_user()
             return
-        async with serving(tl) as service, connect(service.url, patience=IMPATIENT) as client:
+        async with serving(tl) as service, connect(service.url, retry=IMPATIENT) as client:
             yield client

@@ -48,7 +48,7 @@ async def place() -> AsyncIterator[Place]:
 @pytest.fixture
 async def bot(place: Place) -> AsyncIterator[Client]:
     token = await token_for(place.threadline, "bot", acts_for_users=True)
-    async with connect(place.url, token=token, patience=IMPATIENT) as connected:
+    async with connect(place.url, token=token, retry=IMPATIENT) as connected:
         yield connected
 
 
@@ -79,10 +79,10 @@ async def test_a_thread_is_created_once_for_each_user(bot: Client) -> None:
 async def test_asking_again_is_resuming_also_after_the_turn_has_ended(bot: Client) -> None:
     thread = await bot.acting_for("ada").create_thread(state_key="key")
     first = thread.ask(user("Hello", id="q1"), key="k1")
-    said = [text async for text in first.text()]
+    pieces = [text async for text in first.text()]
     again = (await bot.acting_for("ada").thread("key")).ask(user("Hello", id="q1"), key="k1")
     assert (await again.accept()).id == (await first.turn()).id == (await thread.turns())[0].id
-    assert [text async for text in again.text()] == said
+    assert [text async for text in again.text()] == pieces
     assert (await again.ended()).status == (await thread.turns())[0].status == "executed"
     assert [message.id for message in await thread.last_turns(1)] == ["q1", (await first).id]
 
@@ -176,11 +176,11 @@ async def test_an_account_may_guess_a_few_times_and_then_has_to_wait(bot: Client
 @pytest.mark.req("SX-04")
 async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
     token = await token_for(place.threadline, "ada")
-    async with connect(place.url, token=token, patience=IMPATIENT) as ada:
+    async with connect(place.url, token=token, retry=IMPATIENT) as ada:
         with pytest.raises(ImpersonationRefused):
             await ada.acting_for("bob").threads()
         assert (await ada.threads()).items == ()
-    async with connect(place.url, token="tl_local_" + "0" * 64, patience=IMPATIENT) as unknown:
+    async with connect(place.url, token="tl_local_" + "0" * 64, retry=IMPATIENT) as unknown:
         with pytest.raises(TokenRefused):
             await unknown.acting_for("bob").threads()
     with pytest.raises(ImpersonationRefused):
@@ -188,6 +188,6 @@ async def test_who_may_not_act_is_told_so(bot: Client, place: Place) -> None:
     with pytest.raises(InvalidName):
         bot.acting_for("a" * 257)
     viewing = await token_for(place.threadline, "bot", "viewer", acts_for_users=True)
-    async with connect(place.url, token=viewing, patience=IMPATIENT) as viewer:
+    async with connect(place.url, token=viewing, retry=IMPATIENT) as viewer:
         with pytest.raises(RoleRefused):
             await viewer.acting_for("ada").create_thread()

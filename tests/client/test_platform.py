@@ -47,24 +47,24 @@ def platform(platform_of: PlatformOf) -> ChatContexts:
 
 async def text_of(platform: ChatContexts, turn_id: str) -> str:
     async with asyncio.timeout(30):
-        said = [event.text async for event in platform.stream_message(turn_id) if isinstance(event, TextDelta)]
-    return "".join(said)
+        pieces = [event.text async for event in platform.stream_message(turn_id) if isinstance(event, TextDelta)]
+    return "".join(pieces)
 
 
-async def told(platform: ChatContexts, chat_id: str, text: str, key: str, instead_of: str | None = None) -> str:
+async def ask_and_read(platform: ChatContexts, chat_id: str, text: str, key: str, instead_of: str | None = None) -> str:
     turn = await platform.send_message(chat_id, text, key=key, instead_of=instead_of)
-    said = await text_of(platform, turn.id)
+    reply = await text_of(platform, turn.id)
     answered = await platform.answered(turn.id)
     assert answered.turn.id == turn.id
     assert (answered.turn.status, answered.turn.surface) == ("executed", "matrix")
     assert answered.message is not None
-    assert answered.message.text == said
-    return said
+    assert answered.message.text == reply
+    return reply
 
 
 async def asked(platform: ChatContexts, scripted_agent: ScriptedAgent, chat_id: str, key: str) -> list[str]:
     """What the user has said in the context, as the agent is shown it with one more question."""
-    await told(platform, chat_id, "and now?", key)
+    await ask_and_read(platform, chat_id, "and now?", key)
     return [text for role, text in scripted_agent.prompt_texts() if role == "user"][:-1]
 
 
@@ -73,7 +73,7 @@ async def test_contexts_are_created_branched_saved_loaded_and_talked_to(
 ) -> None:
     chat = await platform.create_chat_context(title="Trip")
     assert (chat.title, chat.message_count, chat.owner_id) == ("Trip", 0, "@alice:example.org")
-    assert await told(platform, chat.id, "one", "k1") == "Hello, you."
+    assert await ask_and_read(platform, chat.id, "one", "k1") == "Hello, you."
     saved = await platform.save_chat_context(chat.id, "after one")
     fork = await platform.branch_chat_context(chat.id, title="Fork")
     assert await asked(platform, scripted_agent, fork.id, "k2") == ["one"]
@@ -102,8 +102,8 @@ async def test_every_call_can_be_repeated_after_a_lost_response(
 ) -> None:
     for _ in range(2):
         assert (await platform.create_chat_context(chat_id="c1")).id == "c1"
-        await told(platform, "c1", "one", "k1")
-        await told(platform, "c1", "two", "k2")
+        await ask_and_read(platform, "c1", "one", "k1")
+        await ask_and_read(platform, "c1", "two", "k2")
         assert (await platform.branch_chat_context("c1", new_chat_id="c2")).message_count == 4
     assert len(scripted_agent.prompts) == 2
     await platform.save_chat_context("c1", "here")
@@ -151,10 +151,10 @@ async def test_a_message_takes_the_place_of_an_earlier_one(
     platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
-    await told(platform, chat.id, "first", "k0")
-    await told(platform, chat.id, "wrnog", "k1")
+    await ask_and_read(platform, chat.id, "first", "k0")
+    await ask_and_read(platform, chat.id, "wrnog", "k1")
     for _ in range(2):
-        await told(platform, chat.id, "right", "k2", instead_of="k1")
+        await ask_and_read(platform, chat.id, "right", "k2", instead_of="k1")
     assert await asked(platform, scripted_agent, chat.id, "k3") == ["first", "right"]
     with pytest.raises(NotFound):
         await platform.send_message(chat.id, "new", key="k4", instead_of="k1")
@@ -164,14 +164,14 @@ async def test_a_message_takes_the_place_of_an_earlier_one(
 
 async def test_the_last_message_is_known_by_its_key_in_its_own_context_alone(platform: ChatContexts) -> None:
     chat = await platform.create_chat_context()
-    await told(platform, chat.id, "one", "k1")
+    await ask_and_read(platform, chat.id, "one", "k1")
     assert await platform.is_last(chat.id, "k1")
     branched = await platform.branch_chat_context(chat.id)
     assert not await platform.is_last(branched.id, "k1")
-    await told(platform, branched.id, "elsewhere", "k0")
+    await ask_and_read(platform, branched.id, "elsewhere", "k0")
     await platform.undo_last(branched.id, key="u0")
     assert not await platform.is_last(branched.id, "k1")
-    await told(platform, chat.id, "two", "k2")
+    await ask_and_read(platform, chat.id, "two", "k2")
     assert not await platform.is_last(chat.id, "k1")
     assert await platform.is_last(chat.id, "k2")
     assert not await platform.is_last("nowhere", "k2")
@@ -182,8 +182,8 @@ async def test_the_last_message_is_taken_back_with_its_answer_and_no_other(
     platform: ChatContexts, scripted_agent: ScriptedAgent
 ) -> None:
     chat = await platform.create_chat_context()
-    await told(platform, chat.id, "one", "k1")
-    await told(platform, chat.id, "two", "k2")
+    await ask_and_read(platform, chat.id, "one", "k1")
+    await ask_and_read(platform, chat.id, "two", "k2")
     assert not await platform.take_back(chat.id, "k1", key="b1")
     assert await platform.take_back(chat.id, "k2", key="b2")
     assert not await platform.take_back(chat.id, "k2", key="b2")
@@ -239,7 +239,7 @@ async def test_what_is_refused_stores_nothing(platform: ChatContexts, scripted_a
 async def test_what_is_not_there_or_not_this_users_is_not_found(platform_of: PlatformOf) -> None:
     alice, bob = platform_of("@alice:example.org"), platform_of("bob")
     chat = await alice.create_chat_context(chat_id="hers")
-    await told(alice, chat.id, "mine", "k1")
+    await ask_and_read(alice, chat.id, "mine", "k1")
     await alice.save_chat_context(chat.id, "kept")
     for chat_id in ("hers", "nowhere"):
         assert await bob.chat_context(chat_id) is None
@@ -260,4 +260,4 @@ async def test_what_is_not_there_or_not_this_users_is_not_found(platform_of: Pla
     with pytest.raises(NotFound):
         await bob.load_chat_context(own.id, "kept", key="k4")
     # A key is the user's own: another's message under it is another message.
-    await told(bob, own.id, "his", "k1")
+    await ask_and_read(bob, own.id, "his", "k1")

@@ -46,15 +46,15 @@ def test_the_public_api_is_the_one_on_the_list() -> None:
 def test_importing_the_package_imports_no_store_and_no_agent() -> None:
     heavy = ("apsw", "asyncpg", "asyncio", "msgspec", "openai", "anthropic", "prompt_toolkit", "re2")
     code = f"import sys, threadline; print([name for name in {heavy!r} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 def test_opening_sqlite_imports_nothing_that_it_does_not_use() -> None:
     heavy = ("asyncpg", "openai", "anthropic", "prompt_toolkit", "h11", "http.client")
     code = f"import sys, threadline; threadline.open; print([name for name in {heavy!r} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 def test_a_name_that_is_not_there_is_an_ordinary_attribute_error() -> None:

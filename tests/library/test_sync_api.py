@@ -49,9 +49,9 @@ def test_a_database_that_cannot_be_opened_is_told_and_leaves_nothing_behind(tmp_
         open_sync(tmp_path / "bad.db")
 
 
-def public(shown: type) -> dict[str, str]:
+def public(kind: type) -> dict[str, str]:
     """Every public member with its parameters."""
-    members = {name: inspect.getattr_static(shown, name) for name in dir(shown) if not name.startswith("_")}
+    members = {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {
         name: str(list(inspect.signature(member).parameters.values())) if callable(member) else "property"
         for name, member in members.items()

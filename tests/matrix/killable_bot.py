@@ -54,7 +54,7 @@ async def bot(settings: Settings) -> None:
 
 
 async def bot_over_http(settings: Settings, url: str, token: str) -> None:
-    async with connect(url, token=token, patience=IMPATIENT) as client, remote_bot(client, settings) as remote:
+    async with connect(url, token=token, retry=IMPATIENT) as client, remote_bot(client, settings) as remote:
         await remote.run()
 
 

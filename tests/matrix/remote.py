@@ -66,7 +66,7 @@ class RemoteWorld(World):
     async def bot(self) -> AsyncIterator[Bot]:
         """A life of the bot."""
         async with (
-            connect(self.url, token=self.token, patience=IMPATIENT) as client,
+            connect(self.url, token=self.token, retry=IMPATIENT) as client,
             remote_bot(client, self.settings) as bot,
             living(bot),
         ):

@@ -233,7 +233,7 @@ async def test_the_python_client_resumes_automatically(tmp_path: Path) -> None:
     with teller.telling(tmp_path) as env, served(str(tmp_path / "t.db"), tmp_path, workers=2, **env) as service:
         victim, other = service.pids()
         os.kill(other, signal.SIGSTOP)
-        async with asyncio.timeout(WHOLE), connect(service.url, patience=RETRIES) as client:
+        async with asyncio.timeout(WHOLE), connect(service.url, retry=RETRIES) as client:
             async for event in (await client.create_thread()).ask("Tell me a story"):
                 heard.append(event)
                 if event == TextDelta(WORDS[0]) and Restart() not in heard:

@@ -95,7 +95,7 @@ def test_an_operation_has_one_id_and_links_lead_to_operations(made: dict[str, An
 
 
 OF_PLATFORMS = frozenset(
-    ("deliver", "greetPlatform", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode")
+    ("receiveWebhook", "verifyWebhook", "requeueDelivery", "putCredentials", "removeLink", "redeemLinkCode")
 )
 """They need a platform; tests/messaging has fake platforms and calls them there."""
 

@@ -187,6 +187,8 @@ def _add_transfer(add: AddCommand) -> None:
     out.add_argument("-o", "--output", metavar="FILE", help="write to this file (default: standard output)")
     into = add("import", "import threads from a jsonl export, all or none", "transfer:import_threads")
     into.add_argument("file", help="a file, or - for standard input")
+    trust = "import system prompts and system messages as such: agents follow them, so only from a file you trust"
+    into.add_argument("--keep-system", action="store_true", help=trust)
 
 
 def _add_removal(add: AddCommand) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from threadline import bootstrap
 from threadline import settings as settings_
 from threadline.bootstrap import Threadline
+from threadline.core.errors import StoreFailed, StoreFull, StoreReadOnly
 from threadline.core.threads import Scope
 from threadline.settings import Settings
 
@@ -20,9 +21,26 @@ def load_settings(args: argparse.Namespace) -> Settings:
 
 
 @asynccontextmanager
-async def open_threadline(args: argparse.Namespace) -> AsyncIterator[Threadline]:
-    async with bootstrap.open(settings=load_settings(args)) as threadline:
+async def open_threadline(args: argparse.Namespace, *, must_write: bool = True) -> AsyncIterator[Threadline]:
+    """Opens the database of the settings. A command that writes nothing also reads one that cannot be written."""
+    settings = load_settings(args)
+
+    async def open_database() -> Threadline:
+        return await bootstrap.open(settings=settings)
+
+    threadline = await open_database() if must_write else (await open_readable(open_database, settings))[0]
+    async with threadline:
         yield threadline
+
+
+async def open_readable(
+    open_database: Callable[[], Awaitable[Threadline]], settings: Settings
+) -> tuple[Threadline, StoreFailed | None]:
+    """The database; where it cannot be written, opened read-only, with the reason."""
+    try:
+        return await open_database(), None
+    except (StoreReadOnly, StoreFull) as exc:
+        return await bootstrap.open(settings=settings, read_only=True), exc
 
 
 def user_scope(threadline: Threadline) -> Scope:

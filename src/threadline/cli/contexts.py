@@ -11,7 +11,7 @@ from threadline.cli.printable import printable
 
 
 async def show_context(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         snapshot = await tl.contexts(user_scope(tl)).get(args.agent or tl.settings.agent)
     if args.json:
         print_json(snapshot)

@@ -20,7 +20,7 @@ async def make_code(args: argparse.Namespace) -> None:
 
 
 async def list_links(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as threadline:
+    async with open_threadline(args, must_write=False) as threadline:
         links = await threadline.messaging.links.listed(user_scope(threadline))
     if args.json:
         print_json({"links": links})

@@ -1,7 +1,8 @@
 """The entry point: parses the command line, runs one command, turns an error into one line and an exit code.
 
 Exit codes: 0 done, 1 failed, 2 wrong input, 3 not found, 4 conflict, 5 refused, 6 database or service failed,
-130 interrupted. `command_line` declares the commands; the module of a command is imported when it runs.
+7 answered but not saved, 130 interrupted. `command_line` declares the commands; the module of a command is imported
+when it runs.
 """
 
 from __future__ import annotations

@@ -6,33 +6,39 @@ import argparse
 import contextlib
 import datetime as dt
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from threadline.cli.printable import JOINERS, printable
 from threadline.core.errors import InvalidInput
 
+# JSON escapes the control characters below U+0020 itself; terminals also execute these.
+_CONTROL = re.compile(r"[\x7f-\x9f]")
+_CONTROL_UTF8 = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+
 
 def print_json(value: Any) -> None:
-    print(json.dumps(_to_json(value), ensure_ascii=False, indent=2))
+    text = json.dumps(to_json(value), ensure_ascii=False, indent=2)
+    print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def _to_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Field names become camelCase, as in the HTTP API; keys of dictionaries are user data and stay unchanged."""
     match value:
         case msgspec.Struct():
-            return {_camel(name): _to_json(getattr(value, name)) for name in value.__struct_fields__}
+            return {_camel(name): to_json(getattr(value, name)) for name in value.__struct_fields__}
         case tuple() if hasattr(value, "_asdict"):
-            return {_camel(name): _to_json(each) for name, each in value._asdict().items()}
+            return {_camel(name): to_json(each) for name, each in value._asdict().items()}
         case dict():
-            return {key: _to_json(each) for key, each in value.items()}
+            return {key: to_json(each) for key, each in value.items()}
         case list() | tuple():
-            return [_to_json(each) for each in value]
+            return [to_json(each) for each in value]
         case _:
             return msgspec.to_builtins(value)
 
@@ -70,10 +76,21 @@ def format_time(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
+class _TerminalOutput:
+    """Standard output on a terminal, for JSON: control characters are written as JSON escapes, which mean the same."""
+
+    def write(self, piece: bytes) -> int:
+        return sys.stdout.buffer.write(_CONTROL_UTF8.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), piece))
+
+
+class BytesOutput(Protocol):
+    def write(self, piece: bytes, /) -> int: ...
+
+
 @contextlib.contextmanager
-def output_file(path: str | None) -> Iterator[IO[bytes]]:
+def output_file(path: str | None) -> Iterator[BytesOutput]:
     if path is None:
-        yield sys.stdout.buffer
+        yield _TerminalOutput() if sys.stdout.isatty() else sys.stdout.buffer
         return
     try:
         with Path(path).open("wb") as file:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 
 from threadline.cli.connection import open_threadline, user_scope
-from threadline.cli.output import format_time, pluralize, print_json, print_table, report
+from threadline.cli.output import format_time, output_file, pluralize, print_json, print_table, report, to_json
 from threadline.cli.printable import printable, shorten
 from threadline.core.durations import parse_duration
 from threadline.core.errors import NotFound
@@ -25,29 +24,43 @@ _UNTITLED = "(untitled)"
 
 
 async def list_threads(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
-        page = await tl.threads(user_scope(tl)).page(
-            limit=args.limit, cursor=args.cursor, archived=args.archived, deleted=args.deleted
-        )
+    async with open_threadline(args, must_write=False) as tl:
+        threads = tl.threads(user_scope(tl))
+        page = await threads.page(limit=args.limit, cursor=args.cursor, archived=args.archived, deleted=args.deleted)
+        # Deleted threads have no readable messages.
+        marks = [None if args.deleted else await _mark(threads, thread) for thread in page.items]
     if args.json:
-        print_json({"threads": page.items, "nextCursor": page.next_cursor})
+        items = [{**to_json(t), "incomplete": mark} for t, mark in zip(page.items, marks, strict=True)]
+        print_json({"threads": items, "nextCursor": page.next_cursor})
         return
     rows = [
-        (t.id, format_time(t.updated_at), str(t.message_count), shorten(t.title or _UNTITLED, _TITLE_LENGTH))
-        for t in page.items
+        (
+            thread.id,
+            format_time(thread.updated_at),
+            str(thread.message_count),
+            shorten(thread.title or _UNTITLED, _TITLE_LENGTH) + ("" if mark is None else f" ({mark})"),
+        )
+        for thread, mark in zip(page.items, marks, strict=True)
     ]
     print_table(("id", "last activity", "messages", "title"), rows, empty="No threads yet. Start one: threadline chat")
     if page.next_cursor:
         print(f"\nMore: threadline threads list --cursor {page.next_cursor}")
 
 
+async def _mark(threads: Threads, thread: Thread) -> str | None:
+    """Why the last reply of the thread is not complete."""
+    last = await threads.messages(thread.id, newest=1) if thread.message_count else []
+    return last[0].incomplete if last else None
+
+
 async def show_thread(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
         thread = await threads.find(args.thread)
         if args.json:
-            async for piece in export(threads, thread.id, "json"):
-                sys.stdout.buffer.write(piece)
+            with output_file(None) as out:
+                async for piece in export(threads, thread.id, "json"):
+                    out.write(piece)
             return
         latest = None if args.last is None else await threads.last_turns(thread.id, args.last)
         print(f"{printable(thread.title or _UNTITLED)}  [{thread.id}]  {pluralize(thread.message_count, 'message')}\n")
@@ -59,7 +72,8 @@ async def show_thread(args: argparse.Namespace) -> None:
 
 
 def _print_message(message: Message) -> None:
-    print(f"── {message.seq} · {message.role} · {format_time(message.created_at)}")
+    mark = "" if message.incomplete is None else f" · {message.incomplete}"
+    print(f"── {message.seq} · {message.role} · {format_time(message.created_at)}{mark}")
     for part in message.parts:
         match part:
             case TextPart():
@@ -78,7 +92,7 @@ def _print_message(message: Message) -> None:
 
 
 async def search_threads(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         hits = await tl.threads(user_scope(tl)).search(" ".join(args.words), limit=args.limit)
     if args.json:
         print_json({"hits": hits})
@@ -112,7 +126,7 @@ async def load_point(args: argparse.Namespace) -> None:
 
 
 async def list_saves(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         saved = await tl.threads(user_scope(tl)).saved_points()
     if args.json:
         print_json({"saves": saved})
@@ -133,7 +147,7 @@ async def undo_turn(args: argparse.Namespace) -> None:
 
 
 async def list_timelines(args: argparse.Namespace) -> None:
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
         thread = await threads.find(args.thread)
         lines = await threads.timelines(thread.id)

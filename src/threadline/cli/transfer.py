@@ -14,6 +14,7 @@ from threadline.cli.connection import open_threadline, user_scope
 from threadline.cli.output import Progress, output_file, pluralize, report
 from threadline.core.errors import InvalidInput
 from threadline.core.threads import Thread
+from threadline.core.transfer import IMPORTED_PROMPT
 from threadline.threads.transfer import Importer, export
 from threadline.threads.user_threads import Threads
 
@@ -23,7 +24,7 @@ async def export_threads(args: argparse.Namespace) -> None:
         raise InvalidInput("nothing to export: name threads or add --all")
     if args.format != "jsonl" and (args.all or len(args.thread) > 1):
         raise InvalidInput(f"--format {args.format} takes one thread: use --format jsonl for several")
-    async with open_threadline(args) as tl:
+    async with open_threadline(args, must_write=False) as tl:
         threads = tl.threads(user_scope(tl))
         ids = (
             [thread.id async for thread in _list_all(threads)]
@@ -60,10 +61,13 @@ async def import_threads(args: argparse.Namespace) -> None:
                 source.seek(0)
                 return iter(lambda: source.readline(importer.longest_line + 1), b"")
 
-            imported = await importer.run(lines, progress=progress)
+            imported = await importer.run(lines, keep_system=args.keep_system, progress=progress)
         progress.close()
     ids = ", ".join(thread.id for thread in imported)
     report(args, {"threads": imported}, f"Imported {pluralize(len(imported), 'thread')}: {ids}")
+    if left := sum(IMPORTED_PROMPT in thread.metadata for thread in imported):
+        what = f"the system prompt of {pluralize(left, 'thread')} is not used, only stored in its metadata"
+        print(f"Note: {what}. If you trust the file, import it with --keep-system.", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -185,10 +185,10 @@ class RemoteReply(GatewayReply):
                         yield frame
             except httpx2.TransportError:
                 pass
-            if failures == len(self._transport.patience.retry_seconds):
+            if failures == len(self._transport.retry.retry_seconds):
                 raise ServiceUnavailable("service broke off the stream again and again")
             # Back off, so that a service that restarts is not flooded with requests.
-            await asyncio.sleep(self._transport.patience.retry_seconds[failures])
+            await asyncio.sleep(self._transport.retry.retry_seconds[failures])
             failures += 1
 
     def _open(self, request: Request, seen: str | None) -> AbstractAsyncContextManager[httpx2.Response]:

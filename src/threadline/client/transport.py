@@ -38,18 +38,18 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class Transport:
-    def __init__(self, url: str, token: str | None, patience: RetryPolicy) -> None:
+    def __init__(self, url: str, token: str | None, retry: RetryPolicy) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"`url` must begin with http:// or https://, got {url!r}")
         if not urlsplit(url).hostname:
             raise InvalidInput(f"`url` must name a host, got {url!r}")
-        self.patience = patience
+        self.retry = retry
         self.headers: Mapping[str, str] = {}
         self.is_shared = False
         self._http = httpx2.AsyncClient(
             base_url=url.rstrip("/"),
             headers={} if token is None else {"authorization": f"Bearer {token}"},
-            timeout=httpx2.Timeout(patience.read_seconds, connect=patience.connect_seconds),
+            timeout=httpx2.Timeout(retry.read_seconds, connect=retry.connect_seconds),
             # No limit: each open stream occupies a connection for as long as its turn runs.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
         )
@@ -111,7 +111,7 @@ class Transport:
             await answer.aclose()
 
     async def _send(self, request: httpx2.Request, *, again: bool) -> httpx2.Response:
-        for pause in (*self.patience.retry_seconds, None):
+        for pause in (*self.retry.retry_seconds, None):
             try:
                 answer = await self._http.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:

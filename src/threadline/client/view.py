@@ -24,9 +24,9 @@ _SAVES = "/api/v1/ai/saves"
 _LINKS = "/api/v1/channels/links"
 
 
-def connect(url: str, *, token: str | None = None, patience: RetryPolicy | None = None) -> Client:
+def connect(url: str, *, token: str | None = None, retry: RetryPolicy | None = None) -> Client:
     """A client of the service at this address. Nothing is sent yet. Close it, or use it with `async with`."""
-    return Client(Transport(url, token, patience or RetryPolicy()))
+    return Client(Transport(url, token, retry or RetryPolicy()))
 
 
 class Client(Gateway):

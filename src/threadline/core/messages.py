@@ -21,6 +21,10 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 
 
+_INCOMPLETE = {"interrupted": "interrupted", "stopped": "stopped", "dispatch_failed": "failed"}
+"""By the status of the turn, which is stored with its reply unless the turn was executed."""
+
+
 class NewMessage(msgspec.Struct, frozen=True):
     """A message to append. Without an id it gets a new one; a message with an id is stored only once."""
 
@@ -79,6 +83,13 @@ class Message(msgspec.Struct, frozen=True):
         found = jsontext.parse(self.metadata_json, "metadata")
         assert isinstance(found, dict)
         return found
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why a reply is not complete: `interrupted` (its process ended), `stopped` or `failed`. None if it is."""
+        if self.role != "assistant" or self.metadata_json is None:
+            return None
+        return _INCOMPLETE.get(str(self.metadata.get("status")))
 
     @property
     def created_at(self) -> dt.datetime:

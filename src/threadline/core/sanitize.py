@@ -2,12 +2,13 @@
 
 Malformed input of the API is rejected; output of an agent cannot be. Lone surrogates and NULs become U+FFFD, values
 that JSON cannot express become text, and a repeated id gets a suffix. Nothing here raises, and valid values are
-returned unchanged.
+returned unchanged. `visible` is for texts that are printed.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container
 from itertools import count
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from threadline.core import jsontext
 from threadline.core.errors import InvalidInput
 
 REPLACEMENT = "\ufffd"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 CALL_ID_LENGTH = 40
 """OpenAI rejects longer ids of tool calls."""
 _OUTER_LEVELS = 2
@@ -42,6 +44,12 @@ def sanitize_text(text: str) -> str:
         # A surrogate pair that arrived as two escapes is one character.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def visible(text: str) -> str:
+    """The text with control characters other than newline and tab as escapes such as `\\x1b`: printed to a terminal,
+    they could move the cursor, change the window's title or write to the clipboard. CRLF becomes a newline."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def sanitize_json(value: Any, what: str = "value") -> SanitizedJson:

@@ -2,7 +2,12 @@
 
 A file is a sequence of blocks, one per thread: a `thread` line, one `message` line per message, and an `end` line with
 their number and a SHA-256 over the block's lines, which detects truncated or edited files. Lines end with a single
-newline. An import is history: nothing in it can approve or run anything.
+newline.
+
+An import is history from a file that anybody may have written: nothing in it can approve, run or instruct anything.
+Messages of role `system` and parts of an unknown type are refused; a thread's system prompt goes to its metadata, where
+no agent is shown it; an approval that was open when the file was written can no longer be given. `keep_system` is for
+the operator, who vouches for the system texts of a file.
 """
 
 from __future__ import annotations
@@ -15,15 +20,20 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from threadline.core import jsontext
+from threadline.core import parts as parts_
 from threadline.core.errors import InvalidImport, InvalidInput, LimitExceeded, ThreadlineError, quote
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage, to_ui
-from threadline.core.parts import FilePart, OtherPart, ReasoningPart, SourceUrlPart, TextPart, ToolPart
+from threadline.core.parts import FilePart, OtherPart, Part, ReasoningPart, SourceUrlPart, TextPart, ToolPart
+from threadline.core.sanitize import visible
 from threadline.core.threads import NewThread, Thread
 
 ExportFormat: TypeAlias = Literal["jsonl", "json", "markdown"]
 
 VERSION = 1
+IMPORTED_PROMPT = "importedSystemPrompt"
+"""The key of a thread's metadata under which an import puts the system prompt of the file."""
+_NOT_APPROVED = "not run: its approval was still open when this thread was exported"
 _THREAD_FIELDS = ("id", "state_key", "title", "agent_id", "model", "system_prompt", "working_dir", "metadata")
 
 
@@ -68,8 +78,9 @@ class Writer:
 class Reader:
     """Reads and validates lines in order. InvalidImport names the invalid line."""
 
-    def __init__(self, longest_line: int) -> None:
+    def __init__(self, longest_line: int, *, keep_system: bool = False) -> None:
         self._longest = longest_line
+        self._keep_system = keep_system
         self._number = 0
         self._reset()
 
@@ -101,7 +112,7 @@ class Reader:
         value = jsontext.parse(raw[:-1], "line")
         match value:
             case {"threadline": version, "thread": dict(fields)} if not self._open:
-                line = _thread_line(version, fields)
+                line = _thread_line(version, fields if self._keep_system else _without_system_prompt(fields))
                 self._open = True
                 self._hash.update(raw)
                 return line
@@ -117,6 +128,8 @@ class Reader:
             raise InvalidInput(f"message must not have the key {quote(min(unknown))}")
         if not isinstance(fields.get("parts"), list):
             raise InvalidInput(f"`parts` must be an array, got {jsontext.type_of(fields.get('parts'))}")
+        if fields.get("role") == "system" and not self._keep_system:
+            raise InvalidInput("`role` must be user or assistant, got 'system': only --keep-system imports it")
         message_id = check_id("message", str(fields.get("id")))
         if message_id in self._ids:
             raise InvalidInput(f"message id must be unique in its thread, got {quote(message_id)} twice")
@@ -125,7 +138,7 @@ class Reader:
         return MessageLine(
             NewMessage(
                 role=fields.get("role"),  # type: ignore[arg-type]  # the Sealer rejects any other value
-                parts=_raw_parts(raw),
+                parts=_check_parts(_raw_parts(raw)),
                 id=message_id,
                 metadata=fields.get("metadata"),
                 created_at=_parse_time(created),
@@ -157,6 +170,29 @@ def _raw_parts(raw: bytes) -> bytes:
     return bytes(msgspec.json.decode(raw, type=_RawLine).message.parts)
 
 
+def _check_parts(raw: bytes) -> bytes:
+    """The parts as they are, with open approvals closed. InvalidInput for a type that this version does not know."""
+    decoded = parts_.decode(raw)
+    if unknown := next((part for part in decoded if isinstance(part, OtherPart)), None):
+        raise InvalidInput(f"part type must be one that this version knows, got {quote(unknown.type)}")
+    closed = tuple(_close_approval(part) for part in decoded)
+    return raw if closed == decoded else parts_.encode(closed)
+
+
+def _close_approval(part: Part) -> Part:
+    if not isinstance(part, ToolPart) or part.state not in ("approval-requested", "approval-responded"):
+        return part
+    return msgspec.structs.replace(part, state="output-error", error=_NOT_APPROVED, approval=None)
+
+
+def _without_system_prompt(fields: dict[str, Any]) -> dict[str, Any]:
+    metadata = fields.get("metadata", {})
+    if fields.get("system_prompt") is None or not isinstance(metadata, dict):
+        return fields
+    kept = {name: value for name, value in fields.items() if name != "system_prompt"}
+    return {**kept, "metadata": {**metadata, IMPORTED_PROMPT: fields["system_prompt"]}}
+
+
 def _thread_line(version: Any, fields: dict[str, Any]) -> ThreadLine:
     if version != VERSION:
         raise InvalidInput(f"format version must be {VERSION}, got {quote(version)}")
@@ -182,15 +218,17 @@ def _parse_time(text: str) -> dt.datetime:
 
 
 def markdown_head(thread: Thread) -> str:
-    lines = [f"# {thread.title or 'Untitled thread'}", ""]
+    lines = [f"# {visible(thread.title or 'Untitled thread')}", ""]
     lines += [f"- Thread: `{thread.id}`", f"- Started: {thread.created_at:%Y-%m-%d %H:%M} UTC"]
     lines += [f"- Messages: {thread.message_count}"]
     return "\n".join(lines) + "\n"
 
 
 def markdown_message(message: Message) -> str:
-    """One message as Markdown. The model's own Markdown is not escaped."""
-    blocks = [f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC\n"]
+    """One message as Markdown. The model's own Markdown is not escaped; control characters are, because people print
+    such files to terminals, which would execute them."""
+    mark = "" if message.incomplete is None else f" ({message.incomplete})"
+    blocks = [f"\n## {message.role.capitalize()}, {message.created_at:%Y-%m-%d %H:%M} UTC{mark}\n"]
     for part in message.parts:
         match part:
             case TextPart():
@@ -207,7 +245,7 @@ def markdown_message(message: Message) -> str:
                 blocks.append(f"*{part.type}*\n")
             case _:
                 pass
-    return "\n".join(blocks)
+    return visible("\n".join(blocks))
 
 
 def _markdown_tool(part: ToolPart) -> str:

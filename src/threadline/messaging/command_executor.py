@@ -43,6 +43,8 @@ class ChatInfo(Protocol):
     def message_count(self) -> int: ...
     @property
     def token_count(self) -> int: ...
+    @property
+    def updated_at(self) -> dt.datetime: ...
 
 
 class CurrentChat(NamedTuple):
@@ -212,7 +214,7 @@ async def list_chats(call: CommandCall) -> str:
     if not chats:
         return "You have no chats yet."
     await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.thread.id for each in chats]))
-    return choices_text([_entry(each, is_here=each.thread.id == here) for each in chats])
+    return choices_text([_entry(call, each, is_here=each.thread.id == here) for each in chats])
 
 
 async def _current_id(call: CommandCall) -> str | None:
@@ -222,10 +224,15 @@ async def _current_id(call: CommandCall) -> str | None:
         return None
 
 
-def _entry(chat: CurrentChat, *, is_here: bool) -> str:
+def _entry(call: CommandCall, chat: CurrentChat, *, is_here: bool) -> str:
     label = f"**{chat.label}** " if chat.label else ""
-    notes = f"{count_of(chat.thread)}, here" if is_here else count_of(chat.thread)
-    return f"{label}{escape(chat.thread.title or 'Untitled')} ({notes})"
+    notes = [count_of(chat.thread)]
+    if call.place == "terminal":
+        # The terminal is wide, and `threadline threads` takes ids; on a phone they would only hide the titles.
+        notes += [f"{chat.thread.updated_at.astimezone():%Y-%m-%d %H:%M}", f"`{chat.thread.id}`"]
+    if is_here:
+        notes.append("here")
+    return f"{label}{escape(chat.thread.title or 'Untitled')} ({', '.join(notes)})"
 
 
 async def open_chat(call: CommandCall) -> str:
@@ -235,7 +242,7 @@ async def open_chat(call: CommandCall) -> str:
         raise InvalidInput(f"you have no chat “{call.argument}”: {call.spell('chats')} lists your chats")
     if len(found) > 1:
         await call.threads.ask(ask_to_choose("open", call.user_id, call.now, [each.id for each in found[:LISTED]]))
-        return choices_text([_entry(CurrentChat(each), is_here=False) for each in found[:LISTED]])
+        return choices_text([_entry(call, CurrentChat(each), is_here=False) for each in found[:LISTED]])
     thread = found[0]
     await call.threads.continue_here(thread)
     return f"Opened **{escape(thread.title or thread.id)}**: {count_of(thread)}."

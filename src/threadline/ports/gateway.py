@@ -329,7 +329,8 @@ class Gateway(Protocol):
 
     async def import_threads(self, lines: bytes) -> list[Thread]:
         """Threads that were exported as `jsonl`: all of them or none. A thread whose id or state key is taken gets new
-        ones. InvalidImport names the first bad line."""
+        ones. InvalidImport names the first bad line: a message of role `system` is one. A system prompt is put into the
+        thread's metadata instead, as `importedSystemPrompt`."""
         ...
 
     async def turn(self, turn_id: str) -> TurnInfo:

@@ -6,7 +6,7 @@ transaction, to store them; a file with a bad line changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import msgspec
 
@@ -68,28 +68,37 @@ class Importer:
         self.longest_line = sealer.limits.message_bytes + sealer.limits.metadata_bytes + 4096
 
     async def run(
-        self, open_lines: Callable[[], Iterable[bytes]], *, progress: Callable[[int, int], None] | None = None
+        self,
+        open_lines: Callable[[], Iterable[bytes]],
+        *,
+        keep_system: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[Thread]:
         """`open_lines` gives the file's lines from the start each time it is called; each at most a little longer
-        than a message may be. InvalidImport names the first bad line, and nothing is stored."""
+        than a message may be. `keep_system` imports system texts as such, for an operator who vouches for the file.
+        InvalidImport names the first bad line, and nothing is stored."""
         self._scope.require("member")
         count = 0
-        for number, line in enumerate(Reader(self.longest_line).lines(open_lines()), start=1):
+
+        def read() -> Iterator[ThreadLine | MessageLine | EndLine]:
+            return Reader(self.longest_line, keep_system=keep_system).lines(open_lines())
+
+        for number, line in enumerate(read(), start=1):
             if isinstance(line, MessageLine):
                 self._seal(line.message, number)
             count = number
-        return await self._store.transact(self._scope, lambda tx: self._write(tx, open_lines, progress, count))
+        return await self._store.transact(self._scope, lambda tx: self._write(tx, read(), progress, count))
 
     async def _write(
         self,
         tx: Transaction,
-        open_lines: Callable[[], Iterable[bytes]],
+        lines: Iterable[ThreadLine | MessageLine | EndLine],
         progress: Callable[[int, int], None] | None,
         count: int,
     ) -> list[Thread]:
         made: list[Thread] = []
         waiting: list[Sealed] = []
-        for number, line in enumerate(Reader(self.longest_line).lines(open_lines()), start=1):
+        for number, line in enumerate(lines, start=1):
             match line:
                 case ThreadLine():
                     made.append(await self._create(tx, line))

@@ -95,11 +95,16 @@ function FileNote({ name, type, url }: { name: string | undefined; type: string;
   );
 }
 
-/** Time, surface (if not web), tokens and status. */
+const ENDED: Record<string, string> = { stopped: "stopped", interrupted: "interrupted", dispatch_failed: "failed" };
+
+/** Time, surface (if not web), tokens and, for a reply that is not complete, why. */
 function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; facts: Facts }) {
   const turnId = turnIdOf(message.id);
   const turn = turnId ? facts.turns.get(turnId) : [...facts.turns.values()].find((each) => each.requestSeq === seq);
-  if (!turn) return null;
+  // A branch or an import has messages of turns that it does not have: their end is in the message's metadata.
+  const status = turn ? turn.status : (message.metadata as { status?: string } | undefined)?.status;
+  const mark = message.role === "assistant" && status && ENDED[status];
+  if (!turn) return mark ? <span class="ended">{mark}</span> : null;
   const at = turnId ? (turn.finishedAt ?? turn.createdAt) : turn.createdAt;
   const tokens = turnId && turn.usage ? tokensOf(turn.usage) : 0;
   return (
@@ -111,8 +116,7 @@ function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; 
       )}
       {turn.surface !== "web" && <span class="surface">{turn.surface}</span>}
       {tokens > 0 && <span>{tokens.toLocaleString()} tokens</span>}
-      {turnId && turn.status === "stopped" && <span class="ended">stopped</span>}
-      {turnId && turn.status === "interrupted" && <span class="ended">interrupted</span>}
+      {mark && <span class="ended">{mark}</span>}
     </>
   );
 }

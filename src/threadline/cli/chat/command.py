@@ -1,51 +1,35 @@
-"""`threadline chat`: opens a gateway, chooses the thread, then reads and answers until the user quits.
-
-The gateway is the library on a local database, or the client of a service with `--server`. Only what is opened here
-differs between the two: the rest of the chat takes a gateway.
-"""
+"""`threadline chat`: chooses the thread, then answers lines until the user quits, or one question with `-p`."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import io
-import os
+import logging
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
+from threadline.cli.chat.backend import ChatBackend, open_backend
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.session import AskUnsaved, ChatOptions, ChatSession
+from threadline.cli.chat.session import Answer, ChatOptions, ChatSession
 from threadline.cli.chat.slash_commands import WORDS, Quit, SlashCommands
 from threadline.cli.output import format_time, pluralize
 from threadline.cli.printable import printable, shorten, without_password
-from threadline.core.errors import InvalidInput, NotFound, ThreadlineError
-from threadline.core.threads import ThreadFields
+from threadline.core.errors import InvalidInput, NotFound, StoreFailed, ThreadlineError
 from threadline.ports import Approver
-from threadline.ports.gateway import Gateway, GatewayThread
+from threadline.ports.gateway import GatewayThread
 from threadline.replies import DenyAll
-from threadline.settings import default_database
 
 _LISTED = 20
 _FAILED = 1
+_NOT_SAVED = 7
 _RESUME_OPTIONS = ("database", "settings", "tenant", "user", "server")
-
-
-class ChatBackend(NamedTuple):
-    """What a chat is opened on. `unsaved` gives the fallback for a database that fails; a service has none."""
-
-    gateway: Gateway
-    default_agent: str
-    new_thread: ThreadFields
-    history: Path | None
-    unsaved: Callable[[Approver], AskUnsaved] | None = None
 
 
 async def chat(args: argparse.Namespace) -> int:
@@ -55,88 +39,109 @@ async def chat(args: argparse.Namespace) -> int:
         raise InvalidInput("--json needs -p")
     if args.token and args.server is None:
         raise InvalidInput("--token needs --server")
-    if args.server is not None and (args.model or args.system or args.database):
-        raise InvalidInput("--model, --system and --database cannot be used with --server: the service decides")
-    async with _open_local(args) if args.server is None else _open_service(args) as backend:
+    if args.server is not None and args.database:
+        raise InvalidInput("--database cannot be used with --server: the service has its own")
+    # Whatever the log says, the chat says in its own words; log records would be printed between its lines.
+    logging.getLogger("threadline").addHandler(logging.NullHandler())
+    async with open_backend(args) as backend:
         return await (_chat(args, backend) if args.prompt is None else _ask_once(args, backend))
 
 
-@asynccontextmanager
-async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
-    # Imported here: a chat on a service needs no store.
-    from threadline.cli.chat.unsaved import UnsavedChat  # noqa: PLC0415
-    from threadline.cli.connection import open_threadline, user_scope  # noqa: PLC0415
-
-    async with open_threadline(args) as tl:
-        scope = user_scope(tl)
-        if args.agent:
-            await tl.directory.find(scope, args.agent)
-        # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
-        await tl.recovery.recover(scope)
-        await tl.recovery.drop_chunks(scope)
-        yield ChatBackend(
-            tl.as_user(surface="cli"),
-            tl.settings.agent,
-            ThreadFields(system_prompt=args.system, working_dir=_working_dir()),
-            _history_file(tl.settings.database),
-            lambda approver: UnsavedChat(tl, scope, approver).ask,
-        )
-
-
-@asynccontextmanager
-async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
-    from threadline.client import connect  # noqa: PLC0415 - an extra
-
-    token = args.token or os.environ.get("THREADLINE_TOKEN")
-    async with connect(args.server, token=token) as client:
-        default_agent = args.agent or (await client.agents()).default
-        yield ChatBackend(client, default_agent, ThreadFields(), _history_file(str(default_database(os.environ))))
-
-
-def _open_session(args: argparse.Namespace, backend: ChatBackend, screen: Screen, approver: Approver) -> ChatSession:
-    return ChatSession(
+async def _open_session(
+    args: argparse.Namespace, backend: ChatBackend, screen: Screen, approver: Approver, keyboard: LineInput
+) -> ChatSession:
+    session = ChatSession(
         backend.gateway,
         screen,
         approver,
         ChatOptions(agent=args.agent, model=args.model, system=args.system),
         default_agent=backend.default_agent,
         new_thread=backend.new_thread,
-        ask_unsaved=None if backend.unsaved is None else backend.unsaved(approver),
+        memory=backend.memory,
+        failure=backend.failure,
     )
+    if backend.failure is not None and backend.is_in_memory:
+        session.mark_in_memory(backend.failure)
+        if args.latest or args.resume is not None:
+            screen.warn("no thread can be read: starting a new one")
+        return session
+    try:
+        session.thread = await _find_thread(args, session, keyboard)
+        await session.remember()
+    except StoreFailed as exc:
+        if args.latest or args.resume is not None:
+            screen.warn("no thread can be read: starting a new one")
+        await session.continue_in_memory(exc)
+    if session.thread is not None:
+        await _adapt_thread(args, session)
+    return session
+
+
+async def _adapt_thread(args: argparse.Namespace, session: ChatSession) -> None:
+    """Applies `--fork` and `--model` to a thread that continues."""
+    try:
+        await _apply(args, session)
+    except StoreFailed as exc:
+        await session.continue_in_memory(exc)
+        await _apply(args, session)
+    await session.remember()
 
 
 async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
     approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
-    session = _open_session(args, backend, screen, approver)
-    session.thread = await _choose_thread(args, session, keyboard)
+    session = await _open_session(args, backend, screen, approver, keyboard)
+    if backend.failure is not None and not session.is_in_memory:
+        screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")
     await _welcome(session)
     await _loop(session, keyboard)
-    if session.thread is not None:
-        screen.note(f"Saved. Resume with: {_resume_command(args, session.thread.id)}")
-    return 0
+    await session.try_to_save()
+    return await _say_goodbye(args, session)
+
+
+async def _say_goodbye(args: argparse.Namespace, session: ChatSession) -> int:
+    unsaved = await session.count_unsaved()
+    if (thread_id := session.stored_thread_id) is not None:
+        what = "Saved, except for what follows" if unsaved else "Saved"
+        session.screen.note(f"{what}. Resume with: {_resume_command(args, thread_id)}")
+    if unsaved:
+        session.screen.warn(f"{pluralize(unsaved, 'message')} of this chat could not be saved")
+    return _NOT_SAVED if unsaved else 0
 
 
 async def _ask_once(args: argparse.Namespace, backend: ChatBackend) -> int:
     text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
     if not text.strip():
         raise InvalidInput("no question: give one after -p or on standard input")
-    # With --json nothing but the JSON is printed.
-    screen = Screen(io.StringIO()) if args.json else Screen()
-    session = _open_session(args, backend, screen, AllowAll() if args.allow_tools else DenyAll())
-    session.thread = await _choose_thread(args, session, PipedInput())
-    status = await session.ask(text.rstrip("\n"))
-    if args.json and session.thread is not None:
-        newest = await session.thread.last_turns(1)
-        result = {"threadId": session.thread.id, "status": status, "text": newest[-1].text if newest else ""}
-        print(msgspec.json.encode(result).decode())
-    return 0 if status in ("executed", None) else _FAILED
+    # With --json nothing but the JSON is printed to standard output.
+    screen = Screen(io.StringIO() if args.json else None, diagnostics=sys.stderr)
+    approver = AllowAll() if args.allow_tools else DenyAll()
+    session = await _open_session(args, backend, screen, approver, PipedInput())
+    answer = await session.ask(text.rstrip("\n"))
+    if args.json:
+        print(msgspec.json.encode(_result(session, answer)).decode())
+    if answer.status != "executed":
+        return _FAILED
+    return 0 if answer.is_saved else _NOT_SAVED
 
 
-async def _choose_thread(args: argparse.Namespace, session: ChatSession, keyboard: LineInput) -> GatewayThread | None:
-    found = await _find_thread(args, session, keyboard)
-    return await found.branch() if found is not None and args.fork else found
+def _result(session: ChatSession, answer: Answer) -> dict[str, Any]:
+    result = {
+        "threadId": session.stored_thread_id,
+        "status": answer.status,
+        "text": answer.text,
+        "saved": answer.is_saved,
+    }
+    return result if answer.error is None else {**result, "error": answer.error}
+
+
+async def _apply(args: argparse.Namespace, session: ChatSession) -> None:
+    assert session.thread is not None
+    if args.fork:
+        session.thread = await session.thread.branch()
+    if args.model is not None and args.model != session.thread.model:
+        await session.thread.update(model=args.model)
 
 
 async def _find_thread(args: argparse.Namespace, session: ChatSession, keyboard: LineInput) -> GatewayThread | None:
@@ -186,7 +191,10 @@ async def _welcome(session: ChatSession) -> None:
         return
     title, count = printable(thread.title or "(untitled)"), pluralize(thread.message_count, "message")
     session.screen.note(f"Resuming {title} ({count}, {thread.id}).")
-    await session.show_thread()
+    try:
+        await session.show_thread()
+    except StoreFailed as exc:
+        await session.continue_in_memory(exc)
 
 
 async def _loop(session: ChatSession, keyboard: LineInput) -> None:
@@ -201,7 +209,9 @@ async def _loop(session: ChatSession, keyboard: LineInput) -> None:
         if not text.strip():
             continue
         try:
-            if not await commands.run(text):
+            if await commands.run(text):
+                await _remember(session)
+            else:
                 await session.ask(text)
         except Quit:
             return
@@ -209,27 +219,14 @@ async def _loop(session: ChatSession, keyboard: LineInput) -> None:
             session.screen.error(str(exc))
 
 
+async def _remember(session: ChatSession) -> None:
+    # A command may have moved the thread. If the database fails here, the next question finds out.
+    with contextlib.suppress(StoreFailed):
+        await session.remember()
+
+
 def _resume_command(args: argparse.Namespace, thread_id: str) -> str:
     """The command that continues the thread, with the options that led to it; never with a password."""
     given = [(name, getattr(args, name)) for name in _RESUME_OPTIONS if getattr(args, name) is not None]
     options = [f"--{name} {shlex.quote(without_password(value))}" for name, value in given]
     return " ".join(["threadline chat", *options, f"--resume {thread_id}"])
-
-
-def _working_dir() -> str | None:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:  # the folder was deleted
-        return None
-
-
-def _history_file(database: str) -> Path | None:
-    """The file for lines that were typed, beside the database and readable only by its owner."""
-    if "://" in database or database == ":memory:":
-        return None
-    path = Path(database).expanduser().parent / "chat-history"
-    try:
-        path.touch(mode=0o600)
-    except OSError:
-        return None
-    return path

@@ -6,6 +6,7 @@ Alt-Enter, or a backslash at the end of a line, continues the text on the next l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,11 +31,10 @@ class Keyboard:
         try:
             from prompt_toolkit import PromptSession  # noqa: PLC0415 - an extra, and slow to import
             from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
-            from prompt_toolkit.history import FileHistory, InMemoryHistory  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise ExtraMissing("chat", "the line editor of threadline chat") from exc
         self._session: Any = PromptSession(
-            history=InMemoryHistory() if history is None else FileHistory(str(history)),
+            history=_open_history(history),
             completer=WordCompleter(words, sentence=True),
             complete_while_typing=False,
             key_bindings=_key_bindings(),
@@ -69,6 +69,28 @@ class PipedInput:
 
     async def read_answer(self, prompt: str) -> str:
         return await self.read_line(prompt)
+
+
+def _open_history(path: Path | None) -> Any:
+    """The lines typed earlier. A file that cannot be read or written, as on a full disk, is done without: the line
+    editor would print a traceback for every line."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory  # noqa: PLC0415
+
+    if path is None:
+        return InMemoryHistory()
+
+    class History(FileHistory):
+        def load_history_strings(self) -> list[str]:
+            try:
+                return list(super().load_history_strings())
+            except OSError:
+                return []
+
+        def store_string(self, string: str) -> None:
+            with contextlib.suppress(OSError):
+                super().store_string(string)
+
+    return History(str(path))
 
 
 def _key_bindings() -> Any:

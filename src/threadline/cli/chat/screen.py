@@ -13,6 +13,8 @@ from threadline.cli.chat.markdown import MarkdownStream
 from threadline.cli.printable import printable, shorten
 from threadline.core import events
 from threadline.core.events import Event
+from threadline.core.messages import Message
+from threadline.core.parts import Part, TextPart, ToolPart
 
 _DIM, _RED, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 _LONGEST_LINE = 300
@@ -20,10 +22,14 @@ _MARKDOWN = re.compile(r"\\(?P<escaped>.)|`(?P<code>[^`]*)`|(?P<bold>\*\*)")
 
 
 class Screen:
-    """Text of models and tools is escaped before it is printed. `line` and `note` expect text that is."""
+    """Text of models and tools is escaped before it is printed. `line` and `note` expect text that is. Warnings and
+    errors go to `diagnostics` (default: `out`), so that a script that captures the output gets only the answer."""
 
-    def __init__(self, out: IO[str] | None = None, *, colours: bool | None = None) -> None:
+    def __init__(
+        self, out: IO[str] | None = None, *, diagnostics: IO[str] | None = None, colours: bool | None = None
+    ) -> None:
         self._out = out or sys.stdout
+        self._diagnostics = diagnostics
         self.colours = self._supports_colours() if colours is None else colours
         self._markdown = MarkdownStream(colours=self.colours)
         self._open: str | None = None
@@ -70,11 +76,40 @@ class Screen:
         plain = _MARKDOWN.sub(lambda found: found["escaped"] or found["code"] or "", markdown)
         self.note(printable(plain, multiline=True))
 
+    def print_message(self, message: Message) -> None:
+        """A stored message, with a mark if it is a reply that is not complete."""
+        self.line(f"{message.role}:")
+        for part in message.parts:
+            self._print_part(part)
+        self.end()
+        if message.incomplete is not None:
+            self.note(f"({message.incomplete})")
+
+    def _print_part(self, part: Part) -> None:
+        match part:
+            case TextPart():
+                self.print_event(events.TextDelta(part.text))
+            case ToolPart():
+                self.print_event(events.ToolCall(part.call_id, part.name, part.input_value()))
+                if part.state == "output-available":
+                    self.print_event(events.ToolResult(part.call_id, part.output_value()))
+                elif part.error is not None:
+                    self.print_event(events.ToolError(part.call_id, part.error))
+            case _:
+                pass
+
     def warn(self, text: str) -> None:
-        self.line(self._colour(_YELLOW, f"warning: {printable(text)}"))
+        self._diagnose(_YELLOW, f"warning: {printable(text)}")
 
     def error(self, text: str) -> None:
-        self.line(self._colour(_RED, f"error: {printable(text)}"))
+        self._diagnose(_RED, f"error: {printable(text)}")
+
+    def _diagnose(self, colour: str, text: str) -> None:
+        self.end()
+        if self._diagnostics is None:
+            self._write(self._colour(colour, text) + "\n")
+        else:
+            print(text, file=self._diagnostics, flush=True)
 
     def end(self) -> None:
         """Ends the current text, so that the next output starts on its own line."""

@@ -1,6 +1,7 @@
 """A chat in the terminal on a gateway: one thread at a time, created when the first message is sent.
 
-A database that fails does not end a local chat: `UnsavedChat` answers instead, and a warning is printed once.
+A database that fails does not end a local chat: it continues on its copy in memory, with its history, and each question
+first tries to save what the database does not have yet. Both changes are printed.
 """
 
 from __future__ import annotations
@@ -8,19 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from threadline.cli.chat.memory_copy import MemoryCopy
 from threadline.cli.chat.screen import Screen
+from threadline.cli.output import pluralize
 from threadline.core import events
 from threadline.core.approvals import ApprovalDecision
 from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
+from threadline.core.event_fold import Fold
 from threadline.core.events import Event
-from threadline.core.messages import Message
-from threadline.core.parts import Part, TextPart, ToolPart
+from threadline.core.ids import new_id
+from threadline.core.messages import NewMessage, user
+from threadline.core.parts import plain_text
 from threadline.core.threads import ThreadFields
+from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
 from threadline.ports.gateway import Gateway, GatewayReply, GatewayThread
 
@@ -37,7 +43,13 @@ class ChatOptions(msgspec.Struct, frozen=True):
     system: str | None = None
 
 
-AskUnsaved: TypeAlias = Callable[[str, ChatOptions], AsyncIterator[Event]]
+class Answer(NamedTuple):
+    """The reply to one question, as it was printed. `is_saved`: question and reply are in the database."""
+
+    status: TurnStatus
+    text: str
+    is_saved: bool
+    error: str | None = None
 
 
 class ChatSession:
@@ -50,24 +62,36 @@ class ChatSession:
         *,
         default_agent: str,
         new_thread: ThreadFields | None = None,
-        ask_unsaved: AskUnsaved | None = None,
+        memory: MemoryCopy | None = None,
+        failure: StoreFailed | None = None,
     ) -> None:
-        """`new_thread` are the fields of threads that the chat creates. `ask_unsaved` answers
-        if the store fails."""
+        """`new_thread` are the fields of threads that the chat creates. The chat continues on `memory` if the store
+        fails; `failure` says why it was opened only for reading."""
         self.gateway = gateway
         self.screen = screen
         self.options = options
         self.thread: GatewayThread | None = None
+        self.is_in_memory = False
+        """Whether the database failed, and the chat continues on its copy in memory."""
+        self._copied_thread_id: str | None = None
+        """The thread in the database that the copy was made of."""
         self._approver = approver
         self._default_agent = default_agent
         self._new_thread = new_thread or ThreadFields()
-        self._ask_unsaved = ask_unsaved
-        self._has_warned = False
+        self._memory = memory
+        self._failure = failure
         self._is_stop_requested = False
 
     @property
     def agent_id(self) -> str:
         return self.options.agent or (self.thread.agent_id if self.thread else None) or self._default_agent
+
+    @property
+    def stored_thread_id(self) -> str | None:
+        """The thread as it is in the database: None for one that is in memory only."""
+        if self.is_in_memory:
+            return self._copied_thread_id
+        return None if self.thread is None else self.thread.id
 
     async def create_thread(self, title: str | None = None) -> GatewayThread:
         agent_id = self.options.agent or self._default_agent
@@ -81,31 +105,71 @@ class ChatSession:
             self.thread = await self.create_thread()
         return self.thread
 
-    async def ask(self, text: str) -> str | None:
-        """Asks a question and prints the reply. Returns the status of the turn, None if it could not be stored."""
+    async def ask(self, text: str) -> Answer:
+        """Asks a question and prints the reply."""
+        # With an id of its own the question is stored once, also if it is asked again in memory and saved later.
+        question = user(text, id=new_id())
+        await self.try_to_save()
+        try:
+            return await self._ask(question)
+        except StoreFailed as exc:
+            await self.continue_in_memory(exc)
+            return await self._ask(question)
+
+    async def _ask(self, question: NewMessage) -> Answer:
         is_first = self.thread is None
         try:
             thread = await self.begin_thread()
-            reply = thread.ask(text, agent=self.options.agent, policy="queue", approver=self._approver)
+            reply = thread.ask(question, agent=self.options.agent, policy="queue", approver=self._approver)
             await reply.accept()
-        except StoreFailed as exc:
-            if self._ask_unsaved is None:
-                raise
-            self._warn_unsaved(exc)
-            await self._print_events(self._ask_unsaved(text, self.options))
-            return None
+        except StoreFailed:
+            raise
         except ThreadlineError:
             # A rejected first message must not leave an empty thread.
             if is_first and self.thread is not None:
                 await self.thread.purge()
                 self.thread = None
             raise
-        return await self._follow(reply)
+        return await self._follow(reply, question)
+
+    async def remember(self) -> None:
+        """Brings the copy in memory up to date, while the database works."""
+        if self._memory is not None and not self.is_in_memory:
+            await self._memory.remember(self.thread, self.agent_id)
+
+    async def continue_in_memory(self, exc: StoreFailed) -> None:
+        """Continues on the copy in memory. Raises the error again where there is none, or if memory fails too."""
+        if self._memory is None or self.is_in_memory:
+            raise exc
+        self.mark_in_memory(self._failure or exc)
+        self._copied_thread_id = None if self.thread is None else self.thread.id
+        self.gateway, self.thread = await self._memory.open(self.thread)
+
+    def mark_in_memory(self, exc: StoreFailed) -> None:
+        self.is_in_memory = True
+        hint = "It continues in memory; /export FILE writes it to a file"
+        self.screen.warn(f"this chat is not being saved: {exc}. {hint}")
+
+    async def try_to_save(self) -> None:
+        """Saves what is in memory only, if the database works again."""
+        if self._memory is None or not self.is_in_memory:
+            return
+        try:
+            saved = await self._memory.save(self.thread)
+        except ThreadlineError:
+            return
+        self.is_in_memory, self.gateway, self.thread = False, saved.gateway, saved.thread
+        count = pluralize(saved.messages, "message")
+        self.screen.note(f"The database works again: this chat is saved, with {count} that it did not have.")
+
+    async def count_unsaved(self) -> int:
+        return 0 if self._memory is None else await self._memory.count_unsaved()
 
     async def show_thread(self) -> None:
         """Prints the last two turns of the thread and asks for approvals that are still pending."""
         if self.thread is not None:
-            self._print_history(await self.thread.last_turns(2))
+            for message in await self.thread.last_turns(2):
+                self.screen.print_message(message)
             await self._answer_pending(self.thread)
 
     async def _answer_pending(self, thread: GatewayThread) -> None:
@@ -118,16 +182,32 @@ class ChatSession:
             answers[each.approval_id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
         await self._follow(thread.respond(answers, approver=self._approver))
 
-    async def _follow(self, reply: GatewayReply) -> str | None:
-        await reply.accept()
-        with self._stop_on_interrupt(reply):
-            silence = asyncio.create_task(self._explain_silence(reply))
-            try:
-                await self._print_events(_cancel_at_first(silence, aiter(reply)))
-            finally:
-                silence.cancel()
-                await asyncio.wait((silence,))
-        return await self._read_outcome(reply)
+    async def _follow(self, reply: GatewayReply, question: NewMessage | None = None) -> Answer:
+        """Prints a reply while it is written. StoreFailed if the database failed before anything was said."""
+        accepted = await reply.accept()
+        fold = Fold()
+        try:
+            with self._stop_on_interrupt(reply):
+                silence = asyncio.create_task(self._explain_silence(reply))
+                try:
+                    await self._print_events(_cancel_at_first(silence, aiter(reply)), fold)
+                finally:
+                    silence.cancel()
+                    await asyncio.wait((silence,))
+            return await self._read_outcome(reply, fold)
+        except StoreFailed as exc:
+            if question is None or self._memory is None:
+                raise
+            status: TurnStatus = "dispatch_failed" if fold.failure else "executed"
+            if self._is_stop_requested:
+                status = "stopped"
+            await self.continue_in_memory(exc)
+            assert self.thread is not None  # set before the question was asked
+            parts = () if fold.is_empty else fold.parts()
+            await self._memory.adopt(self.thread, question, accepted, status, parts)
+            if not parts:
+                return await self._ask(question)
+            return Answer(status, plain_text(parts), is_saved=False, error=fold.failure)
 
     async def _explain_silence(self, reply: GatewayReply) -> None:
         await asyncio.sleep(_SILENCE_SECONDS)
@@ -136,35 +216,32 @@ class ChatSession:
             if (await reply.turn()).status == "accepted":
                 self.screen.note(_BUSY)
 
-    async def _read_outcome(self, reply: GatewayReply) -> str | None:
+    async def _read_outcome(self, reply: GatewayReply, fold: Fold) -> Answer:
         assert self.thread is not None  # set before the question was asked
-        try:
-            turn = await reply.ended()
-            await self.thread.refresh()
-        except StoreFailed as exc:
-            self._warn_unsaved(exc)
-            return None
+        turn = await reply.ended()
+        await self.thread.refresh()
         if turn.status == "stopped":
-            self.screen.note("Stopped. The part above is saved.")
-        return turn.status
+            self.screen.note("Stopped. The part above is saved." if not self.is_in_memory else "Stopped.")
+        try:
+            await self.remember()
+        except StoreFailed:
+            # The turn failed because the history could not be read: ask again in memory.
+            if turn.status == "dispatch_failed" and fold.is_empty:
+                raise
+        error = None if turn.status == "executed" else turn.error
+        return Answer(turn.status, plain_text(fold.parts()), is_saved=not self.is_in_memory, error=error)
 
-    async def _print_events(self, stream: AsyncIterator[Event]) -> None:
+    async def _print_events(self, stream: AsyncIterator[Event], fold: Fold) -> None:
         try:
             async for event in stream:
+                fold.add(event)
                 # Stopping a reply is not an error for the user who pressed Ctrl-C.
                 if not (self._is_stop_requested and isinstance(event, events.Failure)):
                     self.screen.print_event(event)
-        except StoreFailed as exc:
-            self._warn_unsaved(exc)
         except AgentFailed as exc:
             self.screen.error(str(exc))
         finally:
             self.screen.end()
-
-    def _warn_unsaved(self, exc: ThreadlineError) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            self.screen.warn(f"this chat is not being saved: {exc}")
 
     @contextlib.contextmanager
     def _stop_on_interrupt(self, reply: GatewayReply) -> Iterator[None]:
@@ -185,26 +262,6 @@ class ChatSession:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-
-    def _print_history(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.screen.line(f"{message.role}:")
-            for part in message.parts:
-                self._print_part(part)
-            self.screen.end()
-
-    def _print_part(self, part: Part) -> None:
-        match part:
-            case TextPart():
-                self.screen.print_event(events.TextDelta(part.text))
-            case ToolPart():
-                self.screen.print_event(events.ToolCall(part.call_id, part.name, part.input_value()))
-                if part.state == "output-available":
-                    self.screen.print_event(events.ToolResult(part.call_id, part.output_value()))
-                elif part.error is not None:
-                    self.screen.print_event(events.ToolError(part.call_id, part.error))
-            case _:
-                pass
 
 
 async def _cancel_at_first(task: asyncio.Task[None], stream: AsyncIterator[Event]) -> AsyncIterator[Event]:

@@ -148,7 +148,7 @@ class AdministrationRoutes:
         return json_response(OkResponse(True))
 
     @operation(
-        "listActs",
+        "listAuditEntries",
         "Read the audit log, newest first",
         ResponseSpec(200, "Actions of administrators. For the next page, send the last id as `before`.", AuditResponse),
         tag="administration",

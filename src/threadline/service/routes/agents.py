@@ -100,7 +100,7 @@ class AgentRoutes:
             AgentInfo,
             links=tuple(
                 Link(id, {"agentId": "$response.body#/id"})
-                for id in ("changeAgent", "deleteAgent", "pinContext", "readContext", "askAgent", "streamAgent")
+                for id in ("updateAgent", "deleteAgent", "pinContext", "readContext", "askAgent", "streamAgent")
             ),
         ),
         tag="agents",
@@ -116,7 +116,7 @@ class AgentRoutes:
         return json_response(_info(await self._threadline.tenant_agents(scope).create(AgentRow(**fields))), 201)
 
     @operation(
-        "changeAgent",
+        "updateAgent",
         "Change an agent",
         ResponseSpec(200, "The changed agent.", AgentInfo),
         tag="agents",

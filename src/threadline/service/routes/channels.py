@@ -183,7 +183,7 @@ class ChannelRoutes:
         return json_response(OkResponse(True))
 
     @operation(
-        "makeLinkCode",
+        "createLinkCode",
         "Create a code that links an account",
         ResponseSpec(201, "The code. It works once, until it expires, and cannot be read again.", LinkCodeResponse),
         tag="channels",

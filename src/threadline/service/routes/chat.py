@@ -68,7 +68,7 @@ class StopBody(RequestStruct, frozen=True):
 
 
 def _thread_links(key: str) -> tuple[Link, ...]:
-    ids = ("resumeChat", "stopChat", "readThread", "changeThread", "deleteThread", "branchThread", "listTimelines")
+    ids = ("resumeChat", "stopChat", "readThread", "updateThread", "deleteThread", "branchThread", "listTimelines")
     return tuple(Link(id, {"stateKey": key}) for id in (*ids, "undo", "exportThread"))
 
 

@@ -43,7 +43,7 @@ class SaveRoutes:
         ]
 
     @operation(
-        "listSaves",
+        "listSavedPoints",
         "List saved points",
         ResponseSpec(200, "The user's saved points, by name.", SavedPointsResponse),
         tag="saves",
@@ -60,7 +60,7 @@ class SaveRoutes:
             "The saved point. A name that was used before is moved to it.",
             SavedPointInfo,
             links=(
-                Link("forgetPoint", {"name": "$response.body#/name"}),
+                Link("deleteSavedPoint", {"name": "$response.body#/name"}),
                 Link("loadPoint", {"stateKey": "$request.body#/stateKey"}, {"name": "$response.body#/name"}),
             ),
         ),
@@ -75,7 +75,7 @@ class SaveRoutes:
         return json_response(saved_point_info(await threads.save(thread.id, request.path_params["name"], at=body.at)))
 
     @operation(
-        "forgetPoint",
+        "deleteSavedPoint",
         "Delete a saved point",
         ResponseSpec(200, "The name is free, or was not used. No message is deleted.", ForgetResponse),
         tag="saves",

@@ -126,7 +126,7 @@ class ThreadDetailRoutes:
         return json_response(TurnsResponse([turn_info(turn) for turn in turns]))
 
     @operation(
-        "readSeen",
+        "readPrompt",
         "Read the prompt of a turn",
         ResponseSpec(
             200, "What the agent got. The system texts are added when the turn has ended.", TurnPromptResponse

@@ -122,7 +122,7 @@ class RestoreBody(RequestStruct, frozen=True):
 
 def _thread_links(key: str) -> tuple[Link, ...]:
     """The operations that take the key of this thread."""
-    ids = ("readThread", "changeThread", "deleteThread", "branchThread", "listTimelines", "undo", "exportThread")
+    ids = ("readThread", "updateThread", "deleteThread", "branchThread", "listTimelines", "undo", "exportThread")
     return tuple(Link(id, {"stateKey": key}) for id in ids)
 
 
@@ -178,7 +178,7 @@ class ThreadRoutes:
         return json_response(ThreadsResponse(listed, page.next_cursor))
 
     @operation(
-        "beginThread",
+        "createThread",
         "Create a thread without a message",
         ResponseSpec(201, "The thread.", ThreadInfo, links=_thread_links("$response.body#/stateKey")),
         tag="threads",
@@ -222,7 +222,7 @@ class ThreadRoutes:
         return messages_response(history, (message for message in messages if message.id not in unfinished))
 
     @operation(
-        "changeThread",
+        "updateThread",
         "Rename or archive a thread, or set its metadata",
         ResponseSpec(200, "The changed thread.", ThreadInfo),
         tag="threads",

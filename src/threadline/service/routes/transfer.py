@@ -71,7 +71,9 @@ class TransferRoutes:
         "Import threads",
         ResponseSpec(201, "The imported threads.", ImportResponse),
         tag="threads",
-        description="Takes the lines of an export in the format `jsonl`. Either all threads are imported or none.",
+        description="Takes the lines of an export in the format `jsonl`. Either all threads are imported or none. "
+        "System messages and parts of unknown types are refused; a system prompt is put into the thread's metadata as "
+        "`importedSystemPrompt`, where no agent is shown it.",
         body=Body(str, media_types=("application/x-ndjson", "application/jsonl", "application/json")),
         errors=(errors.InvalidImport, errors.DuplicateId),
     )

@@ -58,7 +58,7 @@ class WebhookRoutes:
         ]
 
     @operation(
-        "deliver",
+        "receiveWebhook",
         "Receive a delivery of a platform",
         ResponseSpec(
             200,
@@ -110,7 +110,7 @@ class WebhookRoutes:
                 )
 
     @operation(
-        "greetPlatform",
+        "verifyWebhook",
         "Answer a platform that verifies the webhook",
         ResponseSpec(200, "The challenge, as plain text.", str, media_types=("text/plain",)),
         tag="channels",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import apsw
 
@@ -49,11 +50,20 @@ _LONGEST_PAUSE_MILLISECONDS = 2.0
 
 
 class Location(NamedTuple):
-    """Where a database is. `name` is SQLite's name for it, `shown` is the path as the user gave it."""
+    """Where a database is. `name` is SQLite's name for it, `shown` is the path as the user gave it. `immutable`: its
+    folder cannot be written, so SQLite reads it without a log and without locks."""
 
     name: str
     shown: str
     in_memory: bool
+    immutable: bool = False
+
+    @property
+    def uri(self) -> str | None:
+        """Its name as a URI, where SQLite needs one."""
+        if self.immutable:
+            return f"file:{quote(self.name)}?immutable=1"
+        return self.name if self.in_memory else None
 
 
 def locate(path: str | os.PathLike[str]) -> Location:
@@ -63,13 +73,28 @@ def locate(path: str | os.PathLike[str]) -> Location:
     return Location(str(Path(text).absolute()), text, False)
 
 
+def can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def without_log(location: Location) -> Location:
+    """The same file, to be read as it is. StoreReadOnly if it has a log: without it the file may be inconsistent."""
+    log = Path(location.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreReadOnly(
+            f"{location.shown} cannot be read where nothing can be written, because it has a log: "
+            f"copy it together with {log.name} to another folder, and open the copy"
+        )
+    return location._replace(immutable=True)
+
+
 def connect(location: Location, *, read_only: bool = False, lock_seconds: float = LOCK_SECONDS) -> apsw.Connection:
     """An open, configured connection. The caller closes it."""
     access = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with translated(location.shown):
         connection = apsw.Connection(
-            location.name,
-            flags=access | apsw.SQLITE_OPEN_URI if location.in_memory else access,
+            location.uri or location.name,
+            flags=access | apsw.SQLITE_OPEN_URI if location.uri else access,
             statementcachesize=_STATEMENTS_CACHED,
         )
         try:
@@ -163,7 +188,10 @@ def translate(error: Exception, shown: str) -> ThreadlineError:
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{shown} is locked by another process: try again, or stop that process")
         case apsw.FullError():
-            return StoreFull(f"no space left for {shown}: free some and repeat the call")
+            return _full(shown)
+        case apsw.IOError() if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+            # The file that readers share could not be created beside the database.
+            return _full(shown)
         case apsw.ReadOnlyError():
             return StoreReadOnly(f"{shown} cannot be written: change its permissions, or open it read-only")
         case apsw.NotADBError():
@@ -176,3 +204,7 @@ def translate(error: Exception, shown: str) -> ThreadlineError:
             return StoreUnavailable(f"{shown} cannot be opened: check its permissions")
         case _:
             return StoreFailed(f"{shown}: {error}")
+
+
+def _full(shown: str) -> StoreFull:
+    return StoreFull(f"no space left for {shown}: free some and repeat the call")

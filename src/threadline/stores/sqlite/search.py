@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import apsw
 
+from threadline.core.errors import StoreReadOnly
 from threadline.core.messages import ROLES, from_us
 from threadline.core.parts import decode, plain_text
 from threadline.core.threads import Hit
@@ -44,8 +45,10 @@ _WORDS_AT_A_TIME = 100
 class SearchOperations(Operations):
     async def search(self, query: str, *, limit: int = 20, offset: int = 0) -> list[Hit]:
         words = words_of(query)
-        while await self._engine.read(has_pending):
-            await self._engine.write_large(index_pending)
+        # A store that was opened read-only finds what was indexed before.
+        with suppress(StoreReadOnly):
+            while await self._engine.read(has_pending):
+                await self._engine.write_large(index_pending)
         return await self._engine.read_large(find_hits, words, limit, offset)
 
 

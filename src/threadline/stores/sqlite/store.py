@@ -9,6 +9,7 @@ All operations of `threadline.ports.StoreSession` in one class, and the executio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import datetime as dt
 import os
@@ -19,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from threadline.core.errors import StoreReadOnly
+from threadline.core.errors import StoreFull, StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
 from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
@@ -28,7 +29,15 @@ from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import maintenance
 from threadline.stores.sqlite.access import AccessOperations, CredentialOperations
 from threadline.stores.sqlite.change_watch import Watchers, WatchRegistry
-from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, locate, translated
+from threadline.stores.sqlite.connection import (
+    LOCK_SECONDS,
+    Location,
+    can_write,
+    connect,
+    locate,
+    translated,
+    without_log,
+)
 from threadline.stores.sqlite.engine import AutocommitEngine, Availability, ReaderThread, TransactionEngine
 from threadline.stores.sqlite.maintenance import TableCopyOperations
 from threadline.stores.sqlite.messages import MessageOperations
@@ -182,23 +191,38 @@ class SqliteStore:
 
 def _open(location: Location, read_only: bool, lock_seconds: float) -> _Opened:
     if read_only:
-        reader = _database(location, read_only=True, lock_seconds=lock_seconds)
-        try:
-            require_current(reader.connection, location)
-        except BaseException:
-            reader.connection.close()
-            raise
-        return _Opened(location, reader, None)
+        return _open_reader(location, lock_seconds)
+    path = Path(location.name)
+    # The log is beside the file, so its folder must be writable too.
+    if path.is_file() and not (can_write(path) and can_write(path.parent)):
+        raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
     writer = _database(location, lock_seconds=lock_seconds)
     try:
-        if writer.connection.readonly("main"):
-            raise StoreReadOnly(f"{location.shown} cannot be written: change its permissions, or open it read-only")
         migrate(writer.connection, location)
         register_ranking(writer.connection)
         return _Opened(location, _database(location, read_only=True, lock_seconds=lock_seconds), writer)
     except BaseException:
         writer.connection.close()
         raise
+
+
+def _open_reader(location: Location, lock_seconds: float) -> _Opened:
+    """A file in write-ahead mode is read together with files beside it. Where those cannot be created, because the
+    folder is read-only or the disk is full, the file is read alone."""
+    if location.in_memory or can_write(Path(location.name).parent) or Path(location.name + "-shm").exists():
+        with contextlib.suppress(StoreFull):
+            return _read(location, lock_seconds)
+    return _read(without_log(location), lock_seconds)
+
+
+def _read(location: Location, lock_seconds: float) -> _Opened:
+    reader = _database(location, read_only=True, lock_seconds=lock_seconds)
+    try:
+        require_current(reader.connection, location)
+    except BaseException:
+        reader.connection.close()
+        raise
+    return _Opened(location, reader, None)
 
 
 def _database(location: Location, *, read_only: bool = False, lock_seconds: float = LOCK_SECONDS) -> Database:

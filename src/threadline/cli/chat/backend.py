@@ -1,0 +1,108 @@
+"""What a chat is opened on: the library on a local database, or the client of a service with `--server`.
+
+Only this module knows which of the two it is. A local chat starts with any database: one that cannot be written is
+read, and where none can be opened the chat starts in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from threadline.cli.chat.memory_copy import MemoryCopy
+from threadline.core.errors import StoreFailed
+from threadline.core.threads import ThreadFields
+from threadline.ports.gateway import Gateway
+from threadline.settings import default_database
+
+# A person waits: after this the chat continues in memory, and saves what was said once the lock is free.
+_LOCK_SECONDS = 5.0
+
+
+class ChatBackend(NamedTuple):
+    """`failure` says why the database cannot be written; `is_in_memory`, that it cannot be opened either. Only a local
+    chat has a copy in memory."""
+
+    gateway: Gateway
+    default_agent: str
+    new_thread: ThreadFields
+    history: Path | None
+    memory: MemoryCopy | None = None
+    failure: StoreFailed | None = None
+    is_in_memory: bool = False
+
+
+def open_backend(args: argparse.Namespace) -> contextlib.AbstractAsyncContextManager[ChatBackend]:
+    return _open_local(args) if args.server is None else _open_service(args)
+
+
+@asynccontextmanager
+async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
+    # Imported here: a chat on a service needs no store.
+    from threadline import bootstrap  # noqa: PLC0415
+    from threadline.bootstrap import Threadline  # noqa: PLC0415
+    from threadline.cli.connection import load_settings, open_readable, user_scope  # noqa: PLC0415
+
+    settings = load_settings(args)
+    fields = ThreadFields(system_prompt=args.system, working_dir=_working_dir())
+    history = _history_file(settings.database)
+
+    async def open_database() -> Threadline:
+        return await bootstrap.open(settings=settings, lock_seconds=_LOCK_SECONDS)
+
+    async with contextlib.AsyncExitStack() as opened:
+        try:
+            tl, failure = await open_readable(open_database, settings)
+        except StoreFailed as exc:
+            memory = MemoryCopy(settings, open_database, None, can_write=False)
+            opened.push_async_callback(memory.close)
+            gateway, _ = await memory.open(None)
+            yield ChatBackend(gateway, settings.agent, fields, history, memory, exc, is_in_memory=True)
+            return
+        opened.push_async_callback(tl.close)
+        memory = MemoryCopy(settings, open_database, tl, can_write=failure is None)
+        opened.push_async_callback(memory.close)
+        scope = user_scope(tl)
+        # A database that fails here fails again with the first question, which continues in memory.
+        with contextlib.suppress(StoreFailed):
+            if args.agent:
+                await tl.directory.find(scope, args.agent)
+            # No service sweeps a local database: end turns and drop stream chunks that a killed terminal left.
+            await tl.recovery.recover(scope)
+            await tl.recovery.drop_chunks(scope)
+        yield ChatBackend(tl.as_user(surface="cli"), settings.agent, fields, history, memory, failure)
+
+
+@asynccontextmanager
+async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
+    from threadline.client import connect  # noqa: PLC0415 - an extra
+
+    token = args.token or os.environ.get("THREADLINE_TOKEN")
+    async with connect(args.server, token=token) as client:
+        default_agent = args.agent or (await client.agents()).default
+        fields = ThreadFields(system_prompt=args.system)
+        yield ChatBackend(client, default_agent, fields, _history_file(str(default_database(os.environ))))
+
+
+def _working_dir() -> str | None:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # the folder was deleted
+        return None
+
+
+def _history_file(database: str) -> Path | None:
+    """The file for lines that were typed, beside the database and readable only by its owner."""
+    if "://" in database or database == ":memory:":
+        return None
+    path = Path(database).expanduser().parent / "chat-history"
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return None
+    return path
