@@ -63,7 +63,7 @@ def read(lines: list[bytes]) -> list[ThreadLine | MessageLine | EndLine]:
 
 
 def test_an_exported_thread_is_read_back_unchanged() -> None:
-    odd = b'[{"type":"text","text":"\xc3\xa9"},{"type":"x-new", "n":18446744073709551616}]'
+    odd = b'[{"type":"text","text":"\xc3\xa9"},{"type":"data-x", "data":18446744073709551616}]'
     lines = read(block(message(0), message(1, odd, role="assistant", metadata_json=b'{"a":1}')))
     assert isinstance(lines[0], ThreadLine)
     assert (lines[0].thread.id, lines[0].thread.title, lines[0].thread.metadata) == ("t1", "Lisbon", {"trip": 1})
