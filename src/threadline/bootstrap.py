@@ -39,7 +39,6 @@ from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Store, Tracer
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
-from threadline.stores.sqlite.connection import LOCK_SECONDS
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
@@ -252,13 +251,13 @@ async def open_store(
     if is_postgres(url):
         with needs_postgres():
             from threadline.stores.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
-        return await PostgresStore.open(url, clock=clock, limits=settings.limits)
+        return await PostgresStore.open(url, clock=clock, limits=settings.limits, timeouts=settings.timeouts)
     return await SqliteStore.open(
         sqlite_path(url),
         clock=clock,
         limits=settings.limits,
         read_only=read_only,
-        lock_seconds=LOCK_SECONDS if lock_seconds is None else lock_seconds,
+        lock_seconds=settings.timeouts.file_lock_seconds if lock_seconds is None else lock_seconds,
     )
 
 

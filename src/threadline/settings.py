@@ -22,6 +22,7 @@ from threadline.core.access import TokenRole
 from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
+from threadline.core.timeouts import Timeouts
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 
 _PREFIX = "THREADLINE_"
@@ -213,6 +214,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: str = "rehearsal"
     replay_seconds: float = 3600.0
     limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
     masking: MaskingSettings = MaskingSettings()
     guard: GuardSettings = GuardSettings()
     windows: WindowSettings = WindowSettings()

@@ -16,6 +16,7 @@ from tests.messaging.conftest import KEYS, staging
 from threadline.bootstrap import Threadline
 from threadline.core.parts import plain_text
 from threadline.core.threads import Scope, system_scope
+from threadline.core.timeouts import Timeouts
 from threadline.service.app import build_app
 from threadline.settings import ChannelsSettings, Settings
 from threadline.stores.postgres import change_watch, pool, search_indexer
@@ -45,8 +46,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
     sent = Statements()
     connect = pool.Address.connect
 
-    async def listened_to(address: pool.Address) -> asyncpg.Connection:
-        connection = await connect(address)
+    async def listened_to(address: pool.Address, timeouts: Timeouts) -> asyncpg.Connection:
+        connection = await connect(address, timeouts)
         connection.add_query_logger(sent.heard)
         return connection
 

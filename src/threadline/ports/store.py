@@ -96,6 +96,11 @@ class Store(Protocol):
         """Rows per table, bytes on disk and schema version."""
         ...
 
+    async def check_writable(self) -> None:
+        """Returns if a write could begin now: the database answers, and no other transaction locks what a turn needs.
+        Stores nothing. StoreBusy or another StoreFailed otherwise, after a bounded wait."""
+        ...
+
     def pool_stats(self) -> PoolStats:
         """The current use of the connection pool. Reads no database."""
         ...

@@ -12,6 +12,7 @@ from asyncpg.connection import LoggedQuery
 from threadline.bootstrap import Threadline
 from threadline.core.events import Event, TextDelta
 from threadline.core.prompts import Prompt
+from threadline.core.timeouts import Timeouts
 from threadline.ports import AgentServices
 from threadline.settings import Settings
 from threadline.stores.postgres import change_watch, search_indexer
@@ -39,8 +40,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if not record.query.startswith("LISTEN"):
             sent.append(record.query)
 
-    async def counting(self: Address) -> asyncpg.Connection:
-        connection = await connect(self)
+    async def counting(self: Address, timeouts: Timeouts) -> asyncpg.Connection:
+        connection = await connect(self, timeouts)
         connection.add_query_logger(note)
         return connection
 

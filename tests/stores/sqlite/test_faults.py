@@ -18,10 +18,10 @@ from tests.stores.sqlite.conftest import OpenSqlite
 from tests.stores.sqlite.disk import Disk
 from threadline.core.errors import (
     OutcomeUnknown,
+    StoreBusy,
     StoreCorrupt,
     StoreFailed,
     StoreFull,
-    StoreUnavailable,
     ThreadlineError,
 )
 from threadline.core.threads import NewThread, Scope
@@ -233,7 +233,7 @@ class TestAnothersLock:
         with locked_by_another(path) as other:
             tries = [tx.append(thread.id, exchange("b"), key="k1") for _ in range(5)]
             answers = await asyncio.gather(*tries, return_exceptions=True)
-            assert {type(answer) for answer in answers} == {StoreUnavailable}
+            assert {type(answer) for answer in answers} == {StoreBusy}
             let_go(other)
         assert (await tx.append(thread.id, exchange("b"), key="k1")).message_count == 2
 

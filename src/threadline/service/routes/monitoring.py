@@ -1,6 +1,6 @@
 """Health, readiness and metrics.
 
-`/healthz` says that the process runs; `/readyz`, that it also reaches its database and that the schema is current.
+`/healthz` says that the process runs; `/readyz`, that a write could begin in its database now.
 Neither needs a token, so neither reveals more. `/metrics` is in the text exposition format of Prometheus, version
 0.0.4: a scraper on the same machine needs no token, others need an administrator's.
 """
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from threadline.api_types import ApiStruct
 from threadline.core import errors
-from threadline.core.errors import StoreFailed, StoreUnavailable
+from threadline.core.errors import StoreBusy, StoreFailed, StoreUnavailable
 from threadline.observability.metrics import Family, Sample
 from threadline.service.context import ServiceContext
 from threadline.service.http.responses import json_response
@@ -54,16 +54,18 @@ class MonitoringRoutes:
 
     @operation(
         "ready",
-        "Check that the database is reachable and its schema current",
+        "Check that the database is reachable and that a write could begin",
         ResponseSpec(200, "The service is ready.", ReadyResponse),
         tag="operations",
     )
     async def check_readiness(self, request: Request) -> Response:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await self._store.tenants()
+                await self._store.check_writable()
         except TimeoutError:
-            raise StoreUnavailable(f"database did not answer within {_TIMEOUT_SECONDS:g} seconds") from None
+            raise StoreBusy(f"a write could not begin within {_TIMEOUT_SECONDS:g} seconds") from None
+        except StoreBusy:
+            raise
         except StoreFailed as exc:
             raise StoreUnavailable("database cannot be used") from exc
         return json_response(ReadyResponse("ready"))

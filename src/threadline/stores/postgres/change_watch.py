@@ -17,14 +17,16 @@ from contextlib import asynccontextmanager, suppress
 import asyncpg
 
 from threadline.core.errors import StoreFailed
+from threadline.core.timeouts import Timeouts
 from threadline.stores.postgres.errors import DRIVER_ERRORS
-from threadline.stores.postgres.pool import CONNECT_SECONDS, Address
+from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.statement_runner import StatementRunner
 from threadline.stores.sql import load_queries
 
 CHANNEL = "threadline"
 POLL_SECONDS = 0.25
 BATCH_SECONDS = 0.05
+_CLOSE_SECONDS = 10.0
 _SQL = load_queries(__package__, "queries/change_watch.sql")
 _log = logging.getLogger(__name__)
 
@@ -46,9 +48,10 @@ class SubjectWatch:
 
 
 class ChangeListener:
-    def __init__(self, address: Address | None) -> None:
+    def __init__(self, address: Address | None, timeouts: Timeouts | None = None) -> None:
         """`address` bypasses any pgbouncer; without an address, watches only poll."""
         self._address = address
+        self._timeouts = timeouts or Timeouts()
         self._connection: asyncpg.Connection | None = None
         # Watches that find the connection lost at the same time must open one new connection, not one each.
         self._connecting = asyncio.Lock()
@@ -83,7 +86,7 @@ class ChangeListener:
         if self._connection is not None and not self._connection.is_closed():
             return True
         try:
-            self._connection = await self._subscribed(await address.connect())
+            self._connection = await self._subscribed(await address.connect(self._timeouts))
         except DRIVER_ERRORS:
             _log.warning("cannot listen for changes; watches poll every %s s", POLL_SECONDS)
             return False
@@ -172,7 +175,7 @@ class ChangeNotifier:
         self._closing.set()
         if self._task is not None:
             # Bounded: a server that does not answer must not keep the process from exiting.
-            _, late = await asyncio.wait([self._task], timeout=CONNECT_SECONDS)
+            _, late = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             for task in late:
                 task.cancel()
                 await asyncio.wait([task])

@@ -14,6 +14,7 @@ import asyncpg
 from threadline.core.errors import (
     OutcomeUnknown,
     SchemaMismatch,
+    StoreBusy,
     StoreCorrupt,
     StoreFailed,
     StoreFull,
@@ -25,6 +26,8 @@ DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Internal
 
 # By SQLSTATE: the first matching prefix.
 _BY_STATE: dict[str, type[StoreFailed]] = {
+    "55P03": StoreBusy,
+    "57014": StoreBusy,
     "53100": StoreFull,
     "25006": StoreReadOnly,
     "08": StoreUnavailable,
@@ -41,9 +44,12 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
     "XX002": StoreCorrupt,
 }
 _REFUSED = "TL001"
+_NO_SUCH_STATEMENT = ("26000", "42P05")
+"""A prepared statement that does not exist, or exists already: the server is another one than at the last call."""
 _REMEDY: dict[type[StoreFailed], str] = {
     StoreFull: "the server's disk is full: make room, then repeat with the same key",
     StoreReadOnly: "the server is read-only (a standby, or by its settings): connect to the primary",
+    StoreBusy: "PostgreSQL is busy, and nothing was stored: repeat the call, or raise a limit of [timeouts]",
     StoreUnavailable: "PostgreSQL is not available: check that it runs and that this login may connect",
     SchemaMismatch: "a part of the schema or a right is missing: run `threadline migrate`, then `threadline doctor`",
     StoreCorrupt: "PostgreSQL found damaged data: restore from a backup",
@@ -52,8 +58,15 @@ _REMEDY: dict[type[StoreFailed], str] = {
 
 def as_store_error(error: BaseException) -> StoreFailed:
     kind: type[StoreFailed] = StoreUnavailable
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("PostgreSQL did not answer in time: check the server and the network")
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
+        if state in _NO_SUCH_STATEMENT:
+            return StoreUnavailable(
+                "the database address leads to a pgbouncer in transaction mode: add ?pgbouncer=true to it, "
+                f"which turns prepared statements off ({error})"
+            )
         kind = next((kind for prefix, kind in _BY_STATE.items() if state.startswith(prefix)), StoreFailed)
     return kind(f"{_REMEDY.get(kind, 'PostgreSQL reported an error')} ({str(error) or type(error).__name__})")
 
@@ -61,7 +74,10 @@ def as_store_error(error: BaseException) -> StoreFailed:
 def may_repeat(error: StoreFailed) -> bool:
     """Whether nothing was written and the same work may succeed if it is repeated."""
     cause = error.__cause__
-    return not isinstance(error, OutcomeUnknown) and cause is not None and (_is_transient(cause) or is_lost(cause))
+    # After a timeout the caller has waited long enough.
+    if cause is None or isinstance(error, OutcomeUnknown) or isinstance(cause, TimeoutError):
+        return False
+    return _is_transient(cause) or is_lost(cause)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -32,6 +32,7 @@ _RESTORE = "restore from a backup"
 class PurgeOperations(Operations):
     @in_transaction
     async def purge_thread(self, thread_id: str) -> bool:
+        await self.session.allow_long_statements()
         if not await self._count("purge_thread", thread_id):
             return False
         self.session.notify(thread_id)
@@ -39,17 +40,20 @@ class PurgeOperations(Operations):
 
     @in_transaction
     async def purge_user(self, user_id: str) -> int:
+        await self.session.allow_long_statements()
         if user_id != self.session.owner_id:
             self.session.scope.require("system")
         return await self._count("purge_owner", user_id)
 
     @in_transaction
     async def purge_tenant(self) -> int:
+        await self.session.allow_long_statements()
         self.session.scope.require("system")
         return await self._count("purge_tenant")
 
     @in_transaction
     async def row_counts(self) -> dict[str, int]:
+        await self.session.allow_long_statements()
         return {row["tablename"]: row["counted"] for row in await self.session.rows(_SQL["count_rows"])}
 
     async def _count(self, query: str, *values: str) -> int:
@@ -60,6 +64,7 @@ class PurgeOperations(Operations):
 class TableCopyOperations(Operations):
     @in_transaction
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        await self.session.allow_long_statements()
         self.session.scope.require("system")
         if table in _KEYED_TABLES:
             start: tuple[Any, ...] = _FIRST_KEY if place is None else place
@@ -74,6 +79,7 @@ class TableCopyOperations(Operations):
 
     @in_transaction
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
+        await self.session.allow_long_statements()
         self.session.scope.require("system")
         if table == "timelines":
             # A timeline can outlive its thread, because a branch still shows its messages.
@@ -135,6 +141,7 @@ def _microseconds(value: Any) -> Any:
 
 async def check_schema(session: ScopedSession) -> list[Finding]:
     """Faults of the schema and its roles."""
+    await session.allow_long_statements()
     return [finding async for finding in _find_schema_faults(session)]
 
 
@@ -161,6 +168,7 @@ async def _find_schema_faults(session: ScopedSession) -> AsyncIterator[Finding]:
 
 async def check_tenant(session: ScopedSession) -> list[Finding]:
     """Threads of one tenant with a wrong count, and rows without their thread."""
+    await session.allow_long_statements()
     miscounted = [
         Finding(
             "error",

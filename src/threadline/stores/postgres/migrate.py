@@ -24,6 +24,7 @@ from typing import NamedTuple
 import asyncpg
 
 from threadline.core.errors import InvalidInput, SchemaMismatch
+from threadline.core.timeouts import Timeouts
 from threadline.stores.migrations import Applied, Migration, Plan, Progress, load_migrations
 from threadline.stores.migrations import plan as plan_steps
 from threadline.stores.postgres.errors import translated
@@ -169,7 +170,7 @@ def distribution() -> list[str]:
 async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     address = Address.parse(dsn)
     with translated():
-        connection = await address.connect()
+        connection = await address.connect(Timeouts(), unbounded=True)
         try:
             yield connection
         finally:

@@ -11,18 +11,20 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from threadline.core.errors import SettingsInvalid, StoreUnavailable
+from threadline.core.errors import SettingsInvalid, StoreBusy, StoreUnavailable
+from threadline.core.timeouts import Timeouts
 from threadline.ports import PoolStats
 from threadline.stores.postgres.errors import DRIVER_ERRORS, translated
 
-CONNECT_SECONDS = 10.0
 _PREPARED_STATEMENTS = 200
 """More than the program has, so that none is prepared twice on a connection."""
+_ANSWER_SECONDS = 5.0
+"""The server ends a statement at its limit; if it has not said so after this time, it is gone or cannot be reached."""
 _UNREADABLE = (
     "the database address cannot be parsed: expected postgresql://USER:PASSWORD@HOST:PORT/NAME, with `@` in a password "
     "written as %40, `/` as %2F and `[` as %5B"
@@ -50,22 +52,50 @@ class Address(NamedTuple):
         kept = urlencode([(name, value) for name, value in options if name != "pgbouncer"], safe="/")
         return cls(urlunsplit(parts._replace(query=kept)), chosen[-1:] == ["true"])
 
-    async def connect(self) -> asyncpg.Connection:
+    async def connect(self, timeouts: Timeouts, *, unbounded: bool = False) -> asyncpg.Connection:
+        """`unbounded` limits only the connecting, not what is done afterwards."""
         cached = 0 if self.pgbouncer else _PREPARED_STATEMENTS
+        command_seconds = None if unbounded else timeouts.statement_seconds + _ANSWER_SECONDS
         try:
-            return await asyncpg.connect(self.dsn, timeout=CONNECT_SECONDS, statement_cache_size=cached)
+            connection = await asyncpg.connect(
+                self.dsn,
+                timeout=timeouts.connect_seconds,
+                command_timeout=command_seconds,
+                statement_cache_size=cached,
+            )
         except asyncpg.InterfaceError:
             # Some are ValueErrors as well, but their text names the fault better than ours.
             raise
         except (ValueError, OverflowError) as exc:
             raise SettingsInvalid(_UNREADABLE) from exc
+        if not unbounded and not self.pgbouncer:
+            await _set_limits(connection, timeouts)
+        return connection
+
+
+async def _set_limits(connection: asyncpg.Connection, timeouts: Timeouts) -> None:
+    """For the session. Not as parameters of the connection: a pooler in session mode refuses those. Behind a pgbouncer
+    in transaction mode a session belongs to many clients, so there each transaction sets them, and a single statement
+    is only bounded by the client's own timeout."""
+    try:
+        await connection.execute(limit_statement(timeouts, "SESSION"))
+    except BaseException:
+        connection.terminate()
+        raise
+
+
+def limit_statement(timeouts: Timeouts, extent: Literal["SESSION", "LOCAL"]) -> str:
+    lock, statement = round(timeouts.lock_seconds * 1000), round(timeouts.statement_seconds * 1000)
+    # Not below 1: PostgreSQL takes 0 for no limit.
+    return f"SET {extent} lock_timeout = {max(1, lock)}; SET {extent} statement_timeout = {max(1, statement)}"
 
 
 class Pool:
     """At most `max_size` connections. Borrowers wait in order of arrival when all are in use."""
 
-    def __init__(self, address: Address, *, max_size: int) -> None:
+    def __init__(self, address: Address, *, max_size: int, timeouts: Timeouts | None = None) -> None:
         self.address = address
+        self.timeouts = timeouts or Timeouts()
         self._max_size = max_size
         self._idle: list[asyncpg.Connection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -75,7 +105,7 @@ class Pool:
         self._all_released.set()
 
     async def open(self, *, min_size: int) -> None:
-        self._idle = [await self.address.connect() for _ in range(max(1, min_size))]
+        self._idle = [await self.address.connect(self.timeouts) for _ in range(max(1, min_size))]
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[asyncpg.Connection]:
@@ -97,7 +127,7 @@ class Pool:
             connection = self._newest_idle()
             if connection is None:
                 with translated():
-                    connection = await self.address.connect()
+                    connection = await self.address.connect(self.timeouts)
         except BaseException:
             self.release(None)
             raise
@@ -113,14 +143,25 @@ class Pool:
         slot = asyncio.get_running_loop().create_future()
         self._waiting.append(slot)
         try:
-            await slot
+            # All connections may be waiting for one lock: callers get an answer nevertheless.
+            async with asyncio.timeout(self.timeouts.pool_seconds):
+                await slot
+        except TimeoutError:
+            self._leave_queue(slot)
+            raise StoreBusy(
+                f"no connection to PostgreSQL was free for {self.timeouts.pool_seconds:g} seconds, and nothing was "
+                "stored: repeat the call"
+            ) from None
         except BaseException:
-            # Cancelled after a slot was granted: the slot passes to the next waiter. A future that was cancelled while
-            # waiting is skipped by _grant_slot.
-            if not slot.cancelled():
-                self._grant_slot()
-            self._count_down()
+            self._leave_queue(slot)
             raise
+
+    def _leave_queue(self, slot: asyncio.Future[None]) -> None:
+        # If a slot was granted at the last moment, it passes to the next waiter. A future that was cancelled while
+        # waiting is skipped by _grant_slot.
+        if not slot.cancelled():
+            self._grant_slot()
+        self._count_down()
 
     def _newest_idle(self) -> asyncpg.Connection | None:
         while self._idle:
@@ -168,7 +209,7 @@ class Pool:
         for connection in idle:
             try:
                 # A server that does not answer must not keep the process from exiting.
-                await connection.close(timeout=CONNECT_SECONDS)
+                await connection.close(timeout=self.timeouts.connect_seconds)
             except DRIVER_ERRORS:
                 connection.terminate()
 

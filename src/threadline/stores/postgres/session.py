@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import asyncpg
 import zstandard
 
+from threadline.core.errors import StoreBusy
 from threadline.core.messages import to_us
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
@@ -34,6 +35,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SQL = load_queries(__package__, "queries/messages.sql")
+# The client's bound for statements that the server does not limit: a server that is gone must not hold them for ever.
+_MAINTENANCE_SECONDS = 86_400.0
 APP, WORKER = "threadline_app", "threadline_worker"
 _SET_APP, _SET_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
 _MIN_COMPRESSED_BYTES = 1024
@@ -44,12 +47,27 @@ class UserLocks:
     """One lock per user for transactions of several steps. They are serialized by an advisory lock in the database
     anyway; waiting here first keeps those of this process from occupying connections while they wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    def of(self, scope: Scope) -> asyncio.Lock:
+    @asynccontextmanager
+    async def hold(self, scope: Scope) -> AsyncIterator[None]:
         # Weak values: a lock lives as long as a caller holds or awaits it, so scopes that are not in use cost nothing.
-        return self._locks.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
+        lock = self._locks.setdefault((scope.tenant_id, scope.user_id), asyncio.Lock())
+        try:
+            # As long as for a connection: the holder may be waiting for a lock in the database.
+            async with asyncio.timeout(self._seconds):
+                await lock.acquire()
+        except TimeoutError:
+            raise StoreBusy(
+                f"other transactions of this user took over {self._seconds:g} seconds, and nothing was stored: "
+                "repeat the call"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class Bodies:
@@ -82,11 +100,14 @@ class StoreInternals(NamedTuple):
     search_indexer: SearchIndexer
     notifier: ChangeNotifier
     user_locks: UserLocks
+    begin_limits: str
+    """Statements that limit each transaction, where the session cannot."""
 
 
 class ScopedSession:
     __slots__ = (
-        "_changed", "_connection", "_has_appended", "_is_over", "internals", "owner_id", "role", "scope", "tenant_id",
+        "_changed", "_connection", "_has_appended", "_is_over", "_seconds",
+        "internals", "owner_id", "role", "scope", "tenant_id",
     )  # fmt: skip
 
     def __init__(self, internals: StoreInternals, scope: Scope, connection: asyncpg.Connection | None = None) -> None:
@@ -100,6 +121,8 @@ class ScopedSession:
         self._changed: set[str] = set()
         self._connection = connection
         self._is_over = False
+        self._seconds: float | None = None
+        """The client's timeout for statements; None for that of the connection."""
 
     @property
     def is_in_transaction(self) -> bool:
@@ -142,13 +165,13 @@ class ScopedSession:
         if self._connection is None:
             return await self.internals.runner.run(statement, scoped, is_read)
         with translated():
-            return await self._connection.fetch(statement, *scoped)
+            return await self._connection.fetch(statement, *scoped, timeout=self._seconds)
 
     async def call_serialized(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         """For a function that takes the user's advisory lock, as transactions of several steps do."""
         if self.is_in_transaction:
             return await self.call(statement, *values)
-        async with self.internals.user_locks.of(self.scope):
+        async with self.internals.user_locks.hold(self.scope):
             return await self.call(statement, *values)
 
     async def append(self, now_us: int, args: AppendArgs) -> AppendResult | None:
@@ -163,12 +186,22 @@ class ScopedSession:
 
     async def rows(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         with translated():
-            return await self._required_connection().fetch(statement, self.tenant_id, *values)
+            return await self._required_connection().fetch(statement, self.tenant_id, *values, timeout=self._seconds)
 
     async def rows_of_schema(self, statement: str) -> list[asyncpg.Record]:
         """For a statement that concerns no tenant."""
         with translated():
-            return await self._required_connection().fetch(statement)
+            return await self._required_connection().fetch(statement, timeout=self._seconds)
+
+    async def allow_long_statements(self) -> None:
+        """For maintenance: how long it takes depends on how much there is, and half of it helps no one."""
+        self._seconds = _MAINTENANCE_SECONDS
+        await self.run_script("SET LOCAL statement_timeout = 0")
+
+    async def run_script(self, statements: str) -> None:
+        """Several statements without values, in one round trip."""
+        with translated():
+            await self._required_connection().execute(statements, timeout=self._seconds)
 
     async def row(self, statement: str, *values: Any) -> asyncpg.Record | None:
         found = await self.rows(statement, *values)
@@ -177,12 +210,16 @@ class ScopedSession:
     async def run(self, statement: str, *values: Any) -> int:
         """The number of rows it changed."""
         with translated():
-            status = await self._required_connection().execute(statement, self.tenant_id, *values)
+            status = await self._required_connection().execute(
+                statement, self.tenant_id, *values, timeout=self._seconds
+            )
         return int(status.rpartition(" ")[2])
 
     async def run_many(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
         with translated():
-            await self._required_connection().executemany(statement, [(self.tenant_id, *each) for each in values])
+            await self._required_connection().executemany(
+                statement, [(self.tenant_id, *each) for each in values], timeout=self._seconds
+            )
 
     def note_append(self) -> None:
         """Has the search index updated: from now on, or in a transaction after its commit."""
@@ -238,7 +275,8 @@ async def transact(
         finally:
             session.end()
 
-    result, session = await internals.runner.transact(begin_statement(scope, serialized=serialized), run)
+    begin = begin_statement(scope, serialized=serialized, limits=internals.begin_limits)
+    result, session = await internals.runner.transact(begin, run)
     session.publish()
     return result
 
@@ -271,12 +309,12 @@ def in_transaction(operation: Operation[Self, P, T]) -> Operation[Self, P, T]:
     return run
 
 
-def begin_statement(scope: Scope, *, serialized: bool = False) -> str:
+def begin_statement(scope: Scope, *, serialized: bool = False, limits: str = "") -> str:
     """Opens a transaction and enters the scope, in one round trip: as one text, because SET takes no parameters."""
     role = _SET_WORKER if scope.role == "system" else _SET_APP
     tenant, owner = quote_literal(scope.tenant_id), quote_literal(scope.user_id)
     begin = (
-        f"BEGIN; {role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
+        f"BEGIN; {limits}{role}; SET LOCAL threadline.tenant = {tenant}; SET LOCAL threadline.owner = {owner}; "
         # A connection keeps its plans, also those of foreign keys. One made while a table was small must not scan it
         # when it has grown.
         "SET LOCAL enable_seqscan = off"

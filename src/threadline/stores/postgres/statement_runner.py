@@ -61,11 +61,13 @@ class StatementRunner:
 
     async def _transact_once(self, begin: str, body: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         async with self._pool.borrow() as connection:
-            with translated():
-                await connection.execute(begin)
             try:
+                with translated():
+                    # It may wait for the user's lock, and fail inside the transaction that it has begun.
+                    await connection.execute(begin)
                 result = await body(connection)
-            except BaseException:
+            except BaseException as error:
+                _close_if_silent(connection, error.__cause__)
                 await _roll_back(connection)
                 raise
             with translated():
@@ -92,16 +94,24 @@ async def _fetch(
     try:
         return await connection.fetch(statement, *values)
     except DRIVER_ERRORS as error:
+        _close_if_silent(connection, error)
         # asyncpg raises an InterfaceError before it sends anything, so then nothing can have been committed.
         if not is_read and is_lost(error) and not isinstance(error, asyncpg.InterfaceError):
             raise outcome_unknown(error) from error
         raise
 
 
+def _close_if_silent(connection: asyncpg.Connection, error: BaseException | None) -> None:
+    # The server did not answer. The statement may still run, and a rollback would wait behind it.
+    if isinstance(error, TimeoutError):
+        connection.terminate()
+
+
 async def _commit(connection: asyncpg.Connection) -> None:
     try:
         await connection.execute("COMMIT")
     except DRIVER_ERRORS as error:
+        _close_if_silent(connection, error)
         if is_lost(error):
             raise outcome_unknown(error) from error
         raise

@@ -18,6 +18,7 @@ import asyncpg
 from threadline.core.errors import SchemaMismatch
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
+from threadline.core.timeouts import Timeouts
 from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
 from threadline.stores.arguments import check_arguments
 from threadline.stores.postgres import maintenance
@@ -30,7 +31,7 @@ from threadline.stores.postgres.maintenance import PurgeOperations, TableCopyOpe
 from threadline.stores.postgres.messages import MessageOperations
 from threadline.stores.postgres.migrate import MIGRATIONS, find_pending
 from threadline.stores.postgres.places import PeopleOperations, PlaceOperations
-from threadline.stores.postgres.pool import Address, Pool
+from threadline.stores.postgres.pool import Address, Pool, limit_statement
 from threadline.stores.postgres.search import SearchOperations
 from threadline.stores.postgres.search_indexer import SearchIndexer
 from threadline.stores.postgres.session import (
@@ -61,6 +62,7 @@ class PostgresStore:
     def __init__(self, pool: Pool, listener: ChangeListener, clock: Clock, limits: Limits) -> None:
         """Use `open`."""
         self._pool = pool
+        timeouts = pool.timeouts
         self._listener = listener
         runner = StatementRunner(pool)
         self._internals = StoreInternals(
@@ -71,7 +73,8 @@ class PostgresStore:
             append_batcher=AppendBatcher(runner.run, runner.run_once),
             search_indexer=SearchIndexer(self._index_some),
             notifier=ChangeNotifier(listener, runner),
-            user_locks=UserLocks(),
+            user_locks=UserLocks(timeouts.pool_seconds),
+            begin_limits=f"{limit_statement(timeouts, 'LOCAL')}; " if pool.address.pgbouncer else "",
         )
 
     @classmethod
@@ -81,6 +84,7 @@ class PostgresStore:
         *,
         clock: Clock | None = None,
         limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
         min_size: int = 1,
         max_size: int = 10,
         listen_dsn: str | None = None,
@@ -88,10 +92,11 @@ class PostgresStore:
         """Connects with at most `max_size` connections, and one more that listens.
 
         `?pgbouncer=true` in the address means a pgbouncer in transaction mode; `listen_dsn` is then the server's own
-        address. SchemaMismatch if `threadline migrate` has to run first or a right is missing."""
+        address. SchemaMismatch if `threadline migrate` has to run first or a right is missing. Calls that wait longer
+        than `timeouts` allow raise StoreBusy."""
         address = Address.parse(dsn)
         direct = Address.parse(listen_dsn) if listen_dsn else None if address.pgbouncer else address
-        pool = Pool(address, max_size=max_size)
+        pool = Pool(address, max_size=max_size, timeouts=timeouts)
         try:
             with translated():
                 await pool.open(min_size=min_size)
@@ -100,7 +105,7 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
-        return cls(pool, ChangeListener(direct), clock or _SystemClock(), limits or Limits())
+        return cls(pool, ChangeListener(direct, pool.timeouts), clock or _SystemClock(), limits or Limits())
 
     def scoped(self, scope: Scope) -> StoreSession:
         return PostgresTransaction(ScopedSession(self._internals, scope))
@@ -111,7 +116,7 @@ class PostgresStore:
 
         if scope.role == "system":
             return await transact(self._internals, scope, body)
-        async with self._internals.user_locks.of(scope):
+        async with self._internals.user_locks.hold(scope):
             return await transact(self._internals, scope, body, serialized=True)
 
     def watch(self, scope: Scope, subject: str) -> AbstractAsyncContextManager[Watch]:
@@ -123,6 +128,9 @@ class PostgresStore:
 
     async def _read_schema(self, statement: str) -> list[asyncpg.Record]:
         return await transact(self._internals, _NO_TENANT, lambda session: session.rows_of_schema(statement))
+
+    async def check_writable(self) -> None:
+        await transact(self._internals, _NO_TENANT, lambda session: session.run_script(_SQL["lock_for_writing"]))
 
     def pool_stats(self) -> PoolStats:
         return self._pool.stats()

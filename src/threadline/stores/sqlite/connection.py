@@ -23,6 +23,7 @@ import apsw
 from threadline.core.errors import (
     InvalidInput,
     InvalidText,
+    StoreBusy,
     StoreCorrupt,
     StoreFailed,
     StoreFull,
@@ -186,7 +187,7 @@ def translate(error: Exception, shown: str) -> ThreadlineError:
         case OverflowError():
             return InvalidInput("integer must have at most 64 bits")
         case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailable(f"{shown} is locked by another process: try again, or stop that process")
+            return StoreBusy(f"{shown} is locked by another process: try again, or stop that process")
         case apsw.FullError():
             return _full(shown)
         case apsw.IOError() if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:

@@ -105,7 +105,7 @@ class SqliteStore:
     ) -> SqliteStore:
         """The store in this file, or in `:memory:`. StoreCorrupt if it is not a Threadline file, SchemaMismatch if a
         newer version wrote it, StoreReadOnly if it cannot be written and `read_only` is not set. While another process
-        holds the file, calls wait up to `lock_seconds`, then raise StoreUnavailable."""
+        holds the file, calls wait up to `lock_seconds`, then raise StoreBusy."""
         opened = await asyncio.to_thread(_open, locate(path), read_only, lock_seconds)
         return cls(opened, clock or _SystemClock(), limits or Limits())
 
@@ -136,6 +136,11 @@ class SqliteStore:
         self._availability.check()
         with translated(self._location.shown):
             return [id for (id,) in self._reader.connection.execute(_SQL["list_tenants"])]
+
+    async def check_writable(self) -> None:
+        writer, _ = self._writing()
+        # A job that writes nothing still begins a write transaction, which waits for other processes.
+        await writer.submit(_do_nothing)
 
     def pool_stats(self) -> PoolStats:
         """The reader's connection, and the writer's if the store is not read-only."""
@@ -233,6 +238,10 @@ def _open_for_search(location: Location) -> Database:
     database = _database(location, read_only=True)
     register_ranking(database.connection)
     return database
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _request_compaction(database: Database, progress: Callable[[int], None] | None) -> None:

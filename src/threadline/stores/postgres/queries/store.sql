@@ -10,3 +10,8 @@ SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id
 -- name: bytes_on_disk
 SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'm')
+
+-- name: lock_for_writing
+-- The locks that a turn takes. Soon, because a probe waits for the answer.
+SET LOCAL lock_timeout = 2000;
+LOCK TABLE threadline.threads, threadline.turns, ONLY threadline.messages IN ROW EXCLUSIVE MODE
