@@ -24,6 +24,7 @@ from threadline.core.sealing import Masker
 from threadline.core.threads import Scope
 from threadline.ports import Agent, AgentServices, Approver, Guard
 from threadline.turns.journal import UnstoredJournal
+from threadline.turns.loop_share import LoopShare
 
 
 class Snapshots(Protocol):
@@ -35,11 +36,19 @@ class AgentRows(Protocol):
 
 
 class Dispatcher:
-    def __init__(self, snapshots: Snapshots, agents: AgentRows, guard: Guard | None, masker: Masker | None) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        agents: AgentRows,
+        guard: Guard | None,
+        masker: Masker | None,
+        loop_share: LoopShare | None = None,
+    ) -> None:
         self._snapshots = snapshots
         self._agents = agents
         self._guard = guard
         self._masker = masker
+        self._loop_share = loop_share or LoopShare()
 
     async def prompt(self, scope: Scope, agent_id: str, body: Mapping[str, Any]) -> Prompt:
         """The prompt for the agent. InvalidMessage if the body contains no message; GuardRefused."""
@@ -65,6 +74,7 @@ class Dispatcher:
                 for normalized in normalizer.add(event):
                     for shown in fold.add(normalized):
                         yield shown
+                await self._loop_share.give_way()
         for normalized in normalizer.flush():
             for shown in fold.add(normalized):
                 yield shown
