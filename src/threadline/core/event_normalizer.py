@@ -1,8 +1,9 @@
 """Normalizes an agent's events so that they can be shown and stored, and removes secrets from them.
 
-Text and reasoning run through a stream masker each, so that a secret split over deltas does not get out; what is held
-back is emitted before the next event of another kind, so the order is kept. Partial tool inputs are not passed on: some
-values are secret because of their key, and that is known only when the input is complete.
+Text and reasoning run through a stream masker each, so that a secret split over deltas does not get out. What it holds
+back is emitted when the text ends: when another text, reasoning, tool call or step begins, or the run ends. A status, a
+source, a result or any other event in between ends no text and passes at once. The input of a tool runs through a
+stream of its own, see `masking.json_stream`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,32 @@ from collections.abc import Iterator
 import msgspec
 
 from threadline.core.events import (
+    Data,
     Event,
     Failure,
+    File,
     FinalText,
+    Finish,
+    MessageMetadata,
     ReasoningDelta,
     ReasoningEnd,
+    Restart,
     Source,
+    SourceDocument,
     Status,
+    StepStart,
     TextDelta,
     ToolCall,
     ToolDenied,
     ToolError,
     ToolInputDelta,
+    ToolInputStart,
     ToolResult,
 )
+from threadline.core.masking.json_stream import JsonStream
 from threadline.core.sealing import Masker, TextStream
+
+_ENDS_TEXT = (ReasoningEnd, StepStart, Restart, Finish, Failure)
 
 
 class EventNormalizer:
@@ -38,6 +50,8 @@ class EventNormalizer:
         self._texts: dict[type[TextDelta | ReasoningDelta], TextStream] = {}
         self._open: type[TextDelta | ReasoningDelta] | None = None
         """The kind that may have text held back: only the last one that was fed, because others are flushed first."""
+        self._inputs: dict[str, JsonStream] = {}
+        """Inputs that are not complete, by call id."""
         if masker is not None:
             self._texts = {TextDelta: masker.stream(), ReasoningDelta: masker.stream()}
 
@@ -51,17 +65,31 @@ class EventNormalizer:
                 self._open = kind
             if isinstance(event, ReasoningDelta):
                 self._reasoning += event.text
-            shown = self._texts[kind].feed(event.text)
-            yield from self._delta(kind, shown)
+            yield from self._delta(kind, self._texts[kind].feed(event.text))
         else:
-            yield from self.flush()
+            if isinstance(event, FinalText) and event.text:
+                self._drop_held_text()
+            elif self._ends_text(event):
+                yield from self.flush()
             yield from self._masked(self._masker, event)
 
+    def _ends_text(self, event: Event) -> bool:
+        if isinstance(event, ToolInputStart | ToolCall):
+            # A call that has begun does not begin again when its input is complete.
+            return event.call_id not in self._inputs
+        return isinstance(event, _ENDS_TEXT)
+
     def flush(self) -> Iterator[Event]:
-        """What is still held back: before an event of another kind, and at the end of a run however it ended."""
+        """What is still held back: when the text ends, and at the end of a run however it ended."""
         if self._open is not None:
             kind, self._open = self._open, None
             yield from self._delta(kind, self._texts[kind].flush())
+
+    def _drop_held_text(self) -> None:
+        """The final text contains what is held back, and is masked as a whole; what was shown is its beginning."""
+        if self._open is TextDelta:
+            self._open = None
+            self._texts[TextDelta].flush()
 
     def _delta(self, kind: type[TextDelta | ReasoningDelta], text: str) -> Iterator[Event]:
         if text:
@@ -76,23 +104,44 @@ class EventNormalizer:
         return event if is_unchanged else ReasoningEnd()
 
     def _masked(self, masker: Masker, event: Event) -> Iterator[Event]:
+        replace = msgspec.structs.replace
         match event:
+            case ToolInputStart():
+                self._inputs.setdefault(event.call_id, JsonStream(masker))
+                yield event
             case ToolInputDelta():
-                return
+                yield from self._input(event)
+            case ToolCall():
+                self._inputs.pop(event.call_id, None)
+                yield replace(event, input=masker.mask_json(event.input))
             case ReasoningEnd():
                 yield self._signed(event)
-            case ToolCall():
-                yield msgspec.structs.replace(event, input=masker.mask_json(event.input))
             case ToolResult():
-                yield msgspec.structs.replace(event, output=masker.mask_json(event.output))
+                yield replace(event, output=masker.mask_json(event.output))
             case ToolError() | Failure():
-                yield msgspec.structs.replace(event, error=masker.mask_text(event.error))
+                yield replace(event, error=masker.mask_text(event.error))
             case FinalText() | Status():
-                yield msgspec.structs.replace(event, text=masker.mask_text(event.text))
+                yield replace(event, text=masker.mask_text(event.text))
             case ToolDenied() if event.reason is not None:
-                yield msgspec.structs.replace(event, reason=masker.mask_text(event.reason))
-            case Source():
-                title = None if event.title is None else masker.mask_text(event.title)
-                yield msgspec.structs.replace(event, url=masker.mask_text(event.url), title=title)
+                yield replace(event, reason=masker.mask_text(event.reason))
+            case Data():
+                yield replace(event, data=masker.mask_json(event.data))
+            case MessageMetadata():
+                yield replace(event, metadata=masker.mask_json(event.metadata))
+            case Source() | SourceDocument() | File():
+                yield _mask_fields(masker, event)
             case _:
                 yield event
+
+    def _input(self, event: ToolInputDelta) -> Iterator[Event]:
+        stream = self._inputs.get(event.call_id)
+        # A piece of an unknown call is passed on without its text: the fold counts it.
+        shown = "" if stream is None else stream.feed(event.text)
+        if shown or stream is None:
+            yield ToolInputDelta(event.call_id, shown)
+
+
+def _mask_fields(masker: Masker, event: Source | SourceDocument | File) -> Event:
+    fields = msgspec.structs.asdict(event)
+    masked = {name: masker.mask_text(value) for name, value in fields.items() if value is not None}
+    return msgspec.structs.replace(event, **masked)

@@ -7,7 +7,7 @@ import urllib.parse
 
 import pytest
 
-from tests.core.masking.secret_samples import AWS_ID, BODY, JWT, KEY_BLOCK, LOOK_ALIKES, SECRETS
+from tests.core.masking.secret_samples import AWS_ID, BODY, HEX, JWT, KEY_BLOCK, LOOK_ALIKES, SECRETS
 from threadline.core.masking import SecretMasker, matcher
 
 WITH_RE2, WITHOUT = SecretMasker(with_re2=True), SecretMasker(with_re2=False)
@@ -70,23 +70,24 @@ def test_percent_encoding_hides_no_secret(masker: SecretMasker, secret: str) -> 
         assert masker.mask_text(f"x={spelled}&y").endswith("]&y")
 
 
-@pytest.mark.req("S1-21")
+@pytest.mark.req("R-07")
+@pytest.mark.parametrize("secret", [f"ghp_{BODY[:36]}", f"tl_acme_{HEX}", JWT, f"password={BODY}", AWS_ID])
+def test_base64_is_not_decoded_for_any_kind(masker: SecretMasker, secret: str) -> None:
+    text = f"decode {base64.b64encode(secret.encode()).decode()}!"
+    assert masker.mask_text(text) is text
+
+
+@pytest.mark.req("R-07")
 @pytest.mark.parametrize("secret", ENCODED)
-@pytest.mark.parametrize("padding", ["", "x", "xy", "user: ", "a longer beginning "])
-def test_base64_hides_no_secret(masker: SecretMasker, secret: str, padding: str) -> None:
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        hidden = encode(f"{padding}{secret} and more".encode()).decode()
-        masked = masker.mask_text(f"decode {hidden}!")
-        kept = masked.split("[masked:base64-secret]")[0].removeprefix("decode ")
-        assert masked.endswith("[masked:base64-secret]!")
-        assert len(kept) <= 4 + len(padding) * 4 / 3
+@pytest.mark.parametrize("mark", ["\u0301", "\u0327", "\u036f"])
+def test_combining_marks_hide_no_secret(masker: SecretMasker, secret: str, mark: str) -> None:
+    for spread in (mark.join(secret), secret[:3] + mark + secret[3:]):
+        assert masker.mask_text(f"it is {spread} here") == f"it is {masker.mask_text(secret)} here"
 
 
-@pytest.mark.req("S1-21")
-@pytest.mark.parametrize("before", ["", "abc", "the key: "])
-def test_three_letters_are_enough_at_the_start_of_a_base64_group(masker: SecretMasker, before: str) -> None:
-    hidden = base64.b64encode(f"{before}sk-{BODY}".encode()).decode()
-    assert masker.mask_text(hidden) == hidden[: len(before) * 4 // 3] + "[masked:base64-secret]"
+def test_a_secret_like_prefix_inside_base64_is_kept(masker: SecretMasker) -> None:
+    text = "iVBORw0KGgoAAAANSUhEUg" * 3 + "AKIA" + "IOSFODNN7EXAMPLE" + "ghp_" + BODY
+    assert masker.mask_text(text) is text
 
 
 @pytest.mark.parametrize("secret", [f"ghp_{BODY[:36]}", f'"password": "{BODY}"'])
@@ -98,14 +99,6 @@ def test_strings_inside_strings_hide_no_secret(masker: SecretMasker, secret: str
         assert "[masked:" in masker.mask_text(hidden)
     assert masker.mask_text(f"\\u0067hp_{BODY}") == "[masked:github-token]"
     assert masker.mask_text(f"\\n\\tghp_{BODY}\\n") == "\\n\\t[masked:github-token]\\n"
-
-
-def test_an_encoded_public_certificate_is_unchanged(masker: SecretMasker) -> None:
-    public = KEY_BLOCK.format(kind="CERTIFICATE").encode()
-    text = base64.b64encode(public).decode()
-    assert masker.mask_text(text) is text
-    private = base64.b64encode(KEY_BLOCK.format(kind="RSA PRIVATE KEY").encode()).decode()
-    assert masker.mask_text(private).endswith("[masked:base64-secret]")
 
 
 def test_what_follows_a_truncated_key_block_is_kept(masker: SecretMasker) -> None:

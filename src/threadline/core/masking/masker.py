@@ -13,14 +13,22 @@ from functools import cache, cached_property
 from typing import Any
 
 from threadline.core.masking.matcher import Prefilter, SecretMatch, find, make_prefilter
-from threadline.core.masking.name_rules import KEY_RULES, NAMED_RULES, QUOTED_NAME_RULES, VALUE_KEY_RULE, kind_of_name
+from threadline.core.masking.name_rules import (
+    HARMLESS_VALUES,
+    KEY_RULES,
+    NAMED_RULES,
+    QUOTED_NAME_RULES,
+    VALUE_KEY_RULE,
+    kind_of_name,
+)
 from threadline.core.masking.normal_form import NormalForm, normal_bytes, normalize
 from threadline.core.masking.patterns import Rule
-from threadline.core.masking.rules import ENCODED_RULES, RULES
+from threadline.core.masking.rules import RULES
 from threadline.core.masking.stream import PartialMatches, StreamMasker
 
-TEXT_RULES = (*NAMED_RULES, *RULES, *ENCODED_RULES)
+TEXT_RULES = (*NAMED_RULES, *RULES)
 _JSON_RULES = frozenset((*KEY_RULES, VALUE_KEY_RULE))
+_IS_PIN = re.compile(r"[0-9]{4,12}")
 _IS_MASK = re.compile(r"\[masked:[a-z0-9-]+\]")
 _SCHEMA_TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 # Deeper JSON is refused before it is stored (see `jsontext.MAX_DEPTH`), so it need not be masked.
@@ -87,8 +95,9 @@ class SecretMasker:
         if isinstance(value, (list, tuple)):
             items = [self._mask_value(item, kind, depth + 1) for item in value]
             return value if all(new is old for new, old in zip(items, value, strict=True)) else items
-        if kind == "password" and isinstance(value, (int, float)) and not isinstance(value, bool):
-            return _mask_named(str(value), kind)
+        if kind in ("password", "pin") and isinstance(value, (int, float)) and not isinstance(value, bool):
+            masked = _mask_named(str(value), kind)
+            return value if masked == str(value) else masked
         return value
 
     def _mask_object(self, value: dict[Any, Any], kind: str | None, depth: int) -> dict[Any, Any]:
@@ -132,7 +141,11 @@ def _contains_name(view: bytes) -> bool:
 
 
 def _mask_named(value: str, kind: str) -> str:
-    return value if not value or _IS_MASK.fullmatch(value) else f"[masked:{kind}]"
+    is_harmless = not value or _IS_MASK.fullmatch(value) or value in HARMLESS_VALUES.get(kind, ())
+    # The pin of a person has at least four digits; the pin of a circuit has one or two, or a name.
+    if is_harmless or (kind == "pin" and not _IS_PIN.fullmatch(value)):
+        return value
+    return f"[masked:{kind}]"
 
 
 def _is_schema(value: dict[Any, Any]) -> bool:

@@ -2,7 +2,8 @@
 
 The same names apply in text (`password = "…"`, `api_key=…`) and in structured values, where a quote follows them. The
 end of a name counts, in any case and with any separator: `DB_PASSWORD` and `userPassword` match, `token_count`,
-`max_tokens` and `public_key` do not. An unquoted value is masked only if it does not look like a word.
+`max_tokens` and `public_key` do not. An unquoted value is masked only if it does not look like a word, except directly
+after `password=`, where a word is a password unless it is a name in code (`password=userPassword`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from threadline.core.masking.matcher import find
 from threadline.core.masking.normal_form import normal_bytes
 from threadline.core.masking.patterns import Rule, Run, Secret, Step, Word, mixed, tail
-from threadline.core.masking.rules import BEARER, BEARER_TAIL, BLANK, NO_TAIL
+from threadline.core.masking.rules import ALNUM, BEARER, BEARER_TAIL, BLANK, NO_TAIL
 
 _BARE = "[A-Za-z0-9._~+/=#@^*%!?:-]"
 _BARE_TAIL = tail("(?:[A-Za-z0-9_~+/=#@^*%-]|[.:!?](?=[A-Za-z0-9_~+/=#@^*%-]))*+", unfinished=r"[.:!?]\Z")
@@ -21,7 +22,10 @@ _LONGEST_NAME = 128
 
 # Variables, templates, placeholders and masks are not secrets, and neither is an authentication scheme alone.
 _PLACEHOLDER = r"[ \t\r\n:=>`]{0,5}\[masked:|\$\{|\$[A-Z_]|\{|<|\*\*\*|\.\.\.|(?i:your)[-_ ]"
-_NO_PLACEHOLDER = rf"""(?!{_PLACEHOLDER}|(?i:bearer|basic|token) {{0,2}}(?:["'\x1e]|{_PLACEHOLDER}))"""
+# `credentials: 'include'` is an option of the browser's `fetch`.
+HARMLESS_VALUES = {"credential": ("include", "omit", "same-origin")}
+_FETCH_OPTIONS = f"(?:{'|'.join(HARMLESS_VALUES['credential'])})['\"\\x1e]"
+_NO_PLACEHOLDER = rf"""(?!{_PLACEHOLDER}|{_FETCH_OPTIONS}|(?i:bearer|basic|token) {{0,2}}(?:["'\x1e]|{_PLACEHOLDER}))"""
 _PLACEHOLDER_REACH = 24
 _TO_VALUE: tuple[Step, ...] = (Run("[:=]", 1, 2), Run("[>]", 0, 1), Run(BLANK, 0, 3))
 
@@ -33,8 +37,15 @@ def _quoted(quote: str, closing: str) -> Secret:
 
 
 def _bare(separator: str, blanks: int, least: int) -> Secret:
-    return Secret((mixed(_BARE, least, 24),), _BARE_TAIL, lead=(Run(separator, 1, 1), Run(BLANK, 0, blanks)))
+    return Secret((mixed(_BARE, least, 32),), _BARE_TAIL, lead=(Run(separator, 1, 1), Run(BLANK, 0, blanks)))
 
+
+# Letters alone, but not words: twice two capitals with at most one letter between them, which no name in code has.
+_RANDOM_LETTERS = Secret(
+    (Run(ALNUM, 20, 20, f"(?=(?:{ALNUM}{{0,28}}?[a-z][A-Z][a-z]?[A-Z]){{2}})", 64, f"{ALNUM}{{20,}}"),),
+    _BARE_TAIL,
+    lead=(Run("[:=]", 1, 1), Run(BLANK, 0, 3)),
+)
 
 _VALUES = (
     _quoted('"', '"'),
@@ -42,6 +53,33 @@ _VALUES = (
     _quoted("'", "'"),
     _bare("[=]", 1, 6),
     _bare("[:]", 3, 8),
+    _RANDOM_LETTERS,
+)
+# Not a word that says something about a password, not a name in code, and not the start of an expression.
+_NO_PASSWORDS = (
+    *("required", "optional", "true", "false", "null", "none", "undefined", "hidden", "prompt", "missing", "invalid"),
+    *("incorrect", "wrong", "changed", "empty", "unknown", "default", "entered", "given", "password", "passwd", "pass"),
+    *("passphrase", "passcode", "pwd", "secret", "token", "key", "value", "input", "field", "text", "name", "string"),
+    *("hash", "env", "str", "secretstr", "object", "number", "boolean"),
+)
+_WORD_PASSWORD = Secret(
+    (
+        Run(
+            "[A-Za-z]",
+            5,
+            64,
+            rf"(?![A-Za-z]{{0,24}}?(?i:{'|'.join(_NO_PASSWORDS)})(?![A-Za-z]))(?=[A-Za-z]{{5,64}}(?![A-Za-z0-9._(\[-]))",
+            66,
+            "[A-Za-z]{5,}",
+        ),
+    ),
+    NO_TAIL,
+    lead=("=",),
+)
+_PIN = Secret(
+    (Run("[0-9]", 4, 12, "(?=[0-9]{4,12}(?![0-9A-Za-z]))", 13, "[0-9]{4,}"),),
+    NO_TAIL,
+    lead=(Run("[:=]", 1, 2), Run("[>]", 0, 1), Run(BLANK, 0, 3), Run(r"""["'\x1e]""", 0, 1)),
 )
 _COOKIE_VALUES = Secret(
     (Run("[A-Za-z0-9_.-]", 1, 64), "=", Run(r"""[^\x00-\x20;"'\x1e]""", 4, 4)),
@@ -62,7 +100,7 @@ _AUTHORIZATION_VALUES = (
 
 _OF_A_KEY = (
     *("api", "access", "secret", "private", "signing", "encryption", "master", "auth", "ssh", "deploy", "webhook"),
-    *("admin", "openai", "anthropic", "stripe"),
+    *("admin", "openai", "anthropic", "stripe", "account", "subscription"),
 )
 _ONLY_SUCH_KEYS = f"(?:{'|'.join(f'(?<=(?i:{word}))|(?<=(?i:{word})[_. -])' for word in _OF_A_KEY)})"
 # Page tokens and tokens of a model's vocabulary are not secrets.
@@ -71,11 +109,15 @@ _NO_SUCH_TOKENS = "".join(f"(?<!(?i:{word}))(?<!(?i:{word})[_. -])" for word in 
 
 # `PWD` alone is the working directory; `db_pwd` and `userPwd` are passwords.
 _PART_OF_A_NAME = "(?:(?<=[A-Za-z0-9][_. -])|(?<=[a-z])(?=P))"
+# `pin`, `card_pin` and `userPin`, but not the end of `spin`.
+_WHOLE_PIN = "(?:(?<![A-Za-z0-9])|(?<=[a-z])(?=P))"
 
 # kind, words, look-behind, values tried before the usual ones
 _NAMES: tuple[tuple[str, tuple[str, ...], str, tuple[Secret, ...]], ...] = (
-    ("password", ("password", "passwd", "passphrase", "passcode"), "", ()),
-    ("password", ("pwd",), _PART_OF_A_NAME, ()),
+    ("password", ("password", "passwd", "passphrase", "passcode"), "", (_WORD_PASSWORD,)),
+    ("password", ("pwd",), _PART_OF_A_NAME, (_WORD_PASSWORD,)),
+    ("pin", ("pin",), _WHOLE_PIN, (_PIN,)),
+    ("credential", ("credential",), "", ()),
     ("secret", ("secret", "secretstring"), "", ()),
     ("token", ("token",), _NO_SUCH_TOKENS, ()),
     ("api-key", ("key",), _ONLY_SUCH_KEYS, ()),
@@ -83,7 +125,9 @@ _NAMES: tuple[tuple[str, tuple[str, ...], str, tuple[Secret, ...]], ...] = (
     ("cookie", ("cookie",), "", (_COOKIE_VALUES,)),
     ("jwt", ("jwt",), "(?<![A-Za-z0-9])", ()),
 )
-_PLURALS = frozenset(("password", "secret", "api-key", "cookie"))
+_PLURALS = frozenset(("password", "secret", "api-key", "cookie", "credential"))
+# Their values are only those that are listed with the name.
+_OWN_VALUES_ONLY = frozenset(("pin",))
 
 
 def _plural(kind: str) -> Word:
@@ -94,7 +138,7 @@ NAMED_RULES: tuple[Rule, ...] = tuple(
     Rule(
         kind,
         words,
-        more + _VALUES,
+        more if kind in _OWN_VALUES_ONLY else more + _VALUES,
         lead=(_plural(kind), Run("[0-9_]", 0, 2), Run(r"""["'`\x1e]""", 0, 1), Run(BLANK, 0, 3)),
         behind=behind,
         any_case=True,

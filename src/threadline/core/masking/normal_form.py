@@ -1,9 +1,9 @@
 """The normal form of a text, in which a secret has one spelling, with a mapping back to the text.
 
-Invisible characters are removed, percent-encoding is decoded (repeated encoding too), and backslash escapes are undone
-to any depth, so that a JSON string and its value have the same normal form (`view`). An escaped quote becomes a
-character of its own, because it may be a delimiter or content. Rules match views; matches are cut from the text itself.
-Everything here is UTF-8 bytes; rules are ASCII only.
+Invisible characters and combining marks are removed, percent-encoding is decoded (repeated encoding too), and backslash
+escapes are undone to any depth, so that a JSON string and its value have the same normal form (`view`). An escaped
+quote becomes a character of its own, because it may be a delimiter or content. Rules match views; matches are cut from
+the text itself. Everything here is UTF-8 bytes; rules are ASCII only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _INVISIBLES = (
     rb"\xef\xbb\xbf",
     rb"\xef\xbe\xa0",
     rb"\xc2\xad",
-    rb"\xcd\x8f",
+    # Combining marks: they change how a letter looks, and no rule contains one.
+    rb"\xcc[\x80-\xbf]",
+    rb"\xcd[\x80-\xaf]",
     rb"\xd8\x9c",
     rb"\xe1\xa0\x8e",
     rb"\xe1\x85[\x9f\xa0]",
@@ -40,7 +42,7 @@ _UNFINISHED = rb"((?:%%(?:25){0,3}%(h)b?|\\{1,32}+(?:u%(h)b{0,3})?)\Z)" % {b"h":
 _WHOLE = re.compile(b"|".join(_TOKENS))
 _WITH_UNFINISHED = re.compile(b"|".join((_UNFINISHED, *_TOKENS)))
 _IS_INVISIBLE = re.compile(b"|".join(_INVISIBLES))
-_FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcd\xd8"]
+_FIRST_BYTES = [bytes((byte,)) for byte in b"\xe2\xef\xc2\xe3\xe1\xf3\xcc\xcd\xd8"]
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b'"': ESCAPED_QUOTE}
 
 

@@ -1,17 +1,14 @@
-"""Rules for secrets that are recognised by their form: a vendor's prefix, a token format, a key block; also in base64.
+"""Rules for secrets that are recognised by their form: a vendor's prefix, a token format, a key block.
 
 Minimum lengths are low where the prefix is distinctive, so that half a secret is masked too. Where the prefix is an
-English word, the rest must not look like a word. Tails include every letter and digit that follows, so that masking
-twice gives the same result as masking once; for the same reason a lead is too short to contain a secret. Not covered:
-secrets without a form or a name, and encrypted ones.
+English word, the rest must not look like a word. Directly after a letter or digit (`tokenghp_…`) a prefix counts only
+if no English word ends in it, and with the length of a whole secret. Tails include every letter and digit that follows,
+so that masking twice gives the same result as masking once; for the same reason a lead is too short to contain a
+secret. Not covered: secrets without a form or a name, and encoded ones: see
+docs/decisions/2026-11-16-base64-is-not-decoded.md.
 """
 
 from __future__ import annotations
-
-import base64
-import re
-from collections.abc import Iterable
-from functools import cache
 
 from threadline.core.masking.patterns import Rule, Run, Secret, Several, Step, Word, mixed, tail
 
@@ -23,8 +20,8 @@ _AWS = "[A-Za-z0-9/+]"
 _PEM = "[A-Za-z0-9+/=]"
 
 UNBROKEN = "(?<![A-Za-z0-9])"
-# Letters and digits alone also occur inside images and other base64.
-_NOT_BASE64 = "(?<![A-Za-z0-9+/])"
+# After a letter or digit too, but not inside an image or other base64, where any few letters occur by chance.
+_GLUED = "(?:(?<![A-Za-z0-9])|(?<![A-Za-z0-9+/=_-]{16}))"
 
 BASE64_TAIL = tail("[A-Za-z0-9+/_=-]*+")
 # A tail is the end of a match, so its groups need not be possessive; before Python 3.11.5 those matched wrongly.
@@ -44,21 +41,34 @@ def _prefix(kind: str, *anchors: str, chars: str = ALNUM, least: int = 20, behin
 # One or two short words may come before the key itself: `sk-live-…`, `api-key-v1-…`.
 _SHORT_WORDS = Several((Run(ALNUM, 2, 12), "-"), 2)
 
-# Twenty characters with a lower-case letter, a capital and a digit are not a slug, with or without hyphens.
-_SCRAMBLED = Run(WORD, 20, 20, "".join(f"(?={WORD}{{0,19}}{one})" for one in ("[a-z]", "[A-Z]", "[0-9]")), 20)
+
+def scrambled(chars: str, count: int = 20) -> tuple[Run, Run]:
+    """`count` characters that are random and not a slug or a name in code: with a lower-case letter, a capital and a
+    digit among the first 32, or with three capitals after lower-case letters. Of 32 random characters of base64url,
+    fewer than one in 400,000 has neither."""
+    all_three = "".join(f"(?={chars}{{0,31}}{one})" for one in ("[a-z]", "[A-Z]", "[0-9]"))
+    changes = f"(?=(?:{chars}{{0,28}}?[a-z][A-Z]){{3}})"
+    loose = f"{chars}{{{count},}}"
+    return Run(chars, count, count, all_three, 32, loose), Run(chars, count, count, changes, 90, loose)
+
+
+_SCRAMBLED = tuple(Secret((run,), WORD_TAIL) for run in scrambled(WORD))
 
 _GENERIC_KEYS = (
     Rule(
         "api-key",
         ("sk-",),
-        (Secret((_SHORT_WORDS, Run(ALNUM, 16, 16)), WORD_TAIL), Secret((_SCRAMBLED,), WORD_TAIL)),
+        (Secret((_SHORT_WORDS, Run(ALNUM, 16, 16)), WORD_TAIL), *_SCRAMBLED),
         behind=UNBROKEN,
     ),
     Rule(
         "api-key",
         ("key-", "token-", "api-"),
-        # There are words of sixteen letters ("key-responsibilities"), but hardly any of twenty-four.
-        tuple(Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (mixed(ALNUM, 16, 16), Run("[A-Za-z]", 24, 24))),
+        (
+            # There are words of sixteen letters ("key-responsibilities"), but hardly any of twenty-four.
+            *[Secret((_SHORT_WORDS, key), WORD_TAIL) for key in (mixed(ALNUM, 16, 16), Run(ALNUM, 24, 24))],
+            *_SCRAMBLED,
+        ),
         behind=UNBROKEN,
         any_case=True,
     ),
@@ -72,13 +82,16 @@ _AWS_KEYS = (
             Secret((Run("[A-Z0-9]", 16, 16), Run(r"[ \t\r\n:,;|/]", 1, 4), Run(_AWS, 40, 40)), BASE64_TAIL),
             Secret((Run("[A-Z0-9]", 16, 16),), WORD_TAIL),
         ),
-        behind=_NOT_BASE64,
+        behind=_GLUED,
     ),
     Rule(
         "aws-secret",
         ("secret", "aws"),
-        # Forty hexadecimal digits are a commit id.
-        (Secret((Run(_AWS, 40, 40, f"(?![0-9a-f]{{40}})(?={_AWS}{{0,39}}[0-9])", 40),), BASE64_TAIL),),
+        (
+            # Forty hexadecimal digits are a commit id.
+            Secret((Run(_AWS, 40, 40, f"(?![0-9a-f]{{40}})(?={_AWS}{{0,39}}[0-9])", 40),), BASE64_TAIL),
+            Secret((scrambled(_AWS, 40)[1],), BASE64_TAIL),
+        ),
         lead=(Run("[A-Za-z_ -]", 0, 16), Run(r"""[ \t\r\n"'`:=>\x1e]""", 1, 6)),
         any_case=True,
         masks_anchor=False,
@@ -89,8 +102,9 @@ _BEARER_TOKEN = Rule(
     "bearer-token",
     ("bearer",),
     (
-        Secret((mixed(BEARER, 16, 24),), BEARER_TAIL),
+        Secret((mixed(BEARER, 16, 32),), BEARER_TAIL),
         Secret((Run(ALNUM, 24, 24),), BEARER_TAIL),
+        *[Secret((run,), BEARER_TAIL) for run in scrambled(BEARER)],
     ),
     lead=(Run(r"[ \t\r\n+:]", 1, 4),),
     behind=UNBROKEN,
@@ -115,7 +129,7 @@ _JWT = Rule(
     "jwt",
     ("eyJ",),
     (Secret((Run(WORD, 16, 1000), ".", Run(WORD, 4, 4)), BEARER_TAIL),),
-    behind="(?<![A-Za-z0-9_-])",
+    behind=_GLUED.replace("(?<![A-Za-z0-9])", "(?<![A-Za-z0-9_-])"),
 )
 
 
@@ -141,6 +155,61 @@ _WEBHOOKS = (
         (Secret((Run(WORD, 32, 32),), WORD_TAIL),),
         behind="(?<=[0-9]{8})",
         masks_anchor=False,
+    ),
+)
+
+_AZURE = (
+    Rule(
+        "azure-key",
+        ("accountkey=", "sharedaccesskey="),
+        (Secret((Run(_AWS, 20, 20),), BASE64_TAIL),),
+        any_case=True,
+        masks_anchor=False,
+    ),
+    # A shared access signature, in a URL or a connection string.
+    Rule(
+        "azure-key",
+        ("sig=",),
+        (Secret((Run(_AWS, 40, 40),), BASE64_TAIL),),
+        behind="(?<=[?&;])",
+        masks_anchor=False,
+    ),
+    # The secret of an application in Entra ID: three characters, a digit and this.
+    Rule(
+        "azure-key",
+        ("6Q~", "7Q~", "8Q~", "9Q~"),
+        (Secret((Run("[A-Za-z0-9_.~-]", 31, 31),), tail("[A-Za-z0-9_.~-]*+")),),
+        behind="(?<=[A-Za-z0-9_.~-]{3})",
+    ),
+)
+
+
+def _glued(kind: str, *anchors: str, chars: str = ALNUM, least: int = 30) -> Rule:
+    return _prefix(kind, *anchors, chars=chars, least=least, behind=_GLUED)
+
+
+# Whole secrets directly after a letter or digit.
+_GLUED_KEYS = (
+    _glued("anthropic-key", "sk-ant-api03-", "sk-ant-admin01-", "sk-ant-oat01-", chars=WORD),
+    _glued("github-token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    _glued("github-token", "github_pat_", chars="[A-Za-z0-9_]"),
+    _glued("gitlab-token", "glpat-", chars=WORD, least=20),
+    _glued("slack-token", "xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxo-", chars=WORD, least=20),
+    _glued("google-key", "AIzaSy", chars=WORD),
+    _glued("npm-token", "npm_"),
+    _glued("pypi-token", "pypi-AgE", chars=WORD),
+    _glued("huggingface-token", "hf_"),
+    _glued("groq-key", "gsk_"),
+    _glued("digitalocean-token", "dop_v1_", "doo_v1_", chars="[0-9a-f]", least=40),
+    _glued("shopify-token", "shpat_", "shpss_", chars="[0-9a-fA-F]"),
+    _glued("linear-key", "lin_api_"),
+    _glued("age-key", "AGE-SECRET-KEY-1", chars="[A-Z0-9]", least=40),
+    Rule("sendgrid-key", ("SG.",), (Secret((Run(WORD, 22, 22), ".", Run(WORD, 43, 43)), WORD_TAIL),), behind=_GLUED),
+    Rule(
+        "stripe-key",
+        ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
+        (Secret((mixed(ALNUM, 24, 24),), WORD_TAIL),),
+        behind=_GLUED,
     ),
 )
 
@@ -170,7 +239,7 @@ RULES: tuple[Rule, ...] = (
     _JWT,
     _PRIVATE_KEY,
     *_WEBHOOKS,
-    _prefix("google-key", "AIza", chars=WORD, least=30, behind=_NOT_BASE64),
+    _prefix("google-key", "AIza", chars=WORD, least=30, behind="(?<![A-Za-z0-9+/])"),
     _prefix("google-key", "ya29.", "GOCSPX-", chars=WORD),
     _prefix("stripe-key", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", least=16),
     _prefix("npm-token", "npm_", least=30),
@@ -183,59 +252,6 @@ RULES: tuple[Rule, ...] = (
     _prefix("shopify-token", "shpat_", "shpss_", chars="[0-9a-fA-F]", least=24),
     _prefix("linear-key", "lin_api_", least=30),
     _prefix("age-key", "AGE-SECRET-KEY-1", chars="[A-Z0-9]", least=40),
+    *_AZURE,
+    *_GLUED_KEYS,
 )
-
-
-# Secrets inside base64. Three bytes become four characters, so a prefix has three encoded spellings, one per offset in
-# a group of three, without the characters it shares with its neighbours. The bytes after the prefix allow only some
-# characters in each place: random data (an image) matches a spelling every few hundred kilobytes, but never the
-# characters after it as well.
-_SHORTEST_SPELLING = 4
-_FOLLOWING = 16
-_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-# The URL-safe variant writes the last two differently.
-_SPELLED = {62: "+-", 63: "/_"} | {value: chr(_ALPHABET[value]) for value in range(62)}
-
-# prefixes, characters that follow
-_SECRETS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("AKIA", "ASIA"), "[A-Z0-9]"),
-    (("sk-ant-", "sk-proj-", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza"), WORD),
-    (("ghp_", "gho_", "ghs_", "sk_live_", "rk_live_", "npm_", "sk-", "key-", "token-", "api-"), ALNUM),
-    (("eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi"), WORD),
-    (("PRIVATE KEY-----",), r"[A-Za-z0-9+/=\r\n]"),
-    (("Bearer ",), BEARER),
-)
-
-
-def _rule(literal: bytes, follow: frozenset[int], before: int) -> Rule:
-    known = [*[frozenset(range(256))] * before, *[frozenset((byte,)) for byte in literal], *[follow] * _FOLLOWING]
-    first, last = -(-8 * before // 6), 8 * (before + len(literal)) // 6
-    spelling = base64.b64encode(bytes(before) + literal)[first:last].decode()
-    places = (divmod(6 * place, 8) for place in range(last, 8 * len(known) // 6))
-    steps = tuple(Run(_characters(skipped, *known[at : at + 2]), 1, 1) for at, skipped in places)
-    return Rule("base64-secret", (spelling,), (Secret(steps, BASE64_TAIL),))
-
-
-@cache
-def _characters(skipped: int, here: frozenset[int], after: frozenset[int] = frozenset((0,))) -> str:
-    """The bracket class of characters that six bits can encode, starting `skipped` bits into the byte `here`."""
-    # Only a few bits of each byte count, so both sets are reduced before they are combined.
-    borrowed = max(skipped - 2, 0)
-    highs = {byte << skipped >> 2 & 63 for byte in here}
-    lows = {byte >> (8 - borrowed) for byte in after}
-    values = {high & -1 << borrowed | low for high in highs for low in lows}
-    chars = "".join(_SPELLED[value] for value in sorted(values))
-    return f"[{chars.replace('-', '')}{'-' if '-' in chars else ''}]"
-
-
-def _all_rules() -> Iterable[Rule]:
-    for literals, chars in _SECRETS:
-        follow = frozenset(found.group()[0] for found in re.finditer(chars.encode(), bytes(range(256))))
-        for literal in literals:
-            for before in range(3):
-                rule = _rule(literal.encode(), follow, before)
-                if len(rule.anchors[0]) >= _SHORTEST_SPELLING:
-                    yield rule
-
-
-ENCODED_RULES: tuple[Rule, ...] = tuple(_all_rules())
