@@ -50,6 +50,7 @@ from threadline.turns.approvals import Approvals
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Timing
+from threadline.turns.loop_share import LoopShare
 from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
@@ -92,7 +93,8 @@ class Threadline:
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
-        self.streams = Streams(store)
+        loop_share = LoopShare()
+        self.streams = Streams(store, loop_share)
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self.agent_secrets = AgentSecrets(store, self.vault)
@@ -125,11 +127,12 @@ class Threadline:
             abandoned,
             masker=self.masker,
             timing=timing,
+            loop_share=loop_share,
         )
         self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
         self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
         self.bridges = self.messaging.open_bridges(self.inbox)
-        self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker)
+        self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker, loop_share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 

@@ -277,21 +277,6 @@ def test_an_approval_is_asked_given_or_denied_on_the_call_it_is_for() -> None:
 
 
 @pytest.mark.req("S1-15")
-@pytest.mark.parametrize(
-    ("given", "is_empty"),
-    [
-        ([], True),
-        ([StepStart(), Status("thinking"), Usage(1), TextDelta(" \n")], True),
-        ([TextDelta("a")], False),
-        ([ReasoningDelta("hm")], False),
-        ([ToolInputStart("c", "t")], False),
-    ],
-)
-def test_a_reply_is_empty_until_something_was_shown(given: list[Event], is_empty: bool) -> None:
-    assert fold(*given).is_empty is is_empty
-
-
-@pytest.mark.req("S1-15")
 def test_an_interrupted_reply_is_what_was_shown_until_then() -> None:
     reply = fold(TextDelta("I will "), ToolInputStart("c", "t"), ToolInputDelta("c", '{"a'), Failure("it broke"))
     assert reply.parts() == (TextPart("I will "), ToolPart("c", "t", "input-streaming", b'"{\\"a"'))

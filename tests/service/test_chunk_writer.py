@@ -34,13 +34,20 @@ KEYS = {
     "tool-output-denied": {"toolCallId"},
     "tool-approval-request": {"approvalId", "toolCallId"},
     "source-url": {"sourceId", "url"},
-    "data-status": {"data", "transient"},
-    "data-again": {"data", "transient"},
+    "source-document": {"sourceId", "mediaType", "title"},
+    "file": {"url", "mediaType"},
+    "message-metadata": {"messageMetadata"},
+    "data": {"data"},
     "finish": set[str](),
     "error": {"errorText"},
     "abort": set[str](),
 }
-OPTIONAL = {"tool-output-available": {"preliminary"}, "source-url": {"title"}}
+OPTIONAL = {
+    "tool-output-available": {"preliminary"},
+    "source-url": {"title"},
+    "source-document": {"filename"},
+    "data": {"id", "transient"},
+}
 APPROVALS = {"tool-approval-request", "tool-output-denied"}
 
 
@@ -73,6 +80,8 @@ def test_a_strict_client_accepts_any_sequence_of_events(
     for chunk in chunks:
         kind = chunk["type"]
         keys = set(chunk) - {"type"}
+        kind = "data" if kind.startswith("data-") else kind
+        assert None not in [chunk[key] for key in keys - {"data", "input", "output"}]
         assert KEYS[kind] <= keys <= KEYS[kind] | OPTIONAL.get(kind, set())
         name, _, what = kind.partition("-")
         if name in ("text", "reasoning"):

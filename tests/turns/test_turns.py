@@ -66,7 +66,7 @@ async def test_a_turn_that_fails_keeps_what_was_shown(me: UserView, scripted_age
 
 @pytest.mark.req("S1-15")
 async def test_a_turn_that_showed_nothing_stores_no_message(me: UserView, scripted_agent: ScriptedAgent) -> None:
-    scripted_agent.lines = [AgentFailed("no")]
+    scripted_agent.lines = [events.StepStart(), events.Status("thinking"), AgentFailed("no")]
     thread = await me.create_thread()
     assert (await thread.ask("Go on").ended()).status == "dispatch_failed"
     assert await read_messages(thread) == [("user", "Go on")]

@@ -21,11 +21,16 @@ from threadline.core import jsontext
 from threadline.core.dispatch import payload
 from threadline.core.events import (
     ApprovalRequest,
+    Data,
     Event,
+    File,
     FinalText,
     Finish,
     FinishReason,
+    MessageMetadata,
     ReasoningDelta,
+    Source,
+    SourceDocument,
     TextDelta,
     Usage,
 )
@@ -195,12 +200,35 @@ def _parse_typed(kind: str, body: dict[str, Any], raw: bytes) -> list[Event]:
         case "usage":
             usage = _parse_usage(body)
             return [usage] if usage else []
+    if (content := _parse_content(kind, body)) is not None:
+        return [content]
     try:
         event = core_events.from_json(raw)
     except msgspec.DecodeError:
         return []
     # There is no way to send the decision back to the agent, so its request for approval is dropped.
     return [] if isinstance(event, ApprovalRequest) else [event]
+
+
+def _parse_content(kind: str, body: dict[str, Any]) -> Event | None:
+    """The AI SDK's chunks for sources, files, data and metadata; Threadline's own events have other keys."""
+    match body:
+        case {"type": "source-url", "sourceId": str(source_id), "url": str(url)}:
+            return Source(source_id, url, _optional(body, "title"))
+        case {"type": "source-document", "sourceId": str(source_id), "mediaType": str(media_type), "title": str(title)}:
+            return SourceDocument(source_id, media_type, title, _optional(body, "filename"))
+        case {"type": "file", "mediaType": str(media_type), "url": str(url)}:
+            return File(media_type, url, _optional(body, "filename"))
+        case {"type": "message-metadata", "messageMetadata": dict(metadata)}:
+            return MessageMetadata(metadata)
+        case {"data": data} if kind.startswith("data-"):
+            return Data(kind.removeprefix("data-"), data, _optional(body, "id"), body.get("transient") is True)
+    return None
+
+
+def _optional(body: dict[str, Any], key: str) -> str | None:
+    found = body.get(key)
+    return found if isinstance(found, str) else None
 
 
 def _parse_openai_chunk(body: dict[str, Any]) -> list[Event]:

@@ -16,10 +16,13 @@ from threadline.core.errors import AgentFailed
 from threadline.core.event_fold import Fold
 from threadline.core.events import (
     ApprovalRequest,
+    Data,
     Event,
     Failure,
+    File,
     FinalText,
     Finish,
+    MessageMetadata,
     ReasoningDelta,
     TextDelta,
     ToolCall,
@@ -122,4 +125,8 @@ def _size(event: Event) -> int:
         case ToolResult(output=output):
             # Sanitized as the fold does: an output that JSON cannot express is repaired, and does not fail the turn.
             return len(sanitize_json(output, "tool output").json)
+        case File():
+            return len(event.url)
+        case Data(data=value) | MessageMetadata(metadata=value):
+            return len(sanitize_json(value, "data").json)
     return 0

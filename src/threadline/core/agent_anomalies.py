@@ -19,6 +19,7 @@ AnomalyKind: TypeAlias = Literal[
     "repeated-id",
     "repeated-result",
     "late-input",
+    "refused-file",
 ]
 
 

@@ -9,20 +9,26 @@ what is streamed and what is stored agree. `parts` can be read at any moment and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
 
 from threadline.core.agent_anomalies import AnomalyCounter
 from threadline.core.events import (
     ApprovalRequest,
+    Data,
     Event,
     Failure,
+    File,
     FinalText,
     Finish,
     FinishReason,
+    MessageMetadata,
     ReasoningDelta,
     ReasoningEnd,
     Restart,
     Source,
+    SourceDocument,
     Status,
     StepStart,
     TextDelta,
@@ -34,10 +40,25 @@ from threadline.core.events import (
     ToolResult,
     Usage,
 )
-from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
+from threadline.core.parts import (
+    DataPart,
+    FilePart,
+    Part,
+    ReasoningPart,
+    SourceDocumentPart,
+    SourceUrlPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+)
 from threadline.core.tool_calls import Call, Calls, Taken
 
 Published: TypeAlias = tuple[Event, ...]
+
+_RESERVED_METADATA = frozenset(("status", "limit"))
+"""How a reply ended is written under these keys; an agent's metadata cannot set them."""
+_Reference = TypeVar("_Reference", bound=Source | SourceDocument | File)
+_FILE_SCHEMES = ("data:", "https://", "http://")
 
 
 class _Text:
@@ -60,20 +81,24 @@ class _Reasoning(_Text):
 
 
 class Fold:
-    """The reply of one turn so far. `usage`, `finish` and `failure` are for the turn, never for the message.
+    """The reply of one turn so far. `usage`, `finish` and `failure` are for the turn, never for the message; `metadata`
+    is the message's.
 
-    `begun` is what the reply contained before this turn: its parts come first, its open calls wait for results."""
+    `begun` is what the reply contained before this turn: its parts come first, its open calls wait for results.
+    `metadata` is what it had."""
 
-    def __init__(self, begun: Sequence[Part] = ()) -> None:
+    def __init__(self, begun: Sequence[Part] = (), metadata: dict[str, Any] | None = None) -> None:
         self.usage = Usage()
         self.finish: FinishReason | None = None
         self.failure: str | None = None
         self.anomalies = AnomalyCounter()
         self._begun = begun
+        self._begun_metadata = agent_metadata(metadata or {})
         self._open: _Text | None = None
         self._restart()
 
     def _restart(self) -> None:
+        self.metadata = self._begun_metadata
         self._calls = Calls(self.anomalies)
         self._pieces: list[_Text | Call | Part] = [
             self._calls.restore(part) if isinstance(part, ToolPart) else part for part in self._begun
@@ -85,10 +110,14 @@ class Fold:
         return tuple(piece.part() if isinstance(piece, _Text | Call) else piece for piece in self._pieces)
 
     @property
+    def part_count(self) -> int:
+        return len(self._pieces)
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing readable was shown: then there is no message to store."""
+        """Whether nothing was shown: then there is no message to store. A step's start is not shown."""
         return not any(
-            bool(piece.text.strip()) if type(piece) is _Text else not isinstance(piece, StepStartPart)
+            bool(piece.text.strip()) if isinstance(piece, _Text) else not isinstance(piece, StepStartPart)
             for piece in self._pieces
         )
 
@@ -107,8 +136,12 @@ class Fold:
                 return self._add_call(self._calls.take(event))
             case ApprovalRequest() | ToolResult() | ToolError() | ToolDenied():
                 return self._calls.answer(event).published
-            case Source():
-                return self._add_source(event)
+            case Source() | SourceDocument() | File():
+                return self._add_reference(event)
+            case Data():
+                return self._add_data(event)
+            case MessageMetadata():
+                return self._add_metadata(event)
             case Status():
                 return (Status(self.anomalies.sanitize_text(event.text)),)
             case Usage():
@@ -187,11 +220,60 @@ class Fold:
             self._since_call = len(self._pieces)
         return taken.published
 
-    def _add_source(self, event: Source) -> Published:
-        clean = self.anomalies.sanitize_text
-        source = Source(clean(event.source_id), clean(event.url), None if event.title is None else clean(event.title))
-        self._pieces.append(SourceUrlPart(source.source_id, source.url, source.title))
-        return (source,)
+    def _add_reference(self, event: Source | SourceDocument | File) -> Published:
+        clean = self._clean_fields(event)
+        match clean:
+            case Source():
+                self._pieces.append(SourceUrlPart(clean.source_id, clean.url, clean.title))
+            case SourceDocument():
+                part = SourceDocumentPart(clean.source_id, clean.media_type, clean.title, clean.filename)
+                self._pieces.append(part)
+            case File() if clean.url.startswith(_FILE_SCHEMES):
+                self._pieces.append(FilePart(clean.media_type, clean.url, clean.filename))
+            case File():
+                self.anomalies.note("refused-file")
+                return ()
+        return (clean,)
+
+    def _clean_fields(self, event: _Reference) -> _Reference:
+        fields = msgspec.structs.asdict(event)
+        clean = {name: self.anomalies.sanitize_text(value) for name, value in fields.items() if value is not None}
+        return msgspec.structs.replace(event, **clean)
+
+    def _add_data(self, event: Data) -> Published:
+        name = self.anomalies.sanitize_text(event.name) or "unnamed"
+        part_id = None if event.id is None else self.anomalies.sanitize_text(event.id)
+        data = self.anomalies.sanitize_json(event.data, "data part").value
+        if not event.transient:
+            self._place_data(DataPart(name, data, part_id))
+        return (Data(name, data, part_id, event.transient),)
+
+    def _place_data(self, part: DataPart) -> None:
+        for index, piece in enumerate(self._pieces):
+            if part.id is not None and isinstance(piece, DataPart) and (piece.name, piece.id) == (part.name, part.id):
+                self._pieces[index] = part
+                return
+        self._pieces.append(part)
+
+    def _add_metadata(self, event: MessageMetadata) -> Published:
+        clean = self.anomalies.sanitize_json(event.metadata, "message metadata").value
+        given = agent_metadata(clean)
+        self.metadata = _merge(self.metadata, given)
+        return (MessageMetadata(given),) if given else ()
+
+
+def agent_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What an agent may set, or has set, of a reply's metadata."""
+    return {key: value for key, value in metadata.items() if key not in _RESERVED_METADATA}
+
+
+def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Objects are merged key by key, as clients of the AI SDK do; any other value replaces the earlier one."""
+    merged = dict(one)
+    for key, value in other.items():
+        earlier = merged.get(key)
+        merged[key] = _merge(earlier, value) if isinstance(earlier, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

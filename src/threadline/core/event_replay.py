@@ -9,10 +9,13 @@ from collections.abc import Collection, Iterable
 
 from threadline.core.events import (
     ApprovalRequest,
+    Data,
     Event,
+    File,
     ReasoningDelta,
     ReasoningEnd,
     Source,
+    SourceDocument,
     StepStart,
     TextDelta,
     ToolCall,
@@ -21,7 +24,17 @@ from threadline.core.events import (
     ToolInputStart,
     ToolResult,
 )
-from threadline.core.parts import Part, ReasoningPart, SourceUrlPart, StepStartPart, TextPart, ToolPart
+from threadline.core.parts import (
+    DataPart,
+    FilePart,
+    Part,
+    ReasoningPart,
+    SourceDocumentPart,
+    SourceUrlPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+)
 
 
 def replay_events(parts: Iterable[Part], *, known: int = 0, still_open: Collection[str] = ()) -> list[Event]:
@@ -46,6 +59,12 @@ def _events_of(part: Part) -> list[Event]:
             return [StepStart()]
         case SourceUrlPart():
             return [Source(part.source_id, part.url, part.title)]
+        case SourceDocumentPart():
+            return [SourceDocument(part.source_id, part.media_type, part.title, part.filename)]
+        case FilePart():
+            return [File(part.media_type, part.url, part.filename)]
+        case DataPart():
+            return [Data(part.name, part.data, part.id)]
         case ToolPart(state="input-streaming"):
             return [ToolInputStart(part.call_id, part.name)]
         case ToolPart():

@@ -3,7 +3,7 @@
 Agents emit them, turns fold them into a message, streams carry them, surfaces render them. An event is a frozen value
 with a `type` tag; its JSON is what a stream stores for replay. Deltas belong to the open part, which is closed when
 another text, reasoning, tool call or step begins. A result changes the part of its call and closes nothing; neither
-does a source, a status or a usage.
+does a source, a file, a data part, a status or a usage.
 """
 
 from __future__ import annotations
@@ -82,9 +82,45 @@ class ToolDenied(msgspec.Struct, frozen=True, tag="tool-denied"):
 
 
 class Source(msgspec.Struct, frozen=True, tag="source"):
+    """A web page that the reply is based on."""
+
     source_id: str
     url: str
     title: str | None = None
+
+
+class SourceDocument(msgspec.Struct, frozen=True, tag="source-document"):
+    """A document that the reply is based on."""
+
+    source_id: str
+    media_type: str
+    title: str
+    filename: str | None = None
+
+
+class File(msgspec.Struct, frozen=True, tag="file"):
+    """A file as part of the reply, by a `data:`, `https:` or `http:` URL. What a message may hold limits its size."""
+
+    media_type: str
+    url: str
+    filename: str | None = None
+
+
+class Data(msgspec.Struct, frozen=True, tag="data"):
+    """A part of an application's own kind, `data-NAME` for clients of the AI SDK. One with the name and the id of an
+    earlier one replaces it. A transient one is shown to current readers and not stored."""
+
+    name: str
+    data: Any
+    id: str | None = None
+    transient: bool = False
+
+
+class MessageMetadata(msgspec.Struct, frozen=True, tag="message-metadata"):
+    """Metadata of the reply, merged into what earlier events gave; objects are merged key by key. The keys `status` and
+    `limit` are Threadline's."""
+
+    metadata: dict[str, Any]
 
 
 class StepStart(msgspec.Struct, frozen=True, tag="step-start"):
@@ -133,6 +169,10 @@ Event: TypeAlias = (
     | ToolError
     | ToolDenied
     | Source
+    | SourceDocument
+    | File
+    | Data
+    | MessageMetadata
     | StepStart
     | Restart
     | Status

@@ -8,8 +8,8 @@ are never rewritten after that.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Any, NewType, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NewType, Protocol, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text_bytes: int = 1_048_576
     messages_per_append: int = 10_000
     messages_per_thread: int = 1_000_000
+
+
+METADATA_LIMIT = "metadata size in bytes"
+"""The name of the limit of a message's metadata, as LimitExceeded gives it."""
+Cut: TypeAlias = Callable[[Sequence[Part], Limits], tuple[Part, ...]]
 
 
 class TextStream(Protocol):
@@ -99,6 +104,16 @@ class Sealer:
             created_us=None if new.created_at is None else _to_us(new.created_at),
         )
 
+    def cut_message(self, new: NewMessage, cut: Cut) -> Sealed:
+        """A message that exceeds a limit, with as many of its parts as `cut` leaves. They are masked before they are
+        cut: half a secret would not be recognised."""
+        parts = parts_.decode(new.parts) if isinstance(new.parts, bytes) else new.parts
+        raw = parts_.encode(parts[: self.limits.message_parts])
+        if self._masker is not None and self._masker.may_hold(raw):
+            raw = _mask_parts(self._masker, raw)
+        kept = cut(parts_.decode(raw), self.limits)
+        return self.message(msgspec.structs.replace(new, parts=kept))
+
     def _parts(self, given: tuple[Part, ...] | bytes) -> tuple[bytes, Sequence[Part]]:
         parts: Sequence[Part]
         if isinstance(given, bytes):
@@ -130,7 +145,9 @@ class Sealer:
         if self._masker is not None and self._masker.may_hold(raw):
             raw = jsontext.dump(self._masker.mask_json(value), what)
         if len(raw) > self.limits.metadata_bytes:
-            raise LimitExceeded(f"{what} size in bytes", self.limits.metadata_bytes, len(raw))
+            raise LimitExceeded(
+                METADATA_LIMIT if what == "metadata" else f"{what} size in bytes", self.limits.metadata_bytes, len(raw)
+            )
         return CleanJson(raw)
 
 

@@ -24,7 +24,17 @@ from threadline.core import parts as parts_
 from threadline.core.errors import InvalidImport, InvalidInput, LimitExceeded, ThreadlineError, quote
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage, to_ui
-from threadline.core.parts import FilePart, OtherPart, Part, ReasoningPart, SourceUrlPart, TextPart, ToolPart
+from threadline.core.parts import (
+    DataPart,
+    FilePart,
+    OtherPart,
+    Part,
+    ReasoningPart,
+    SourceDocumentPart,
+    SourceUrlPart,
+    TextPart,
+    ToolPart,
+)
 from threadline.core.sanitize import visible
 from threadline.core.threads import NewThread, Thread
 
@@ -241,6 +251,11 @@ def markdown_message(message: Message) -> str:
                 blocks.append(f"*File: {part.filename or part.media_type}*\n")
             case SourceUrlPart():
                 blocks.append(f"*Source: {part.title or part.url} <{part.url}>*\n")
+            case SourceDocumentPart():
+                blocks.append(f"*Source: {part.title}*\n")
+            case DataPart():
+                data = jsontext.dump(part.data, "data part").decode()
+                blocks.append(f"*data-{part.name}*\n\n```json\n{data}\n```\n")
             case OtherPart():
                 blocks.append(f"*{part.type}*\n")
             case _:

@@ -95,6 +95,7 @@ AcceptRefusalReason: TypeAlias = Literal[
 `question_open`: the place has an open question that this text may answer. `place_taken`: the place is another user's.
 `replaced_missing`, `replaced_not_user`: what `replaces` names is not in the history, or not a user message.
 `message_repeated`, `message_known`: the history has a message with this id and the same content, or another.
+`thread_full`: there is no room for the request, its reply, and the replies of the turns that are active.
 `id_known`: the id of the turn, or of the thread to create, exists."""
 
 

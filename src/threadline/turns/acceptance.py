@@ -27,7 +27,8 @@ from threadline.core.errors import (
 from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, TextPart, decode
-from threadline.core.sealing import Sealed, Sealer
+from threadline.core.reply_limits import cut_parts
+from threadline.core.sealing import METADATA_LIMIT, Limits, Sealed, Sealer
 from threadline.core.threads import NewThread, Scope
 from threadline.core.turn_commits import (
     Accepted,
@@ -204,28 +205,54 @@ class Turns:
 
     async def finish(self, scope: Scope, turn: Turn, ending: Ending) -> Turn | None:
         """Stores the reply and the end in one commit. None if another process has the turn by now, or it had ended:
-        then nothing of this was stored. DuplicateId, LimitExceeded if the reply cannot be stored."""
-        reply = None if ending.reply is None else self._sealer.message(ending.reply)
-        outcome = await self._store.scoped(scope).finish_turn(
+        then nothing of this was stored. A reply that exceeds a limit is cut to what fits, one that cannot be stored at
+        all is left out, and the turn ends as `dispatch_failed` with the reason: a turn never waits for its lease."""
+        reply, end = (None, ending.end) if ending.reply is None else self._seal_reply(ending.reply, ending.end)
+        outcome = await self._finish(scope, turn, ending, end, reply)
+        if isinstance(outcome, FinishRefusal) and outcome.reason in ("thread_full", "reply_known"):
+            end = _failed(end, self._unstored_reason(outcome, turn))
+            outcome = await self._finish(scope, turn, ending, end, None)
+        if isinstance(outcome, FinishRefusal):
+            return None
+        self._count(outcome)
+        return outcome
+
+    async def _finish(
+        self, scope: Scope, turn: Turn, ending: Ending, end: TurnEnd, reply: Sealed | None
+    ) -> Turn | FinishRefusal:
+        return await self._store.scoped(scope).finish_turn(
             turn.id,
             turn.fence,
-            ending.end,
+            end,
             reply=reply,
             chunks=ending.chunks,
             tokens=ending.tokens,
-            delivery=self._delivery(turn, ending.end, reply),
+            delivery=self._delivery(turn, end, reply),
         )
-        if not isinstance(outcome, FinishRefusal):
-            self._count(outcome)
-            return outcome
-        match outcome.reason:
-            case "turn_missing" | "lease_lost" | "already_ended":
-                return None
-            case "reply_known":
-                raise DuplicateId("message", reply_id(turn.id))
-            case "thread_full":
-                limit = self._sealer.limits.messages_per_thread
-                raise LimitExceeded("messages per thread", limit, limit + 1)
+
+    def _seal_reply(self, reply: NewMessage, end: TurnEnd) -> tuple[Sealed | None, TurnEnd]:
+        try:
+            return self._sealer.message(reply), end
+        except LimitExceeded as exc:
+            exceeded = exc
+        end = _failed(end, cut_reason(exceeded))
+        kept = {} if exceeded.limit == METADATA_LIMIT else reply.metadata or {}
+        cut = msgspec.structs.replace(reply, metadata={**kept, "status": end.status, "limit": exceeded.limit})
+        try:
+            return self._sealer.cut_message(cut, cut_parts), end
+        except InvalidInput:
+            # Not even the beginning of its first part fits.
+            return None, end
+
+    def _unstored_reason(self, refusal: FinishRefusal, turn: Turn) -> str:
+        if refusal.reason == "reply_known":
+            return str(DuplicateId("message", reply_id(turn.id)))
+        limit = self._sealer.limits.messages_per_thread
+        return f"the reply was not stored: {LimitExceeded('messages per thread', limit, limit + 1)}"
+
+    @property
+    def limits(self) -> Limits:
+        return self._sealer.limits
 
     def _delivery(self, turn: Turn, end: TurnEnd, reply: Sealed | None) -> ReplyDelivery | None:
         if (render := self._deliveries.get(turn.surface)) is None:
@@ -241,6 +268,16 @@ class Turns:
             self._lasted.observe((turn.finished_at - turn.created_at).total_seconds(), turn.surface)
         for direction in ("input", "output"):
             self._tokens.add(direction, by=turn.usage.get(f"{direction}_tokens", 0))
+
+
+def cut_reason(exceeded: LimitExceeded) -> str:
+    """The error of a turn whose reply was too large."""
+    return f"the reply was cut: {exceeded}"
+
+
+def _failed(end: TurnEnd, reason: str) -> TurnEnd:
+    """A turn that was stopped or failed by itself keeps its own reason."""
+    return msgspec.structs.replace(end, status="dispatch_failed", error=reason) if end.status == "executed" else end
 
 
 def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thread: int) -> ThreadlineError:
@@ -309,4 +346,5 @@ def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
     compared: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
     if request.replaces is not None:
         compared.append(request.replaces)
-    return hashlib.sha256(msgspec.json.encode(compared) + sealed.parts_json).digest()
+    content = sealed.parts_json + (sealed.metadata_json or b"")
+    return hashlib.sha256(msgspec.json.encode(compared) + content).digest()

@@ -15,6 +15,7 @@ import msgspec
 
 from threadline.core.approvals import ApprovalDecision, Pending, apply_answers, check_claims, list_pending
 from threadline.core.errors import Conflict, GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
+from threadline.core.event_fold import agent_metadata
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
@@ -83,7 +84,8 @@ class Approvals:
             raise TurnRunning(active.id, thread.message_count)
         head, asker = await _find_waiting_reply(tx, thread, message_id)
         check_claims(head.parts, request.claimed)
-        reply = NewMessage("assistant", apply_answers(head.parts, request.answers), id=head.id)
+        parts, metadata = apply_answers(head.parts, request.answers), agent_metadata(head.metadata)
+        reply = NewMessage("assistant", parts, id=head.id, metadata=metadata)
         await tx.move(thread.id, head.seq - 1)
         appended = await tx.append(thread.id, [self._sealer.message(reply)], turn_id=turn_id)
         turn = await tx.create_turn(

@@ -23,9 +23,12 @@ from threadline.core import events, jsontext
 from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event, ToolCall
+from threadline.core.messages import NewMessage
 from threadline.core.parts import Part, ToolPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage
-from threadline.core.turns import Chunk, ToolRun, Turn
+from threadline.core.reply_limits import ReplySize
+from threadline.core.sealing import Limits
+from threadline.core.turns import Chunk, ToolRun, Turn, TurnStatus, reply_id
 from threadline.ports import Transaction
 from threadline.turns.streams import LiveStream
 
@@ -45,18 +48,19 @@ class EarlierRun(NamedTuple):
 
 
 class TurnOutput:
-    def __init__(self, stream: LiveStream, normalizer: EventNormalizer) -> None:
+    def __init__(self, stream: LiveStream, normalizer: EventNormalizer, limits: Limits) -> None:
         self.stream = stream
         self.fold = Fold()
+        self._size = ReplySize(limits)
         self.seen: dict[str, Any] = {}
         self.failure: str | None = None
         self._normalizer = normalizer
         self._is_closed = False
 
-    def continue_reply(self, parts: tuple[Part, ...]) -> None:
+    def continue_reply(self, parts: tuple[Part, ...], metadata: dict[str, Any]) -> None:
         """Begins with the reply of an earlier turn, whose approvals this one answers. How much of it was there before
         is stored with the turn, for readers that come after the stream was dropped."""
-        self.fold = Fold(parts)
+        self.fold = Fold(parts, metadata)
         still_open = [part.call_id for part in parts if isinstance(part, ToolPart) and not part.is_answered]
         self.seen = {**self.seen, "begun": {"parts": len(parts), "open": still_open}}
 
@@ -72,8 +76,10 @@ class TurnOutput:
         return msgspec.structs.replace(prompt, messages=(*before, said)) if said.parts else prompt
 
     def add(self, event: Event) -> None:
+        """LimitExceeded if the reply is too large to be stored whole; the event was published."""
         for normalized in self._normalizer.add(event):
-            self._publish(normalized)
+            for published in self._publish(normalized):
+                self._size.add(published, self.fold)
 
     def close(self) -> None:
         """Publishes what the normalizer still holds back. Does nothing the second time."""
@@ -82,24 +88,36 @@ class TurnOutput:
             for normalized in self._normalizer.flush():
                 self._publish(normalized)
 
-    def _publish(self, event: Event) -> None:
+    def _publish(self, event: Event) -> tuple[Event, ...]:
         if isinstance(event, events.Failure):
             # Published by the runner, with the turn's end.
             self.failure = event.error
-            return
-        for published in self.fold.add(event):
-            self.stream.publish(published)
+            return ()
+        published = self.fold.add(event)
+        for each in published:
+            self.stream.publish(each)
+        return published
 
 
-async def read_earlier_run(tx: Transaction, turn: Turn, continued: tuple[Part, ...] = ()) -> EarlierRun:
-    """`continued` is the reply of an earlier turn that this one continues."""
+def made_reply(turn: Turn, fold: Fold, status: TurnStatus) -> NewMessage | None:
+    """The turn's reply; None if nothing was shown."""
+    if fold.is_empty:
+        return None
+    metadata = fold.metadata if status == "executed" else {**fold.metadata, "status": status}
+    return NewMessage("assistant", fold.parts(), id=reply_id(turn.id), metadata=metadata)
+
+
+async def read_earlier_run(
+    tx: Transaction, turn: Turn, continued: tuple[Part, ...] = (), metadata: dict[str, Any] | None = None
+) -> EarlierRun:
+    """`continued` is the reply of an earlier turn that this one continues, `metadata` what that reply had."""
     chunks = await stored_chunks(tx, turn.id)
     runs = await tx.tool_runs(turn.id)
     if not runs:
         return EarlierRun(chunks, None, ())
     shown = _latest_answer([events.from_json(chunk.json) for chunk in chunks])
     answered = {event.call_id for event in shown if isinstance(event, _RESULTS) and not _is_preliminary(event)}
-    fold = Fold(continued)
+    fold = Fold(continued, metadata)
     for event in shown:
         if _counts(event, answered):
             fold.add(event)

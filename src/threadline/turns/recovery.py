@@ -18,14 +18,13 @@ import msgspec
 from threadline.core import events
 from threadline.core.errors import StoreFailed
 from threadline.core.event_fold import Fold
-from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus, reply_id
+from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store
 from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, find_present_request
 from threadline.turns.leases import Timing
-from threadline.turns.output import stored_chunks
+from threadline.turns.output import made_reply, stored_chunks
 from threadline.turns.runner import TurnStarter
 
 log = logging.getLogger("threadline.recovery")
@@ -110,15 +109,13 @@ class AbandonedTurns:
         return bool(ends) and self._clock.now() - max(ends) < self._lease / _GRACE_PERIODS_PER_LEASE
 
     async def _end(self, scope: Scope, turn: Turn, status: TurnStatus, error: str) -> bool:
-        parts = (await self._fold_stored(scope, turn)).parts()
-        metadata = {"status": status}
-        reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
+        reply = made_reply(turn, await self._fold_stored(scope, turn), status)
         return await self._turns.finish(scope, turn, Ending(TurnEnd(status, error), reply, [])) is not None
 
     async def _fold_stored(self, scope: Scope, turn: Turn) -> Fold:
         session = self._store.scoped(scope)
         asked = await find_present_request(session, turn)
-        fold = Fold(asked.parts if asked is not None and asked.role == "assistant" else ())
+        fold = Fold(asked.parts, asked.metadata) if asked is not None and asked.role == "assistant" else Fold()
         for chunk in await stored_chunks(session, turn.id):
             try:
                 fold.add(events.from_json(chunk.json))

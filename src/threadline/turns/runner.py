@@ -16,19 +16,19 @@ import msgspec
 
 from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
-from threadline.core.errors import AgentFailed, StoreFailed, ThreadlineError
+from threadline.core.errors import AgentFailed, LimitExceeded, StoreFailed, ThreadlineError
 from threadline.core.event_normalizer import EventNormalizer
-from threadline.core.messages import NewMessage
 from threadline.core.prompts import Prompt
 from threadline.core.sealing import Masker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus, reply_id
+from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, AgentServices, Approver, Clock, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Leases, ThreadQueue, Timing, TurnTask
-from threadline.turns.output import TurnOutput, read_earlier_run
+from threadline.turns.loop_share import LoopShare
+from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
 from threadline.turns.streams import LiveStream, Streams
 
 log = logging.getLogger("threadline.turns")
@@ -80,6 +80,7 @@ class Runner:
         *,
         masker: Masker | None = None,
         timing: Timing | None = None,
+        loop_share: LoopShare | None = None,
     ) -> None:
         self._store = store
         self._turns = turns
@@ -90,6 +91,7 @@ class Runner:
         self._recovery = recovery
         self._masker = masker
         self._timing = timing or Timing()
+        self._loop_share = loop_share or LoopShare()
         self._leases = Leases(store, clock, self._timing)
         self._queue = ThreadQueue()
         self._tasks: dict[str, TurnTask] = {}
@@ -211,7 +213,7 @@ class Runner:
     ) -> Turn | None:
         """`must_answer`: the turn is answered even if this process ends, by another one."""
         stream = self._streams.open(scope.tenant_id, turn)
-        output = TurnOutput(stream, EventNormalizer(self._masker))
+        output = TurnOutput(stream, EventNormalizer(self._masker), self._turns.limits)
         status: TurnStatus = "executed"
         error: str | None = None
         keeping = self._leases.keep(scope, turn, stop=lambda: self._cancel(turn.id), lose=lambda: self._lose(turn.id))
@@ -225,6 +227,8 @@ class Runner:
             current.uncancel()
             status = "stopped" if turn.id in self._stopping else "interrupted"
             error = STOPPED if status == "stopped" else WENT_AWAY
+        except LimitExceeded as exc:
+            status, error = "dispatch_failed", cut_reason(exc)
         except ThreadlineError as exc:
             status, error = "dispatch_failed", str(exc)
         except Exception:
@@ -256,10 +260,11 @@ class Runner:
         last = prompt.messages[-1]
         continued = last.parts if last.role == "assistant" else ()
         if continued:
-            output.continue_reply(continued)
+            asked = await find_present_request(self._store.scoped(scope), turn)
+            output.continue_reply(continued, {} if asked is None else asked.metadata)
         # A fence above 1: another run of this turn came before, and may have left something.
         if turn.fence > 1:
-            earlier = await read_earlier_run(self._store.scoped(scope), turn, continued)
+            earlier = await read_earlier_run(self._store.scoped(scope), turn, continued, output.fold.metadata)
             prompt = output.continue_run(earlier, prompt, continued)
             if earlier.fold is None and earlier.chunks:
                 await self._restart(scope, turn, output.stream)
@@ -267,6 +272,7 @@ class Runner:
         async with contextlib.aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 output.add(event)
+                await self._loop_share.give_way()
         output.close()
 
     async def _restart(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
@@ -315,8 +321,7 @@ class Runner:
 
 
 def _ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | None) -> Ending:
-    parts, usage = output.fold.parts(), output.fold.usage
-    metadata = {} if status == "executed" else {"status": status}
-    reply = NewMessage("assistant", parts, id=reply_id(turn.id), metadata=metadata) if parts else None
+    usage = output.fold.usage
+    reply = made_reply(turn, output.fold, status)
     end = TurnEnd(status=status, error=error, usage=msgspec.structs.asdict(usage), seen=output.seen)
     return Ending(end, reply, output.stream.unstored(), tokens=usage.input_tokens + usage.output_tokens)

@@ -15,16 +15,20 @@ from typing import NamedTuple
 
 from threadline.core import events
 from threadline.core.errors import NotFound
+from threadline.core.event_fold import agent_metadata
 from threadline.core.event_replay import replay_events
 from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
 from threadline.core.turns import Chunk, Turn, reply_id
 from threadline.ports import Store, Transaction
+from threadline.turns.loop_share import LoopShare
 
 # For readers of turns in other processes, where a notification was lost.
 _POLL_SECONDS = 1.0
 _PAGE = 1000
+# Events that a reader encodes before it gives way to the loop: about a millisecond's work.
+_BATCH = 200
 
 
 class StreamedEvent(NamedTuple):
@@ -75,8 +79,9 @@ class _Reader:
 class LiveStream:
     """The events of one turn that runs in this process."""
 
-    def __init__(self, owner_id: str) -> None:
+    def __init__(self, owner_id: str, loop_share: LoopShare) -> None:
         self.owner_id = owner_id
+        self._loop_share = loop_share
         self._events: list[StreamedEvent] = []
         self._readers: dict[_Reader, None] = {}
         self._stored = 0
@@ -120,10 +125,12 @@ class LiveStream:
         self._readers[reader] = None
         try:
             while True:
-                while batch := self._events[position : position + _PAGE]:
+                while batch := self._events[position : position + _BATCH]:
                     position += len(batch)
                     yield batch
                     reader.mark_given()
+                    if len(batch) == _BATCH:
+                        await self._loop_share.give_way()
                 if self.is_closed:
                     return
                 # No other task runs between the read above and this wait, so no event is missed.
@@ -142,8 +149,9 @@ class LiveStream:
 class Streams:
     """Finds a turn's stream, wherever the turn runs."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, loop_share: LoopShare | None = None) -> None:
         self._store = store
+        self._loop_share = loop_share or LoopShare()
         self._live: dict[tuple[str, str], LiveStream] = {}
         self.readers = 0
 
@@ -151,7 +159,7 @@ class Streams:
         place = (tenant_id, turn.id)
         live = self._live.get(place)
         if live is None:
-            live = self._live[place] = LiveStream(turn.owner_id)
+            live = self._live[place] = LiveStream(turn.owner_id, self._loop_share)
         return live
 
     def close(self, tenant_id: str, turn_id: str, *, has_ended: bool, failure: BaseException | None = None) -> None:
@@ -213,8 +221,12 @@ class Streams:
                 # The turn is read before its chunks: if it had ended by then, these chunks are all there will be.
                 turn = await session.turn(turn_id)
                 page = await session.chunks(turn_id, after=after, limit=_PAGE)
-                if page or (quiet_seconds is not None and clock() - given_at >= quiet_seconds):
-                    yield [_decode(chunk) for chunk in page]
+                for first in range(0, len(page), _BATCH):
+                    yield [_decode(chunk) for chunk in page[first : first + _BATCH]]
+                    given_at = clock()
+                    await self._loop_share.give_way()
+                if not page and quiet_seconds is not None and clock() - given_at >= quiet_seconds:
+                    yield []
                     given_at = clock()
                 if page:
                     after, is_first = page[-1].n, False
@@ -241,6 +253,8 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     begun = turn.seen.get("begun", {})
     parts = () if reply is None else reply.parts
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
+    if reply is not None and (metadata := agent_metadata(reply.metadata)):
+        said.append(events.MessageMetadata(metadata))
     waits = any(isinstance(event, events.ApprovalRequest) for event in said)
     if turn.status == "executed":
         said.append(events.Finish("tool-calls" if waits else "stop"))

@@ -57,6 +57,10 @@ class Screen:
                 self.line(self._dim("  → not allowed" + (f": {printable(event.reason)}" if event.reason else "")))
             case events.Source():
                 self.line(self._dim(f"source: {printable(event.title or event.url)} {printable(event.url)}"))
+            case events.SourceDocument():
+                self.line(self._dim(f"source: {printable(event.title)}"))
+            case events.File():
+                self.line(self._dim(f"file: {printable(event.filename or event.media_type)}"))
             case events.Restart():
                 self.note("The reply was interrupted and starts again:")
             case events.Failure():

@@ -16,7 +16,7 @@ from threadline.core import jsontext
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
-from threadline.core.parts import FilePart, OtherPart, Part, TextPart, ToolPart, decode
+from threadline.core.parts import DataPart, FilePart, OtherPart, Part, TextPart, ToolPart, decode
 from threadline.core.turns import Policy
 from threadline.service.http.faults import json_type
 from threadline.service.http.requests import parse_object
@@ -31,6 +31,7 @@ _LOCAL_THREAD = "__LOCALID_"
 _PLACEHOLDERS = ("__DEFAULT_ID__", "DEFAULT_THREAD_ID")
 _MESSAGE_ID = "unstable_id"
 _PARENT = "parentId"
+_DATA_KIND = "data-"
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -45,10 +46,11 @@ class SentQuestion(msgspec.Struct, frozen=True):
 
     id: str | None
     parts: list[Any]
+    metadata: dict[str, Any] | None = None
 
     def message(self) -> NewMessage:
         """InvalidInput if it is not a message that a user may send."""
-        return NewMessage("user", tuple(map(_part, self.parts)), id=self.id or None)
+        return NewMessage("user", tuple(map(_part, self.parts)), id=self.id or None, metadata=self.metadata)
 
 
 class ShownMessage(NamedTuple):
@@ -91,13 +93,21 @@ class FileContent(msgspec.Struct, frozen=True, tag="file", tag_field="type", ren
     filename: str | None = None
 
 
+class DataInput(msgspec.Struct, frozen=True, tag="data-…", tag_field="type"):
+    data: Any
+    id: str | None = None
+
+
 class UserMessage(msgspec.Struct, frozen=True):
-    """With `parts`, as the AI SDK sends it; or with `content`, as assistant-ui and model providers write it."""
+    """With `parts`, as the AI SDK sends it; or with `content`, as assistant-ui and model providers write it. A part of
+    type `data-NAME` has any JSON as `data`, perhaps an `id`. `metadata` and data parts are stored and returned; models
+    are not shown them."""
 
     role: Literal["user"]
     id: Id | None = None
-    parts: Annotated[list[TextInput | FileInput], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
+    parts: Annotated[list[TextInput | FileInput | DataInput], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
     content: str | Annotated[list[TextInput | FileContent], msgspec.Meta(max_length=_MAX_PARTS)] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class HistoryMessage(msgspec.Struct, frozen=True):
@@ -256,7 +266,10 @@ def _sent(message: Any) -> SentQuestion:
         raise InvalidInput(f"`parts` or `content` of the message must be an array, got {json_type(parts)}")
     if len(parts) > _MAX_PARTS:
         raise LimitExceeded("parts per message", _MAX_PARTS, len(parts))
-    return SentQuestion(_text(message, "id") or _text(message, _MESSAGE_ID), parts)
+    metadata = message.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidInput(f"`metadata` of the message must be an object, got {json_type(metadata)}")
+    return SentQuestion(_text(message, "id") or _text(message, _MESSAGE_ID), parts, metadata)
 
 
 def _part(value: Any) -> Part:
@@ -268,8 +281,10 @@ def _part(value: Any) -> Part:
             return _file(media_type, url, _text(value, "filename"))
         case {"type": "file", "mediaType": str(media_type), "data": str(url)}:
             return _file(media_type, url, _text(value, "filename"))
+        case {"type": str(kind), "data": data} if len(kind) > len(_DATA_KIND) and kind.startswith(_DATA_KIND):
+            return DataPart(kind.removeprefix(_DATA_KIND), data, _text(value, "id"))
         case {"type": str(kind)}:
-            raise InvalidInput(f"part of a user message must be text or file, got {kind[:60]!r}")
+            raise InvalidInput(f"part of a user message must be text, file or data-NAME with `data`, got {kind[:60]!r}")
     raise InvalidInput("part of the message must be an object with the keys of its `type`")
 
 

@@ -14,14 +14,19 @@ from typing import Any, Literal
 from threadline.core import jsontext
 from threadline.core.events import (
     ApprovalRequest,
+    Data,
     Event,
     Failure,
+    File,
+    FinalText,
     Finish,
     FinishReason,
+    MessageMetadata,
     ReasoningDelta,
     ReasoningEnd,
     Restart,
     Source,
+    SourceDocument,
     Status,
     StepStart,
     TextDelta,
@@ -89,23 +94,12 @@ class ChunkWriter:
                 yield from self._close()
             case Status():
                 yield {"type": "data-status", "data": {"text": event.text}, "transient": True}
-            case StepStart():
-                yield from self._close()
-                yield from self._end_step()
-                self._in_step = True
-                yield {"type": "start-step"}
-            case Restart():
-                # The protocol cannot retract output. Clients that know this chunk discard it, others when they reload.
-                yield from self._close()
-                yield from self._end_step()
-                yield {"type": "data-again", "data": {}, "transient": True}
-            case Finish():
-                self._reason = event.reason
-                yield from self._close()
-                yield from self._end_step()
-            case Failure():
-                yield from self._close()
-                yield from self._end_step()
+            case FinalText():
+                yield from self._correct(event.text)
+            case Source() | SourceDocument() | File() | Data() | MessageMetadata():
+                yield _content_chunk(event)
+            case StepStart() | Restart() | Finish() | Failure():
+                yield from self._boundary(event)
             case ToolInputStart() | ToolCall():
                 yield from self._close()
                 yield from _tool_chunk(event)
@@ -113,6 +107,26 @@ class ChunkWriter:
                 yield from _without_approvals(event)
             case _:
                 yield from _tool_chunk(event)
+
+    def _boundary(self, event: StepStart | Restart | Finish | Failure) -> Iterator[dict[str, Any]]:
+        yield from self._close()
+        yield from self._end_step()
+        match event:
+            case StepStart():
+                self._in_step = True
+                yield {"type": "start-step"}
+            case Restart():
+                # The protocol cannot retract output. Clients that know this chunk discard it, others when they reload.
+                yield {"type": "data-again", "data": {}, "transient": True}
+            case Finish():
+                self._reason = event.reason
+
+    def _correct(self, text: str) -> Iterator[dict[str, Any]]:
+        """The final text differs from what was streamed. The protocol cannot replace a text, so the right one follows
+        as a text of its own. Clients that know the chunk before it discard the texts since the last tool call."""
+        yield from self._close()
+        yield {"type": "data-corrected", "data": {}, "transient": True}
+        yield from self._delta("text", text)
 
     def _delta(self, kind: Literal["text", "reasoning"], text: str) -> Iterator[dict[str, Any]]:
         if self._open != kind:
@@ -169,9 +183,29 @@ def _tool_chunk(event: Event) -> Iterator[dict[str, Any]]:
             yield {"type": "tool-output-error", "toolCallId": event.call_id, "errorText": event.error}
         case ToolDenied():
             yield {"type": "tool-output-denied", "toolCallId": event.call_id}
+
+
+def _content_chunk(event: Source | SourceDocument | File | Data | MessageMetadata) -> dict[str, Any]:
+    match event:
         case Source():
             chunk = {"type": "source-url", "sourceId": event.source_id, "url": event.url}
-            yield chunk if event.title is None else {**chunk, "title": event.title}
+            return _with(chunk, title=event.title)
+        case SourceDocument():
+            head = {"type": "source-document", "sourceId": event.source_id, "mediaType": event.media_type}
+            return _with(head, title=event.title, filename=event.filename)
+        case File():
+            # The chunk has no place for a file name; the stored part has it.
+            return {"type": "file", "url": event.url, "mediaType": event.media_type}
+        case Data():
+            head = {"type": f"data-{event.name}", "data": event.data}
+            return _with(head, id=event.id, transient=event.transient or None)
+        case MessageMetadata():
+            return {"type": "message-metadata", "messageMetadata": event.metadata}
+
+
+def _with(chunk: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The chunk with those keys that have a value: clients reject a null."""
+    return chunk | {key: value for key, value in more.items() if value is not None}
 
 
 def _without_approvals(event: ApprovalRequest | ToolDenied) -> Iterator[dict[str, Any]]:

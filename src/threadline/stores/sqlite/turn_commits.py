@@ -44,6 +44,10 @@ from threadline.stores.sqlite.turns import (
     store_end,
 )
 
+# The request and its reply.
+_MESSAGES_OF_A_TURN = 2
+# Active turns are counted only where their replies may not fit: more never wait on one thread.
+_NEARLY_FULL = 1000
 _SQL = load_queries(__package__, "queries/turn_commits.sql")
 
 
@@ -131,7 +135,14 @@ def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) 
     if known is not None and known.seq < count:
         is_same = (known.role, known.parts_json) == (new.message.role, new.message.parts_json)
         return AcceptRefusal("message_repeated" if is_same else "message_known", thread)
-    return AcceptRefusal("thread_full", thread) if count >= session.limits.messages_per_thread else None
+    has_room = count + _MESSAGES_OF_A_TURN <= session.limits.messages_per_thread - _replies_due(session, new, thread)
+    return None if has_room else AcceptRefusal("thread_full", thread)
+
+
+def _replies_due(session: ScopedSession, new: TurnAcceptance, thread: Thread) -> int:
+    """How many replies of active turns will be stored. Those of replaced requests will not."""
+    is_nearly_full = thread.message_count + _NEARLY_FULL > session.limits.messages_per_thread
+    return len(_active_turns(session, find_head(session, thread.id))) if is_nearly_full and not new.replaces else 0
 
 
 def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target) -> Accepted | AcceptRefusal:

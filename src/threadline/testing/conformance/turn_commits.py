@@ -166,7 +166,7 @@ class TestAcceptTurn:
         self, alice: Transaction, bob: Transaction, clock: ManualClock, reason: str
     ) -> None:
         """A refusal means that nothing is stored."""
-        full = LIMITS.messages_per_thread if reason == "thread_full" else 2
+        full = LIMITS.messages_per_thread - 1 if reason == "thread_full" else 2
         thread, other = await create_thread_with(alice, *["said"] * full), await create_thread_with(bob, "other")
         messages = await alice.messages(thread.id)
         given: dict[str, Any] = {"thread_id": thread.id, "key": "key-1", "request_hash": b"1"}
@@ -206,9 +206,14 @@ class TestAcceptTurn:
         self, alice: Transaction, clock: ManualClock
     ) -> None:
         thread = await create_thread_with(alice, *["said"] * LIMITS.messages_per_thread)
-        last = (await alice.last_turns(thread.id, 1))[0]
-        stored = await accept_new(alice, clock, thread_id=thread.id, replaces=last.id)
-        assert stored.turn.request_seq == last.seq
+        replaced = (await alice.last_turns(thread.id, 2))[0]
+        stored = await accept_new(alice, clock, thread_id=thread.id, replaces=replaced.id)
+        assert stored.turn.request_seq == replaced.seq
+
+    async def test_room_is_kept_for_the_replies_of_active_turns(self, alice: Transaction, clock: ManualClock) -> None:
+        thread = await create_thread_with(alice, *["said"] * (LIMITS.messages_per_thread - 4))
+        tried = [await accept(alice, clock, f"turn-{n}", thread_id=thread.id, policy="queue") for n in range(3)]
+        assert [type(each) for each in tried] == [Accepted, Accepted, AcceptRefusal]
 
     async def test_of_many_at_the_same_time_one_is_accepted(self, alice: Transaction, clock: ManualClock) -> None:
         """Requests of one user are serialised, see `Store.transact`."""
@@ -330,7 +335,7 @@ class TestFinishTurn:
     async def test_a_refused_end_stores_nothing(self, alice: Transaction, clock: ManualClock, reason: str) -> None:
         """A refusal means that nothing is stored: `lease_lost` if the fence is old, `already_ended`, `turn_missing`,
         `reply_known` if the history has a message with the reply's id, `thread_full`."""
-        count = LIMITS.messages_per_thread - 1 if reason == "thread_full" else 2
+        count = LIMITS.messages_per_thread - 2 if reason == "thread_full" else 2
         thread = await create_thread_with(alice, *["said"] * count)
         turn = await accept_and_lease(alice, clock, thread.id)
         match reason:
@@ -341,6 +346,8 @@ class TestFinishTurn:
                 await alice.finish_turn(turn.id, 1, TurnEnd("stopped"))
             case "reply_known":
                 await alice.append(thread.id, [assistant_message("Not far.", "reply-1")])
+            case "thread_full":
+                await alice.append(thread.id, [user_message("Me too", "later")])
         turn_id = "nowhere" if reason == "turn_missing" else turn.id
         before, stored = await alice.row_counts(), await alice.turn(turn.id)
         reply = assistant_message("Not far.", "reply-1")

@@ -171,7 +171,15 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF coalesce(rewind_to, _thread.message_count) >= _given.messages_per_thread THEN
+    -- Room for the request and its reply, and for the replies of active turns (those of replaced requests are not
+    -- stored). Active turns are counted only where their replies may not fit: more than 1,000 never wait on one thread.
+    IF coalesce(rewind_to, _thread.message_count) + 2 > _given.messages_per_thread
+        OR rewind_to IS NULL AND _thread.message_count + 1000 > _given.messages_per_thread
+        AND _thread.message_count + 2 + (
+            SELECT count(*) FROM threadline.turns t
+            WHERE t.tenant_id = _tenant AND t.thread_id = _thread.id AND t.status IN ('accepted', 'running')
+        ) > _given.messages_per_thread
+    THEN
         outcome := 'thread_full';
     END IF;
 END $$;
