@@ -171,14 +171,22 @@ def _status_faults(world: Evidence, question: Question, turn: TurnRow) -> Iterat
     allowed = {"dispatch_failed" if question.plan.failure else "executed"}
     if world.faults.rates.error_per_statement or world.faults.rates.unknown_per_commit:
         allowed.add("dispatch_failed")
-    if question.stop_after is not None:
+    if question.stop_after is not None or _may_be_interrupted(world, question):
         allowed.add("stopped")
     if question.surface == "api" and (world.troubles or world.faults.rates.graceful_stop_per_second):
         allowed.add("interrupted")
     if turn.status not in allowed:
         yield f"the turn of {question.token} ended {turn.status}: {turn.error}"
+    if turn.status == "executed" and question.failures:
+        yield f"the caller of {question.token} was told {question.failures}, and it was answered"
     if turn.surface != question.surface or turn.owner_id != question.person.user_id:
         yield f"the turn of {question.token} is {turn.owner_id}'s on {turn.surface}"
+
+
+def _may_be_interrupted(world: Evidence, question: Question) -> bool:
+    """Whether another question in its thread stops the turn that runs."""
+    others = (other for other in world.questions.values() if other.policy == "interrupt")
+    return any((other.person, other.state_key) == (question.person, question.state_key) for other in others)
 
 
 def _effect_faults(world: Evidence) -> Iterator[str]:
@@ -203,11 +211,13 @@ def _delivery_faults(
     for token, question in world.questions.items():
         if question.surface == "telegram" and delivered[token] != 1:
             yield f"{token} has {delivered[token]} replies in the outbox"
+    order = [TOKEN.findall(entry.text)[0] for entry in log if entry.role == 0]
     for chat in chats.values():
-        yield from _chat_faults(world, [taken for taken in world.platform.taken if taken.chat == chat])
+        yield from _chat_faults(world, [taken for taken in world.platform.taken if taken.chat == chat], order)
 
 
-def _chat_faults(world: Evidence, taken: list[Taken]) -> Iterator[str]:
+def _chat_faults(world: Evidence, taken: list[Taken], order: list[str]) -> Iterator[str]:
+    """`order`: the questions of all threads as the log has them."""
     asked = [
         q for q in world.questions.values() if q.surface == "telegram" and q.person.chat in {t.chat for t in taken}
     ]
@@ -219,6 +229,8 @@ def _chat_faults(world: Evidence, taken: list[Taken]) -> Iterator[str]:
             named.setdefault(token, []).append(each)
     if len(taken) < len(asked):
         yield f"a chat got {len(taken)} replies to {len(asked)} questions"
+    if list(named) != sorted(named, key=order.index):
+        yield f"a chat got its replies in the order {list(named)}"
     for token, copies in named.items():
         for earlier, later in pairwise(copies):
             is_doubtful = not earlier.is_answered or earlier.troubles != later.troubles or world.has_own_clocks

@@ -184,28 +184,32 @@ class StatementFaults:
         if faults.occurs(faults.rates.crash_per_statement):
             self._crash_at(process, connection, sql)
         if sql == "COMMIT" and connection.in_transaction and faults.occurs(faults.rates.unknown_per_commit):
-            self._commit(connection)
+            self._execute(connection, "COMMIT")
             self._world.inject("store errors", f"{process.name} commits and gets an error")
             raise apsw.IOError("IOError: disk I/O error after the commit (simulated)")
         writes = connection.txn_state() == apsw.SQLITE_TXN_WRITE
         if (error := faults.statement_error(sql, writes=writes)) is not None:
             self._world.inject("store errors", f"{process.name} gets {error} at {sql.split()[:3]}")
+            if writes and self._world.loop.chance.random() < 0.5:
+                # SQLite may roll the whole transaction back with such an error, or leave that to its caller.
+                self._execute(connection, "ROLLBACK")
             raise error
         return True
 
     def _crash_at(self, process: SimulatedProcess, connection: apsw.Connection, sql: str) -> None:
         if sql == "COMMIT" and self._world.loop.chance.random() < 0.5:
-            self._commit(connection)
+            self._execute(connection, "COMMIT")
             process.crash("after its commit")
         else:
             process.crash(f"at {sql.split()[:3]}")
         raise apsw.IOError("IOError: the process is gone (simulated)")
 
-    def _commit(self, connection: apsw.Connection) -> None:
+    def _execute(self, connection: apsw.Connection, sql: str) -> None:
+        """Without a fault."""
         trace = connection.get_exec_trace()
         connection.set_exec_trace(None)
         try:
-            connection.execute("COMMIT")
+            connection.execute(sql)
         finally:
             connection.set_exec_trace(trace)
 

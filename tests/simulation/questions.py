@@ -70,7 +70,7 @@ def _draw(
     question = Question(number, chance.choice(people), surface, state_key, plan)
     question.asked_at = chance.uniform(0, period)
     if surface == "api":
-        question.policy = chance.choice(("queue", "queue", "reject"))
+        question.policy = chance.choice(("queue", "queue", "queue", "reject", "interrupt"))
         question.stop_after = chance.choice((None, None, None, chance.uniform(0, 20)))
         question.is_watched = chance.random() < 0.3
     return question
