@@ -44,7 +44,8 @@ _MOST = FaultRates(
     duplicate_delivery=0.5,
     graceful_stop_per_second=1 / 20,
 )
-_LONGEST_JUMP_SECONDS = 3_600.0
+LONGEST_JUMP_SECONDS = 400.0
+"""More than a lease, a claim and the time for which a turn that was handed over waits: a longer one finds no more."""
 
 
 class Faults:
@@ -62,8 +63,8 @@ class Faults:
         return self._chance.choice((self._chance.uniform(0.01, 2.0), self._chance.uniform(10.0, 90.0)))
 
     def clock_offset(self) -> float:
-        """By seconds, as time servers do, or by an hour, as operators do."""
-        longest = self._chance.choice((0.0, 5.0, _LONGEST_JUMP_SECONDS))
+        """By seconds, as time servers do, or by minutes, as operators do."""
+        longest = self._chance.choice((0.0, 5.0, LONGEST_JUMP_SECONDS))
         return longest * self._chance.uniform(-1, 1)
 
     def statement_error(self, sql: str, *, writes: bool) -> apsw.Error | None:

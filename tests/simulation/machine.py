@@ -71,7 +71,6 @@ def simulated_machine(loop: SimulatedLoop, seed: int, more: Sequence[Replacement
     ]
     state = random.getstate()
     random.seed(seed)
-    gc.collect()
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.simulation.defects import DEFECTS
 
-SEEDS = 25
+SEEDS = 20
 SLOW_SEEDS = 1_000
 
 

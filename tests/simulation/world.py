@@ -22,7 +22,7 @@ import apsw
 from tests.simulation import checker, machine
 from tests.simulation.agent import Plan, make_agent
 from tests.simulation.event_loop import OWNER, NothingToRun, Owner, SimulatedLoop
-from tests.simulation.faults import Faults
+from tests.simulation.faults import LONGEST_JUMP_SECONDS, Faults
 from tests.simulation.machine import Replacement
 from tests.simulation.people import ask_by_library, read_everything, watch, write_in_chat
 from tests.simulation.platform import SECRETS, SimulatedTelegram
@@ -34,9 +34,9 @@ from threadline.core.threads import Scope, system_scope
 from threadline.settings import ChannelsSettings, Settings
 from threadline.stores.sqlite import change_watch, writer
 
-_RECOVERY_SECONDS = 2 * 3_600.0
-"""After the last fault everything must be idle within this time. Long, because a clock that is an hour behind delays
-retries by an hour."""
+_RECOVERY_SECONDS = 2 * LONGEST_JUMP_SECONDS + 600.0
+"""After the last fault everything must be idle within this time: twice a jump, by which two clocks differ at most, and
+time for leases, claims, retries and a queue of slow agents."""
 _KEYS = {"first": "c2ltdWxhdGVkLXNpbXVsYXRlZC1zaW11bGF0ZWQtMTI="}
 
 
