@@ -16,8 +16,8 @@ import apsw
 from tests.simulation.agent import TOKEN
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.faults import Faults
-from tests.simulation.platform import SimulatedTelegram, Taken
-from tests.simulation.questions import PEOPLE, Question
+from tests.simulation.platform import SimulatedPlatforms, Taken
+from tests.simulation.questions import PEOPLE, Chat, Question
 
 _UNFINISHED = """
 SELECT 'turn ' || status || ' of ' || surface, id FROM turns WHERE status IN ('accepted', 'running')
@@ -39,7 +39,7 @@ class Evidence(Protocol):
     loop: SimulatedLoop
     faults: Faults
     database: str
-    platform: SimulatedTelegram
+    platform: SimulatedPlatforms
     troubles: int
     has_own_clocks: bool
     questions: dict[str, Question]
@@ -96,7 +96,7 @@ def check(world: Evidence) -> None:
         *_log_faults(world, log),
         *_answer_faults(world, log, turns),
         *_effect_faults(world),
-        *_delivery_faults(world, log, turns, outbox),
+        *_delivery_faults(world, log, outbox),
         *world.loop.failures,
     ):
         world.fail(violation)
@@ -195,37 +195,35 @@ def _effect_faults(world: Evidence) -> Iterator[str]:
             yield f"{tool} ran {times} times for call {number} of {token}"
 
 
-def _delivery_faults(
-    world: Evidence, log: list[LogEntry], turns: Mapping[str, TurnRow], outbox: list[tuple[Any, ...]]
-) -> Iterator[str]:
+def _delivery_faults(world: Evidence, log: list[LogEntry], outbox: list[tuple[Any, ...]]) -> Iterator[str]:
     """Every question of a chat got its reply there, in order, and twice only if a fault made the first one doubtful."""
     asked = {entry.turn_id: TOKEN.findall(entry.text)[0] for entry in log if entry.role == 0}
-    chats = {person.user_id: person.chat for person in PEOPLE}
     delivered: Counter[str] = Counter()
     for turn_id, owner_id, recipient, status in outbox:
-        if recipient != str(chats[owner_id]) or turns[turn_id].owner_id != owner_id:
-            yield f"a reply to {asked[turn_id]} went to {recipient}"
+        token = asked[turn_id]
+        chat = world.questions[token].chat
+        if chat is None or recipient != chat.address or owner_id != world.questions[token].person.user_id:
+            yield f"a reply to {token} went to {recipient}"
         if status != "sent":
-            yield f"a reply to {asked[turn_id]} is {status}"
-        delivered[asked[turn_id]] += 1
+            yield f"a reply to {token} is {status}"
+        delivered[token] += 1
     for token, question in world.questions.items():
-        if question.surface == "telegram" and delivered[token] != 1:
+        if delivered[token] != (question.chat is not None):
             yield f"{token} has {delivered[token]} replies in the outbox"
     order = [TOKEN.findall(entry.text)[0] for entry in log if entry.role == 0]
-    for chat in chats.values():
-        yield from _chat_faults(world, [taken for taken in world.platform.taken if taken.chat == chat], order)
+    for chat in (chat for person in PEOPLE for chat in person.chats):
+        yield from _chat_faults(world, chat, order)
 
 
-def _chat_faults(world: Evidence, taken: list[Taken], order: list[str]) -> Iterator[str]:
+def _chat_faults(world: Evidence, chat: Chat, order: list[str]) -> Iterator[str]:
     """`order`: the questions of all threads as the log has them."""
-    asked = [
-        q for q in world.questions.values() if q.surface == "telegram" and q.person.chat in {t.chat for t in taken}
-    ]
+    taken = [taken for taken in world.platform.taken if taken.chat == chat]
+    asked = [question for question in world.questions.values() if question.chat == chat]
     named: dict[str, list[Taken]] = {}
     for each in taken:
         for token in set(TOKEN.findall(each.text)):
             if world.questions[token] not in asked:
-                yield f"chat {each.chat} got {each.text!r}"
+                yield f"{chat} got {each.text!r}"
             named.setdefault(token, []).append(each)
     if len(taken) < len(asked):
         yield f"a chat got {len(taken)} replies to {len(asked)} questions"

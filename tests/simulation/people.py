@@ -13,9 +13,10 @@ from typing import Protocol
 from tests.simulation.agent import TOKEN
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.faults import Faults
-from tests.simulation.platform import update
+from tests.simulation.machine import START
+from tests.simulation.platform import webhook
 from tests.simulation.processes import ProcessGone, SimulatedProcess
-from tests.simulation.questions import AGENT, TENANT, Person, Question
+from tests.simulation.questions import AGENT, TENANT, Chat, ChatSurface, Person, Question
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreFailed, TurnRunning
 from threadline.core.ids import new_id
@@ -33,22 +34,22 @@ class World(Protocol):
     async def any_process(self) -> SimulatedProcess: ...
 
 
-async def write_in_chat(world: World, question: Question) -> None:
+async def write_in_chat(world: World, question: Question, chat: Chat) -> None:
     """A person writes; the platform delivers it, perhaps twice."""
     sent_at = world.loop.time()
     copies = 2 if world.faults.occurs(world.faults.rates.duplicate_delivery) else 1
     async with asyncio.TaskGroup() as group:
         for copy in range(copies):
-            group.create_task(_deliver(world, question, sent_at, delay=copy * world.loop.chance.uniform(0, 40)))
+            group.create_task(_deliver(world, question, chat, sent_at, delay=copy * world.loop.chance.uniform(0, 40)))
 
 
-async def _deliver(world: World, question: Question, sent_at: float, delay: float) -> None:
-    body = update(question.number, question.person.chat, f"{question.token} please", 1767268800 + sent_at)
+async def _deliver(world: World, question: Question, chat: Chat, sent_at: float, delay: float) -> None:
+    body = webhook(chat, question.number, f"{question.token} please", START.timestamp() + sent_at)
     await asyncio.sleep(delay + world.loop.chance.uniform(0, 0.5))
     while True:
         process = await world.any_process()
         try:
-            decisions = await process.call(partial(_receive, body))
+            decisions = await process.call(partial(_receive, chat.surface, body))
         except (ProcessGone, StoreFailed) as exc:
             world.note(f"webhook of {question.token} fails in {process.name}: {type(exc).__name__}")
             await asyncio.sleep(world.loop.chance.choice((0.0, 0.1, 5.0)))
@@ -60,9 +61,9 @@ async def _deliver(world: World, question: Question, sent_at: float, delay: floa
         return
 
 
-async def _receive(body: bytes, threadline: Threadline) -> list[str]:
+async def _receive(surface: ChatSurface, body: bytes, threadline: Threadline) -> list[str]:
     """As the webhook's route does."""
-    delivery = threadline.messaging.codecs["telegram"].parse_webhook(body)
+    delivery = threadline.messaging.codecs[surface].parse_webhook(body)
     inbox = threadline.inbox
     return [(await inbox.receive(TENANT, arrival, new_id())).decision for arrival in delivery.arrivals]
 

@@ -1,7 +1,7 @@
-"""A messaging platform that speaks Telegram's API: it delivers webhooks until they are acknowledged, in any order and
-more than once, and takes replies without recognising a repeat.
+"""The messaging platforms: Telegram, which cannot be asked what it has taken, and Slack, which can.
 
-A request that was sent arrives even if its sender crashes; a response that was sent may arrive too late, or never.
+They deliver webhooks until they are acknowledged, in any order and more than once, and take replies without recognising
+a repeat. A request that was sent arrives even if its sender crashes; its response may arrive too late, or never.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from typing import Any, NamedTuple, Protocol
 
 from tests.simulation.event_loop import OWNER, SimulatedLoop
 from tests.simulation.faults import Faults
+from tests.simulation.questions import Chat, ChatSurface
 from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpResponse, Transient
 
-SECRETS = {"bot_token": "123456:simulated", "webhook_secret": "simulated-secret"}
+SECRETS: dict[ChatSurface, dict[str, str]] = {
+    "telegram": {"bot_token": "123456:simulated", "webhook_secret": "simulated-secret"},
+    "slack": {"bot_token": "xoxb-simulated", "signing_secret": "simulated-secret"},
+}
 
 
 class Taken(NamedTuple):
     """A message that a person got."""
 
-    chat: int
+    chat: Chat
     text: str
     troubles: int
     """How many faults had occurred when it arrived."""
@@ -29,7 +33,7 @@ class Taken(NamedTuple):
     """Whether the response was sent in time."""
 
 
-class Sky(Protocol):
+class Surroundings(Protocol):
     loop: SimulatedLoop
     faults: Faults
     troubles: int
@@ -39,23 +43,25 @@ class Sky(Protocol):
     def inject(self, kind: str, what: str) -> None: ...
 
 
-class SimulatedTelegram:
-    def __init__(self, world: Sky) -> None:
+class SimulatedPlatforms:
+    """Implements `ports.Http`."""
+
+    def __init__(self, world: Surroundings) -> None:
         self.taken: list[Taken] = []
         self._world = world
         self._context = contextvars.copy_context()
         """The world's: what travels is lost with neither end."""
 
-    def take(self, request: HttpRequest, *, is_answered: bool) -> HttpResponse:
+    def _take(self, request: HttpRequest, *, is_answered: bool) -> HttpResponse:
         body: dict[str, Any] = json.loads(request.body)
-        taken = Taken(body["chat_id"], body["text"], self._world.troubles, is_answered)
-        self.taken.append(taken)
-        self._world.note(f"chat {taken.chat} gets {taken.text!r}")
-        result = {"message_id": len(self.taken), "date": 0, "chat": {"id": taken.chat}}
-        return _response(200, {"ok": True, "result": result})
+        chat = Chat("slack", body["channel"]) if "channel" in body else Chat("telegram", str(body["chat_id"]))
+        self.taken.append(Taken(chat, body["text"], self._world.troubles, is_answered))
+        self._world.note(f"{chat.surface} {chat.address} gets {body['text']!r}")
+        if chat.surface == "slack":
+            return _response(200, {"ok": True, "channel": chat.address, "ts": f"1.{len(self.taken):06}"})
+        return _response(200, {"ok": True, "result": {"message_id": len(self.taken), "date": 0}})
 
     async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
-        """As `ports.Http`."""
         owner = OWNER.get()
         if owner is not None and not owner.is_alive:
             # Code of a crashed process that has not been suspended yet: nothing of it leaves the machine.
@@ -93,7 +99,7 @@ class SimulatedTelegram:
             case "limited":
                 asked = {"ok": False, "description": "Too Many Requests", "parameters": {"retry_after": 2}}
                 return _response(429, asked)
-        response = self.take(request, is_answered=fate == "answered")
+        response = self._take(request, is_answered=fate == "answered")
         return None if fate == "silent" else response
 
 
@@ -105,14 +111,13 @@ def _response_seconds(fate: str, limit: float, chance: Any) -> float:
     return float(limit * chance.uniform(0.5, 2.0) if fate == "slow" else chance.uniform(0.001, 0.3))
 
 
-def update(number: int, chat: int, text: str, sent_at: float) -> bytes:
-    """What a person wrote to the bot, as the body of a webhook."""
-    person = {"id": chat, "is_bot": False, "first_name": "Ada"}
-    message = {
-        "message_id": number,
-        "date": int(sent_at),
-        "from": person,
-        "chat": {"id": chat, "type": "private"},
-        "text": text,
-    }
+def webhook(chat: Chat, number: int, text: str, sent_at: float) -> bytes:
+    """What a person wrote to the bot, as the body of a webhook. `sent_at` is in seconds since 1970."""
+    if chat.surface == "slack":
+        said = {"type": "message", "channel": chat.address, "channel_type": "im", "user": chat.sender, "text": text}
+        event = {**said, "ts": f"{int(sent_at)}.{number:06}"}
+        return json.dumps({"type": "event_callback", "event_id": f"Ev{number}", "event": event}).encode()
+    person = {"id": int(chat.sender), "is_bot": False, "first_name": "Ada"}
+    place = {"id": int(chat.address), "type": "private"}
+    message = {"message_id": number, "date": int(sent_at), "from": person, "chat": place, "text": text}
     return json.dumps({"update_id": 800_000_000 + number, "message": message}).encode()

@@ -70,6 +70,7 @@ class SimulatedProcess:
         self._settings = settings
         self._is_service = is_service
         self._shutdown: Shutdown | None = None
+        self._must_stop = False
         self._calls: dict[asyncio.Future[Any], None] = {}
         self._kept: list[object] = [self._start(self._serve(), self._leave)]
         """What a crashed process referred to. Freeing a suspended coroutine would run its `finally` blocks."""
@@ -93,7 +94,8 @@ class SimulatedProcess:
             self._calls.pop(answered, None)
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """SIGTERM. A process that is about to start stops afterwards."""
+        self._must_stop = True
         if self._shutdown is not None:
             self._world.note(f"{self.name} is told to stop")
             shutdown, self._shutdown = self._shutdown, None
@@ -143,6 +145,8 @@ class SimulatedProcess:
             async with lifespan(threadline, self._settings.service, shutdown) if self._is_service else nullcontext():
                 self.threadline, self._shutdown = threadline, shutdown
                 self._world.note(f"{self.name} serves")
+                if self._must_stop:
+                    self.stop()
                 await shutdown.started.wait()
 
 

@@ -15,12 +15,32 @@ AGENT = "planner"
 HOME_KEY = home_key(AGENT)
 OWN_KEY = "own"
 
-Surface: TypeAlias = Literal["telegram", "api"]
+ChatSurface: TypeAlias = Literal["telegram", "slack"]
+Surface: TypeAlias = Literal["telegram", "slack", "api"]
+
+
+class Chat(NamedTuple):
+    """A person's private conversation with the bot on one platform."""
+
+    surface: ChatSurface
+    address: str
+
+    @property
+    def sender(self) -> str:
+        """The person's account: Slack names it in the conversation, Telegram uses one number for both."""
+        return self.address.removeprefix("D")
 
 
 class Person(NamedTuple):
     user_id: str
-    chat: int
+    number: int
+
+    def chat(self, surface: ChatSurface) -> Chat:
+        return Chat(surface, f"DU{self.number}" if surface == "slack" else str(self.number))
+
+    @property
+    def chats(self) -> tuple[Chat, Chat]:
+        return self.chat("telegram"), self.chat("slack")
 
 
 PEOPLE = (Person("alice", 1001), Person("bob", 1002), Person("carol", 1003))
@@ -49,6 +69,11 @@ class Question:
         self.failures: list[str] = []
         self.turn_id: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
+    @property
+    def chat(self) -> Chat | None:
+        """Where it was written; None if a program asked it."""
+        return None if self.surface == "api" else self.person.chat(self.surface)
+
 
 def draw_questions(chance: random.Random, has_platform: bool) -> list[Question]:
     people = PEOPLE[: chance.randint(1, len(PEOPLE))]
@@ -64,9 +89,9 @@ def _draw(
         think_seconds=chance.choice((0.0, 0.05, 1.0, 20.0)),
         failure=chance.choice((None, None, None, None, "refusal", "fault")),
     )
-    surfaces: tuple[Surface, ...] = ("telegram", "api")
+    surfaces: tuple[Surface, ...] = ("telegram", "slack", "api", "api")
     surface = chance.choice(surfaces) if has_platform else "api"
-    state_key = HOME_KEY if surface == "telegram" else chance.choice((HOME_KEY, OWN_KEY))
+    state_key = HOME_KEY if surface != "api" else chance.choice((HOME_KEY, OWN_KEY))
     question = Question(number, chance.choice(people), surface, state_key, plan)
     question.asked_at = chance.uniform(0, period)
     if surface == "api":

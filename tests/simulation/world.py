@@ -25,7 +25,7 @@ from tests.simulation.event_loop import OWNER, NothingToRun, Owner, SimulatedLoo
 from tests.simulation.faults import LONGEST_JUMP_SECONDS, Faults
 from tests.simulation.machine import Replacement
 from tests.simulation.people import ask_by_library, read_everything, watch, write_in_chat
-from tests.simulation.platform import SECRETS, SimulatedTelegram
+from tests.simulation.platform import SECRETS, SimulatedPlatforms
 from tests.simulation.processes import SimulatedProcess, SimulatedWriterThread, StatementFaults
 from tests.simulation.questions import AGENT, PEOPLE, TENANT, Question, draw_questions
 from threadline import platform_http
@@ -59,7 +59,7 @@ class World:
         # The methods about sockets, signals and processes are left out: nothing simulated may call them.
         self.loop = SimulatedLoop(self.chance, self._before_callback, self._after_crash)  # type: ignore[abstract]
         self.faults = Faults(self.chance)
-        self.platform = SimulatedTelegram(self)
+        self.platform = SimulatedPlatforms(self)
         self.has_own_clocks = self.chance.random() < 0.5
         """Whether each process has a wall clock of its own, as if it ran on another machine."""
         self.is_service = self.chance.random() < 1.0
@@ -226,14 +226,19 @@ class World:
 
     async def _ask(self, question: Question) -> None:
         await asyncio.sleep(question.asked_at)
-        await (write_in_chat if question.surface == "telegram" else ask_by_library)(self, question)
+        if question.chat is None:
+            await ask_by_library(self, question)
+        else:
+            await write_in_chat(self, question, question.chat)
 
 
 async def _link_people(threadline: Threadline) -> None:
-    await threadline.messaging.credentials.put(Scope(TENANT, "root", "admin"), "telegram", SECRETS)
+    for platform, secrets in SECRETS.items():
+        await threadline.messaging.credentials.put(Scope(TENANT, "root", "admin"), platform, secrets)
     session = threadline.store.scoped(system_scope(TENANT))
     for person in PEOPLE:
-        await session.put_link("telegram", str(person.chat), person.user_id, "verified")
+        for chat in person.chats:
+            await session.put_link(chat.surface, chat.sender, person.user_id, "verified")
 
 
 def simulate(seed: int, defect: Sequence[Replacement] = ()) -> Result:
