@@ -25,7 +25,7 @@ def install(source: Path, name: str) -> Path:
     TOOLS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
         work = Path(folder) / name
-        shutil.copytree(source, work)
+        shutil.copytree(source, work, ignore=shutil.ignore_patterns("node_modules", "dist"))
         npm: list[str | Path] = [NODE, NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         subprocess.run(npm, cwd=work, check=True, timeout=300, capture_output=True, text=True)
         try:

@@ -26,6 +26,7 @@ from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.library import UserView
 from threadline.service.app import build_app
+from threadline.service.auth.authentication import AuthenticateScope
 from threadline.service.http.problems import Problem
 from threadline.service.process.server import Server, address_of, listen
 from threadline.settings import ServiceSettings, Settings
@@ -99,7 +100,15 @@ async def authenticate_by_token_text(request: Request) -> Scope:
 class Service:
     """A running service; `do` runs a coroutine in its event loop."""
 
-    def __init__(self, agents: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, Any] | None = None,
+        *,
+        origins: tuple[str, ...] = (),
+        authenticate: AuthenticateScope | None = authenticate_by_token_text,
+    ) -> None:
+        self._settings = ServiceSettings(grace_seconds=1.0, origins=origins)
+        self._authenticate = authenticate
         self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
         self._may_continue = asyncio.Event()
         self._may_continue.set()
@@ -154,12 +163,10 @@ class Service:
         self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        settings = Settings(database=":memory:", service=ServiceSettings(grace_seconds=1.0))
+        settings = Settings(database=":memory:", service=self._settings)
         async with open_threadline(settings=settings, agents=self._agents) as self.threadline:
             listening = listen("127.0.0.1", 0)
-            self._server = server = Server(
-                build_app(self.threadline, authenticate=authenticate_by_token_text), grace_seconds=1
-            )
+            self._server = server = Server(build_app(self.threadline, authenticate=self._authenticate), grace_seconds=1)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             self.url = address_of(listening)

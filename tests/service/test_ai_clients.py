@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -27,15 +28,18 @@ from threadline.settings import Settings
 
 HERE = Path(__file__).parent / "npm"
 # 5.0.92 is the first release that accepts a finishReason.
+WIDE = ["ai-5.0.15", "ai-5.0.44", "ai-5.0.76", "ai-5.0.116", "ai-6.0.1", "ai-6.0.50", "ai-6.0.150", "ai-7.0.50"]
 RELEASES = ["ai-5.0.0", "ai-5.0.91", "ai-5.0.92", "ai-5", "ai-6.0.0", "ai-6", "ai-7.0.0", "ai-7"]
 
 
-@pytest.fixture(scope="session")
-def packages() -> Path:
-    return install(HERE, "ai")
+def find_driver(release: str) -> Path:
+    """The driver beside the packages of this release."""
+    if release not in WIDE:
+        return install(HERE, "ai") / "drive.mjs"
+    return Path(shutil.copy(HERE / "drive.mjs", install(HERE.with_name("npm-wide"), "ai-wide")))
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(params=[*RELEASES, *(pytest.param(release, marks=pytest.mark.slow) for release in WIDE)])
 def release(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -107,13 +111,13 @@ Node: TypeAlias = subprocess.Popen[str]
 
 
 @pytest.fixture(scope="session")
-def nodes(packages: Path) -> Iterator[Callable[[str], Node]]:
+def nodes() -> Iterator[Callable[[str], Node]]:
     """One process per release, which runs any number of clients one after another."""
     with ExitStack() as stack:
 
         @cache
         def node(release: str) -> Node:
-            command: list[str | Path] = [NODE, packages / "drive.mjs", release]
+            command: list[str | Path] = [NODE, find_driver(release), release]
             made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.enter_context(made)
             stack.callback(made.kill)

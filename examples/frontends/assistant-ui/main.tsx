@@ -43,6 +43,7 @@ function OnDataStream({ history }: { history: UIMessage[] }) {
     // With message ids the service knows which question is asked again or edited.
     sendExtraMessageFields: true,
     body: { stateKey: id, rewind: true, policy: "interrupt" },
+    onCancel: () => void stopTurn(),
     initialMessages: history.map(({ id, role, parts }) => ({
       id,
       role,
