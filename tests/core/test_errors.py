@@ -45,6 +45,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         "PostgreSQL needs a package that is not installed: run pip install 'threadline[postgres]'",
         {"extra": "postgres"},
     ),
+    (
+        errors.EncryptionKeyMissing(),
+        "no key to encrypt secrets with: run `threadline vault key` and add it to [vault.keys]",
+        {},
+    ),
 ]
 
 
