@@ -1,16 +1,17 @@
 """The composition root: builds a running Threadline from settings. The only module that knows every adapter.
 
-PostgreSQL and the agents' clients are imported when they are chosen, so that the library on SQLite starts fast.
+PostgreSQL, messaging and the agents' clients are imported when they are used, so that the library on SQLite starts
+fast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import msgspec
 
@@ -21,7 +22,6 @@ from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
 from threadline.agents.registry import build_agent
 from threadline.agents.setting_secrets import SettingSecrets
-from threadline.channel_wiring import Messaging
 from threadline.clock import SystemClock
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import ExtraMissing, SettingsInvalid, StoreUnavailable
@@ -29,11 +29,10 @@ from threadline.core.guard import PatternGuard
 from threadline.core.masking import SecretMasker
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
-from threadline.core.turns import Surface
+from threadline.core.turn_commits import ReplyDelivery
+from threadline.core.turns import CHANNELS, Surface, Turn
 from threadline.core.windows import windows
 from threadline.library import UserView
-from threadline.messaging.chat_contexts import ChatContexts
-from threadline.messaging.settlement import DeliveryRetry
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
 from threadline.ports import Agent, Clock, Guard, Store, Tracer
@@ -57,6 +56,13 @@ from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 from threadline.vault import Vault
 
+if TYPE_CHECKING:
+    from threadline.channel_wiring import Messaging
+    from threadline.messaging.bridges import Bridges
+    from threadline.messaging.chat_contexts import ChatContexts
+    from threadline.messaging.inbox import Inbox
+    from threadline.messaging.settlement import DeliveryRetry
+
 # How long `close` waits for running turns: long enough for a short reply, short enough for Ctrl-C.
 _GRACE_SECONDS = 5.0
 _COMPACTION_TOKENS = 24_000
@@ -69,7 +75,6 @@ class OpenOptions(TypedDict, total=False):
     agents: Mapping[str, Any] | None
     clock: Clock | None
     read_only: bool
-    lock_seconds: float | None
 
 
 class Threadline:
@@ -98,8 +103,9 @@ class Threadline:
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self.agent_secrets = AgentSecrets(store, self.vault)
-        self.messaging = Messaging(store, self.sealer, clock, self.metrics, settings.channels, self.vault, retry=retry)
-        self.turns = Turns(store, self.sealer, self.guard, self.messaging.deliveries, metrics=self.metrics)
+        self._retry = retry
+        deliveries = dict.fromkeys(CHANNELS, self._render_reply)
+        self.turns = Turns(store, self.sealer, self.guard, deliveries, metrics=self.metrics)
         self.approvals = Approvals(store, self.sealer, self.guard)
         self.tracer = tracer
         self.directory = _directory(store, settings, self.setting_secrets, agents or {}, tracer)
@@ -130,11 +136,29 @@ class Threadline:
             loop_share=loop_share,
         )
         self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
-        self.inbox = self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), settings.agent)
-        self.bridges = self.messaging.open_bridges(self.inbox)
         self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker, loop_share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
+
+    @cached_property
+    def messaging(self) -> Messaging:
+        """Messaging platforms. Imported when it is first used: most programs and the terminal use none."""
+        from threadline.channel_wiring import Messaging  # noqa: PLC0415 - slow to import
+
+        return Messaging(
+            self.store, self.sealer, self.clock, self.metrics, self.settings.channels, self.vault, retry=self._retry
+        )
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        return self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), self.settings.agent)
+
+    @cached_property
+    def bridges(self) -> Bridges:
+        return self.messaging.open_bridges(self.inbox)
+
+    def _render_reply(self, turn: Turn, text: str, parts_json: bytes | None) -> ReplyDelivery | None:
+        return self.messaging.outbox.render_reply(turn, text, parts_json)
 
     def threads(self, scope: Scope) -> Threads:
         return Threads(self.store, self.sealer, self.clock, scope)
@@ -150,6 +174,8 @@ class Threadline:
 
     def chat_contexts(self, scope: Scope, surface: Surface) -> ChatContexts:
         """The calls of a chat surface for one user. A room has no way to answer an approval request later."""
+        from threadline.messaging.chat_contexts import ChatContexts  # noqa: PLC0415 - only for chat surfaces
+
         return ChatContexts(self._view(scope, surface), approver=DenyAll())
 
     def as_user(
@@ -224,14 +250,13 @@ def open(
     agents: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
     read_only: bool = False,
-    lock_seconds: float | None = None,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
     Without one, the settings say which (`threadline.toml`, `THREADLINE_DATABASE`), and without those it is a file
     in the user's own data folder. `agents` gives agents names: an object with `answer`, or any function that takes a
     prompt and returns or yields what to say. `read_only` reads a SQLite file that cannot be written: its folder, too,
-    may be read-only. `lock_seconds` bounds the wait for another process that holds a SQLite file."""
+    may be read-only."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -241,15 +266,13 @@ def open(
 
     async def opening() -> Threadline:
         tracer = _tracer(chosen)
-        store = await open_store(chosen, ticking, read_only=read_only, lock_seconds=lock_seconds)
+        store = await open_store(chosen, ticking, read_only=read_only)
         return Threadline(store, chosen, ticking, agents=named, tracer=tracer)
 
     return Opening(opening)
 
 
-async def open_store(
-    settings: Settings, clock: Clock, *, read_only: bool = False, lock_seconds: float | None = None
-) -> Store:
+async def open_store(settings: Settings, clock: Clock, *, read_only: bool = False) -> Store:
     url = settings.database
     if is_postgres(url):
         with needs_postgres():
@@ -260,7 +283,7 @@ async def open_store(
         clock=clock,
         limits=settings.limits,
         read_only=read_only,
-        lock_seconds=settings.timeouts.file_lock_seconds if lock_seconds is None else lock_seconds,
+        lock_seconds=settings.timeouts.file_lock_seconds,
     )
 
 

@@ -134,7 +134,6 @@ class Messaging:
         self._signal = OutboxSignal()
         self.outbox = Outbox(store, sealer, self.codecs, self.wake)
         self.unanswered_sweep = UnansweredSweep(store, self.outbox)
-        self.deliveries = dict.fromkeys((*PLATFORMS, *ROOM_PLATFORMS), self.outbox.render_reply)
         self._store = store
         self._sealer = sealer
         self._clock = clock

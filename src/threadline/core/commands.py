@@ -7,7 +7,6 @@ begins with `!` and a letter; the terminal uses the same rows with `/`. Parsing 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -142,6 +141,8 @@ def specs_for(place: CommandPlace) -> Iterable[CommandSpec]:
 
 
 def _hint(word: str, place: CommandPlace, prefix: str) -> str:
+    import difflib  # noqa: PLC0415 - used only after a typing mistake
+
     public = [spec.name for spec in specs_for(place) if not spec.is_hidden]
     close = difflib.get_close_matches(word, public, n=1)
     meant = f" Did you mean {prefix}{close[0]}?" if close else ""

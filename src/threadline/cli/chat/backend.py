@@ -12,13 +12,18 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from threadline.cli.chat.memory_copy import MemoryCopy
+import msgspec
+
 from threadline.core.errors import StoreFailed
 from threadline.core.threads import ThreadFields
 from threadline.ports.gateway import Gateway
-from threadline.settings import default_database
+from threadline.settings import Settings, default_database
+
+if TYPE_CHECKING:
+    from threadline.bootstrap import Threadline
+    from threadline.cli.chat.memory_copy import MemoryCopy
 
 # A person waits: after this the chat continues in memory, and saves what was said once the lock is free.
 _LOCK_SECONDS = 5.0
@@ -45,15 +50,15 @@ def open_backend(args: argparse.Namespace) -> contextlib.AbstractAsyncContextMan
 async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
     # Imported here: a chat on a service needs no store.
     from threadline import bootstrap  # noqa: PLC0415
-    from threadline.bootstrap import Threadline  # noqa: PLC0415
+    from threadline.cli.chat.memory_copy import MemoryCopy  # noqa: PLC0415
     from threadline.cli.connection import load_settings, open_readable, user_scope  # noqa: PLC0415
 
-    settings = load_settings(args)
+    settings = _bound_lock_wait(load_settings(args))
     fields = ThreadFields(system_prompt=args.system, working_dir=_working_dir())
     history = _history_file(settings.database)
 
     async def open_database() -> Threadline:
-        return await bootstrap.open(settings=settings, lock_seconds=_LOCK_SECONDS)
+        return await bootstrap.open(settings=settings)
 
     async with contextlib.AsyncExitStack() as opened:
         try:
@@ -87,6 +92,12 @@ async def _open_service(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
         default_agent = args.agent or (await client.agents()).default
         fields = ThreadFields(system_prompt=args.system)
         yield ChatBackend(client, default_agent, fields, _history_file(str(default_database(os.environ))))
+
+
+def _bound_lock_wait(settings: Settings) -> Settings:
+    seconds = min(_LOCK_SECONDS, settings.timeouts.file_lock_seconds)
+    timeouts = msgspec.structs.replace(settings.timeouts, file_lock_seconds=seconds)
+    return msgspec.structs.replace(settings, timeouts=timeouts)
 
 
 def _working_dir() -> str | None:

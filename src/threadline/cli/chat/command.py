@@ -9,7 +9,7 @@ import io
 import logging
 import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,14 +17,16 @@ from threadline.cli.chat.approval import AllowAll, TerminalApprover
 from threadline.cli.chat.backend import ChatBackend, open_backend
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.session import Answer, ChatOptions, ChatSession
-from threadline.cli.chat.slash_commands import WORDS, Quit, SlashCommands
+from threadline.cli.chat.session import Answer, ChatOptions, ChatSession, Quit
 from threadline.cli.output import format_time, pluralize
 from threadline.cli.printable import printable, shorten, without_password
 from threadline.core.errors import InvalidInput, NotFound, StoreFailed, ThreadlineError
 from threadline.ports import Approver
 from threadline.ports.gateway import GatewayThread
 from threadline.replies import DenyAll
+
+if TYPE_CHECKING:
+    from threadline.cli.chat.slash_commands import SlashCommands
 
 _LISTED = 20
 _FAILED = 1
@@ -88,6 +90,9 @@ async def _adapt_thread(args: argparse.Namespace, session: ChatSession) -> None:
 
 
 async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
+    # Imported here: `-p` has no commands.
+    from threadline.cli.chat.slash_commands import WORDS, SlashCommands  # noqa: PLC0415
+
     keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
     approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
@@ -95,7 +100,7 @@ async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     if backend.failure is not None and not session.is_in_memory:
         screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")
     await _welcome(session)
-    await _loop(session, keyboard)
+    await _loop(session, keyboard, SlashCommands(session))
     await session.try_to_save()
     return await _say_goodbye(args, session)
 
@@ -197,8 +202,7 @@ async def _welcome(session: ChatSession) -> None:
         await session.continue_in_memory(exc)
 
 
-async def _loop(session: ChatSession, keyboard: LineInput) -> None:
-    commands = SlashCommands(session)
+async def _loop(session: ChatSession, keyboard: LineInput, commands: SlashCommands) -> None:
     while True:
         try:
             text = await keyboard.read_line("> ")

@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from threadline.cli.chat.memory_copy import MemoryCopy
 from threadline.cli.chat.screen import Screen
 from threadline.cli.output import pluralize
 from threadline.core import events
@@ -30,9 +29,16 @@ from threadline.core.turns import TurnStatus
 from threadline.ports import Approver
 from threadline.ports.gateway import Gateway, GatewayReply, GatewayThread
 
+if TYPE_CHECKING:
+    from threadline.cli.chat.memory_copy import MemoryCopy
+
 # Most replies start within two seconds; a longer silence is explained if the turn is still queued.
 _SILENCE_SECONDS = 2.0
 _BUSY = "This chat is busy: an earlier message is still being answered. Waiting for it; Ctrl-C cancels your message."
+
+
+class Quit(Exception):
+    """The user typed /quit."""
 
 
 class ChatOptions(msgspec.Struct, frozen=True):

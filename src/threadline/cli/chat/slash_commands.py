@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from threadline.cli.chat.session import ChatSession
+from threadline.cli.chat.session import ChatSession, Quit
 from threadline.cli.output import output_file
 from threadline.cli.printable import printable
 from threadline.clock import SystemClock
@@ -37,10 +37,6 @@ WORDS = [f"{PREFIX}{spec.name}" for spec in specs_for("terminal")]
 _USER = "terminal"
 _KEYS = "Alt-Enter starts a new line, Ctrl-C stops a reply, Ctrl-D quits."
 _SEARCHED_TITLES = 100
-
-
-class Quit(Exception):
-    """The user typed /quit."""
 
 
 class SlashCommands:
