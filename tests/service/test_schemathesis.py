@@ -19,6 +19,7 @@ from schemathesis.engine import Status, events, from_schema
 from tests.service.running_service import THREADS, serving
 from threadline.bootstrap import open as open_threadline
 from threadline.settings import ServiceSettings, Settings
+from threadline.testing.postgres import shared_server
 
 SERVICE = ServiceSettings(heartbeat_seconds=5, recovery_seconds=60, grace_seconds=1)
 # A key under which nothing was said has an empty history, also after a deletion; deleting twice is fine.
@@ -30,8 +31,11 @@ def configuration(seed: int, examples: int, steps: int) -> SchemathesisConfig:
     return SchemathesisConfig.from_dict(
         {
             "seed": seed,
-            "generation": {"max-examples": examples, "database": "none", "deterministic": True},
-            "phases": {"stateful": {"max-steps": steps}},
+            "generation": {"max-examples": max(1, examples), "database": "none", "deterministic": True},
+            "phases": {
+                "stateful": {"max-steps": max(2, steps), "enabled": steps > 0},
+                "fuzzing": {"enabled": examples > 0},
+            },
             "checks": {
                 "not_a_server_error": {"enabled": True},
                 "negative_data_rejection": {"expected-statuses": REFUSED},
@@ -57,9 +61,9 @@ def failures(url: str, config: SchemathesisConfig) -> Iterator[str]:
                     yield f"{wrong.operation}: {wrong.title}\n{wrong.message}\n{found.code_sample}"
 
 
-async def attack(seed: int, examples: int, steps: int) -> list[str]:
+async def attack(seed: int, examples: int, steps: int, database: str = ":memory:") -> list[str]:
     """The failures that schemathesis finds on a fresh service with some data."""
-    settings = Settings(database=":memory:", service=SERVICE)
+    settings = Settings(database=database, service=SERVICE)
     async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
         await client.ask("What is there to see?", "lisbon")
         await client.http.put("/api/v1/ai/saves/before the trip", json={"stateKey": "lisbon"})
@@ -74,7 +78,19 @@ async def test_generated_requests_match_the_document() -> None:
     assert await attack(seed=20261115, examples=4, steps=5) == []
 
 
+@pytest.mark.req("R-06")
+async def test_generated_requests_match_the_document_on_postgresql() -> None:
+    """Only the limits of each value and no chains: what a stricter database adds are refusals of single values."""
+    assert await attack(20261116, examples=0, steps=0, database=await shared_server().create_database()) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 async def test_many_generated_requests_match_the_document(seed: int) -> None:
     assert await attack(seed, examples=100, steps=10) == []
+
+
+@pytest.mark.slow
+@pytest.mark.req("R-06")
+async def test_many_generated_requests_match_the_document_on_postgresql() -> None:
+    assert await attack(7, examples=50, steps=10, database=await shared_server().create_database()) == []

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from threadline.api_types import AppendResponse, Id, MessagesResponse, StoredMessage, ThreadInfo, ThreadStateInfo
 from threadline.core import errors, jsontext
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.messages import Message, NewMessage, Role
 from threadline.core.parts import ToolPart, decode
@@ -30,13 +31,12 @@ from threadline.service.routes.threads import MessagePosition, find_thread
 from threadline.threads.user_threads import Threads
 
 _MESSAGES = "/api/v1/ai/threads/{state_key}/messages"
-_LARGEST = 2**53
-Count = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_INTEGER)]
 
 
 class ListMessagesQuery(RequestStruct, frozen=True):
-    first: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
-    last: Annotated[int, msgspec.Meta(ge=-1, le=_LARGEST)] | Unset = UNSET
+    first: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] = 0
+    last: Annotated[int, msgspec.Meta(ge=-1, le=LARGEST_INTEGER)] | Unset = UNSET
     newest: Annotated[Count, msgspec.Meta(description="The newest messages instead of a range.")] | Unset = UNSET
     turns: Annotated[Count, msgspec.Meta(description="The messages of the last turns instead of a range.")] | Unset = (
         UNSET
@@ -56,7 +56,7 @@ class NewMessageBody(RequestStruct, frozen=True):
 
 class AppendBody(RequestStruct, frozen=True):
     messages: Annotated[list[NewMessageBody], msgspec.Meta(min_length=1)]
-    expected_count: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] | None = None
+    expected_count: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
 
 
 class RewindBody(RequestStruct, frozen=True):

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from threadline.api_types import OkResponse, PruneResponse, SummaryResponse, TurnInfo
 from threadline.core import errors
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import NotFound
 from threadline.service.context import ServiceContext
 from threadline.service.http.request_context import scope_of
@@ -25,7 +26,9 @@ _LONGEST_SECONDS = 10**10
 
 
 class CompactBody(RequestStruct, frozen=True):
-    budget: Annotated[int, msgspec.Meta(ge=1, le=2**31, description="Tokens; by default the window's.")] | None = None
+    budget: (
+        Annotated[int, msgspec.Meta(ge=1, le=LARGEST_INTEGER, description="Tokens; by default the window's.")] | None
+    ) = None
 
 
 class PruneBody(RequestStruct, frozen=True):

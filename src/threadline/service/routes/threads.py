@@ -30,6 +30,7 @@ from threadline.api_types import (
     TimelinesResponse,
 )
 from threadline.core import errors
+from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key, is_id
 from threadline.core.threads import NewThread, Thread, ThreadChanges
@@ -49,9 +50,7 @@ from threadline.service.http.responses import (
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
 from threadline.threads.user_threads import Threads
 
-# The largest integer that JavaScript clients can represent exactly.
-_MAX_INTEGER = 2**53
-MessagePosition: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_INTEGER)] | Id
+MessagePosition: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=LARGEST_INTEGER)] | Id
 """A message, by its seq or its id."""
 _FIRST_TIMELINE = "$response.body#/timelines/0/id"
 
@@ -61,7 +60,7 @@ _THREAD = _THREADS + "/{state_key}"
 
 class ListThreadsQuery(RequestStruct, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="50 by default, 20 for a search.")] | Unset = UNSET
-    offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] = 0
     cursor: Annotated[str, msgspec.Meta(description="`nextCursor` of the previous page.")] | Unset = UNSET
     q: Annotated[str, msgspec.Meta(min_length=1, description="Words to search for.")] | Unset = UNSET
     archived: Annotated[Literal["true", "false", "any"], msgspec.Meta(description="`any` lists both.")] = "false"
@@ -69,9 +68,9 @@ class ListThreadsQuery(RequestStruct, frozen=True):
 
 
 class ReadThreadQuery(RequestStruct, frozen=True):
-    first: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] = 0
-    last: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INTEGER)] | Unset = UNSET
-    tail: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INTEGER)] | Unset = UNSET
+    first: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] = 0
+    last: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | Unset = UNSET
+    tail: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_INTEGER)] | Unset = UNSET
 
     def range(self, message_count: int) -> tuple[int, int | None]:
         """The first and the last seq to read."""
