@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,11 +233,23 @@ def test_a_thread_continues_after_its_terminal_was_killed(
     other_terminal.send("slow 300")
     other_terminal.expect("I am")
     other_terminal.kill()
+    wait_for_mark(tmp_path, "interrupted")
     terminal.start("--continue")
     terminal.expect("Resuming slow 300")
+    terminal.expect("(interrupted)")
     terminal.send("calculate 6*7")
     terminal.expect("6*7 is 42.")
     terminal.quit()
+
+
+def wait_for_mark(home: Path, mark: str) -> None:
+    """Lists threads until the last reply of the first one has this mark."""
+    command = [sys.executable, "-m", "threadline", "threads", "list", "--json"]
+    for _ in range(100):
+        listed = subprocess.run(command, cwd=home, env={"HOME": str(home)}, capture_output=True, check=True)
+        if json.loads(listed.stdout)["threads"][0]["incomplete"] == mark:
+            return
+    raise AssertionError(f"no reply was marked {mark}")
 
 
 def test_resume_without_an_id_lists_threads_to_choose_from(terminal: Terminal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,7 +31,20 @@ async def open_threadline(args: argparse.Namespace, *, must_write: bool = True) 
 
     threadline = await open_database() if must_write else (await open_readable(open_database, settings))[0]
     async with threadline:
+        if not must_write:
+            await _end_abandoned(threadline)
         yield threadline
+
+
+async def _end_abandoned(threadline: Threadline) -> None:
+    """Ends turns that a killed terminal left, so that their partial replies are read with their mark. Turns of other
+    surfaces are left to the service, which may run them again."""
+    scope = user_scope(threadline)
+    # What cannot be written is read as it is.
+    with contextlib.suppress(StoreFailed):
+        for turn in await threadline.store.scoped(scope).due_turns():
+            if turn.surface == "cli":
+                await threadline.runner.recover_if_abandoned(scope, turn)
 
 
 async def open_readable(
