@@ -285,6 +285,22 @@ def test_a_database_on_a_read_only_file_system_can_be_read(run: Run, disk: Path)
     check_readable(run, database)
 
 
+@pytest.mark.req("T-03")
+def test_an_agent_of_the_database_answers_in_memory(run: Run, disk: Path) -> None:
+    database = str(disk / "chats.db")
+    run("agents", "add", "porter", "--provider", "rehearsal", "--database", database)
+    first = run(
+        "chat", "--agent", "porter", "--model", "small", "-p", "my word is Bern", "--database", database, "--json"
+    )
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    asked = run("chat", "--continue", "--database", database, stdin="what did I say first?\n/model\n")
+    assert asked.code == NOT_SAVED
+    assert "my word is Bern" in asked.out
+    assert "Agent porter, model small." in asked.out
+    assert first.json()["threadId"] in asked.out
+    assert "warning: 2 messages of this chat could not be saved" in asked.out
+
+
 def check_readable(run: Run, database: str) -> None:
     (thread,) = run("threads", "list", "--database", database, "--json").json()["threads"]
     assert "6*7 is 42." in run("threads", "show", thread["id"], "--database", database).out
