@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from threadline.core.channels import ContextSnapshot
     from threadline.core.errors import (
         AgentFailed,
+        BudgetExceeded,
         Conflict,
         DuplicateId,
         ExtraMissing,
@@ -71,8 +72,18 @@ if TYPE_CHECKING:
         Timeline,
     )
     from threadline.core.turns import Summary, TurnInfo
+    from threadline.core.usage import UsageRow
     from threadline.library import ThreadHandle, UserView
-    from threadline.ports import Approver, Gateway, GatewayReply, GatewayThread, Verdict
+    from threadline.ports import (
+        Admission,
+        Approver,
+        Gateway,
+        GatewayReply,
+        GatewayThread,
+        Spending,
+        SpendingRefusal,
+        Verdict,
+    )
     from threadline.replies import Defer, DenyAll, Reply
     from threadline.service.app import build_app, lifespan
     from threadline.settings import Settings
@@ -87,11 +98,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Admission",
     "AgentFailed",
     "AnthropicModel",
     "Appended",
     "ApprovalDecision",
     "Approver",
+    "BudgetExceeded",
     "Client",
     "Conflict",
     "ContextSnapshot",
@@ -131,6 +144,8 @@ __all__ = [
     "SettingsInvalid",
     "SourceDocumentPart",
     "SourceUrlPart",
+    "Spending",
+    "SpendingRefusal",
     "StoreFailed",
     "Summary",
     "SyncClient",
@@ -150,6 +165,7 @@ __all__ = [
     "ToolPart",
     "TurnInfo",
     "TurnRunning",
+    "UsageRow",
     "UserView",
     "Verdict",
     "__version__",
@@ -191,6 +207,7 @@ _HOMES = {
     "threadline.core.channels": ("ContextSnapshot",),
     "threadline.core.errors": (
         "AgentFailed",
+        "BudgetExceeded",
         "Conflict",
         "DuplicateId",
         "ExtraMissing",
@@ -244,15 +261,19 @@ _HOMES = {
         "Summary",
         "TurnInfo",
     ),
+    "threadline.core.usage": ("UsageRow",),
     "threadline.library": (
         "ThreadHandle",
         "UserView",
     ),
     "threadline.ports": (
+        "Admission",
         "Approver",
         "Gateway",
         "GatewayReply",
         "GatewayThread",
+        "Spending",
+        "SpendingRefusal",
         "Verdict",
     ),
     "threadline.replies": (

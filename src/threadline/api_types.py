@@ -207,6 +207,17 @@ class SavedPointsResponse(ApiStruct, frozen=True):
     saves: list[SavedPointInfo]
 
 
+class TokenUsage(ApiStruct, frozen=True, kw_only=True):
+    """Tokens that a turn used. `cachedTokens` are among the input tokens, `reasoningTokens` among the output tokens.
+    `cost` is present if the model had a price."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost: float | None = None
+
+
 class TurnInfo(ApiStruct, frozen=True, kw_only=True):
     """One request and its reply: where it came from, how it ended, what it cost."""
 
@@ -215,8 +226,10 @@ class TurnInfo(ApiStruct, frozen=True, kw_only=True):
     status: TurnStatus
     surface: Surface
     agent_id: str | None = None
+    provider: str | None = None
+    model: str | None = None
     error: str | None = None
-    usage: dict[str, Any] | None = None
+    usage: TokenUsage | None = None
     request_seq: int | None = None
     reply_seq: int | None = None
     created_at: Moment
@@ -225,6 +238,30 @@ class TurnInfo(ApiStruct, frozen=True, kw_only=True):
 
 class TurnsResponse(ApiStruct, frozen=True):
     turns: list[TurnInfo]
+
+
+class UsageEntry(ApiStruct, frozen=True, kw_only=True):
+    """What one group of turns used. Keys that the turns are not grouped by are left out, and `cost` if none of the
+    turns had a price."""
+
+    day: dt.date | None = None
+    user: str | None = None
+    agent: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost: float | None = None
+
+
+class UsageResponse(ApiStruct, frozen=True):
+    """`currency` is the currency of every cost."""
+
+    usage: list[UsageEntry]
+    currency: str
 
 
 class StopResponse(ApiStruct, frozen=True):
@@ -269,11 +306,13 @@ class AgentInfo(ApiStruct, frozen=True):
 
 
 class AgentsResponse(ApiStruct, frozen=True):
-    """The tenant's agents, the ids of the agents that every tenant has, and the id of the default agent."""
+    """The tenant's agents, the ids of the agents that every tenant has, and the id of the default agent. `models` are
+    the models that may be chosen, by agent; an agent that is not in it takes any."""
 
     agents: list[AgentInfo]
     shared: list[str]
     default: str
+    models: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class PinnedContext(ApiStruct, frozen=True):

@@ -35,21 +35,24 @@ from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
-from threadline.ports import Agent, Clock, Guard, Store, Tracer
+from threadline.ports import Admission, Agent, Clock, Guard, Store, Tracer
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
+from threadline.threads.usage_reports import UsageReports
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
+from threadline.turns.budgets import BudgetRules, Budgets
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Timing
 from threadline.turns.loop_share import LoopShare
+from threadline.turns.metering import Metering
 from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
@@ -75,6 +78,7 @@ class OpenOptions(TypedDict, total=False):
     agents: Mapping[str, Any] | None
     clock: Clock | None
     read_only: bool
+    admission: Admission | None
 
 
 class Threadline:
@@ -90,6 +94,7 @@ class Threadline:
         timing: Timing | None = None,
         retry: DeliveryRetry | None = None,
         tracer: Tracer | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -105,10 +110,12 @@ class Threadline:
         self.agent_secrets = AgentSecrets(store, self.vault)
         self._retry = retry
         deliveries = dict.fromkeys(CHANNELS, self._render_reply)
-        self.turns = Turns(store, self.sealer, self.guard, deliveries, metrics=self.metrics)
-        self.approvals = Approvals(store, self.sealer, self.guard)
         self.tracer = tracer
         self.directory = _directory(store, settings, self.setting_secrets, agents or {}, tracer)
+        admission = admission or _budgets(store, settings, clock)
+        metering = Metering(store, self.directory, settings.agent, admission, settings.prices)
+        self.turns = Turns(store, self.sealer, self.guard, deliveries, metering=metering, metrics=self.metrics)
+        self.approvals = Approvals(store, self.sealer, self.guard)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
         timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
@@ -131,12 +138,13 @@ class Threadline:
             settings.agent,
             clock,
             abandoned,
+            metering,
             masker=self.masker,
             timing=timing,
             loop_share=loop_share,
         )
         self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
-        self.dispatcher = Dispatcher(self.prompts, self.directory, self.guard, self.masker, loop_share)
+        self.dispatcher = Dispatcher(store, self.prompts, self.directory, metering, self.guard, self.masker, loop_share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 
@@ -168,6 +176,9 @@ class Threadline:
 
     def tenant_agents(self, scope: Scope) -> TenantAgents:
         return TenantAgents(self.store, self.sealer, build_agent, self.setting_secrets, scope)
+
+    def usage_reports(self, scope: Scope) -> UsageReports:
+        return UsageReports(self.store, self.clock, scope)
 
     def contexts(self, scope: Scope) -> Contexts:
         return Contexts(self.store, self.sealer, self.guard, scope)
@@ -203,6 +214,7 @@ class Threadline:
                 self.approvals,
                 self.runner,
                 self.streams,
+                self.usage_reports(scope),
                 surface,
             )
         )
@@ -250,13 +262,14 @@ def open(
     agents: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
     read_only: bool = False,
+    admission: Admission | None = None,
 ) -> Opening:
     """Opens a database: a path or `:memory:` for SQLite, `postgresql://…` for PostgreSQL.
 
     Without one, the settings say which (`threadline.toml`, `THREADLINE_DATABASE`), and without those it is a file
-    in the user's own data folder. `agents` gives agents names: an object with `answer`, or any function that takes a
+    in the user's own data folder. `agents` gives agents names: an object with `run`, or any function that takes a
     prompt and returns or yields what to say. `read_only` reads a SQLite file that cannot be written: its folder, too,
-    may be read-only."""
+    may be read-only. `admission` decides which turns may call a model, in the place of the settings' budgets."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -267,7 +280,7 @@ def open(
     async def opening() -> Threadline:
         tracer = _tracer(chosen)
         store = await open_store(chosen, ticking, read_only=read_only)
-        return Threadline(store, chosen, ticking, agents=named, tracer=tracer)
+        return Threadline(store, chosen, ticking, agents=named, tracer=tracer, admission=admission)
 
     return Opening(opening)
 
@@ -361,6 +374,17 @@ def _directory(
 
     named = {name: traced(agent) for name, agent in given.items()}
     return Directory(store, build, secrets.decrypt, given=named, configured=configured)
+
+
+def _budgets(store: Store, settings: Settings, clock: Clock) -> Admission | None:
+    """SettingsInvalid for a budget of costs without any prices: it would never be used up."""
+    given = settings.budgets
+    rules = BudgetRules(given.user, given.tenant, given.agent, given.agents)
+    if rules.is_unlimited:
+        return None
+    if rules.limits_cost and not settings.prices:
+        raise SettingsInvalid("[budgets] limits costs, and no model has a price: set [prices], or limit tokens")
+    return Budgets(store, clock, rules, settings.currency)
 
 
 def _guard(settings: Settings) -> Guard | None:

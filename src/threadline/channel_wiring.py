@@ -191,7 +191,7 @@ class Messaging:
             runner,
             directory,
             self.outbox,
-            ChatCommands(self._sealer),
+            ChatCommands(self._sealer, directory.configured_row),
             UnlinkedSenders(self._store, self.links, self.outbox),
             approver,
             self._clock,

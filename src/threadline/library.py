@@ -29,6 +29,7 @@ from threadline.core.threads import (
 from threadline.core.transfer import ExportFormat
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo, turn_info
+from threadline.core.usage import UsageFilter, UsageRow
 from threadline.ports import Approver, Gateway, GatewayThread
 from threadline.replies import Defer, Reply, UserServices, stop_turns
 from threadline.threads.contexts import Contexts
@@ -59,6 +60,7 @@ class ThreadHandle(GatewayThread):
         question: str | NewMessage,
         *,
         agent: str | None = None,
+        model: str | None = None,
         key: str | None = None,
         surface: Surface | None = None,
         policy: Policy | None = None,
@@ -71,6 +73,7 @@ class ThreadHandle(GatewayThread):
             surface=surface or self._services.surface,
             thread_id=self.id,
             agent_id=agent,
+            model=model,
             key=key,
             policy=policy,
             replaces=replaces,
@@ -210,6 +213,9 @@ class UserView(Gateway):
 
     async def forget_saved_point(self, name: str) -> bool:
         return await self._threads.forget_saved_point(name)
+
+    async def usage(self, **query: Unpack[UsageFilter]) -> list[UsageRow]:
+        return await self._services.usage.read(**query)
 
     async def import_threads(self, lines: bytes) -> list[Thread]:
         if not isinstance(lines, bytes):

@@ -22,6 +22,7 @@ from threadline.ports import Approver, GatewayReply, Verdict
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
+from threadline.threads.usage_reports import UsageReports
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.approvals import Approvals
@@ -57,6 +58,7 @@ class UserServices(NamedTuple):
     approvals: Approvals
     runner: Runner
     streams: Streams
+    usage: UsageReports
     surface: Surface
 
     @property

@@ -23,6 +23,7 @@ from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.sealing import Limits
 from threadline.core.timeouts import Timeouts
+from threadline.core.usage import Budget, Price
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
 
 _PREFIX = "THREADLINE_"
@@ -56,6 +57,16 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     system_prompt: str | None = None
     settings: dict[str, Any] = {}
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be used before further turns are refused: by each user, by each tenant, by each agent of a tenant; and
+    by single agents, by id, in the place of `agent`."""
+
+    user: Budget = Budget()
+    tenant: Budget = Budget()
+    agent: Budget = Budget()
+    agents: dict[str, Budget] = {}
 
 
 class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -219,6 +230,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guard: GuardSettings = GuardSettings()
     windows: WindowSettings = WindowSettings()
     agents: dict[str, AgentSettings] = {}
+    prices: dict[str, Price] = {}
+    """For a million tokens, by model (`gpt-5`) or provider and model (`openai/gpt-5`), in `currency`."""
+    currency: str = "USD"
+    budgets: BudgetSettings = BudgetSettings()
     service: ServiceSettings = ServiceSettings()
     vault: VaultSettings = VaultSettings()
     channels: ChannelsSettings = ChannelsSettings()

@@ -33,6 +33,7 @@ from threadline.core.threads import (
 )
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo
+from threadline.core.usage import UsageFilter, UsageRow
 from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.gateway import ThreadAttributes
 
@@ -133,12 +134,15 @@ class SyncThread(ThreadAttributes):
         question: str | NewMessage,
         *,
         agent: str | None = None,
+        model: str | None = None,
         key: str | None = None,
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
     ) -> SyncReply:
-        reply = self._thread.ask(question, agent=agent, key=key, policy=policy, approver=approver, replaces=replaces)
+        reply = self._thread.ask(
+            question, agent=agent, model=model, key=key, policy=policy, approver=approver, replaces=replaces
+        )
         return SyncReply(self._loop, reply)
 
     def pending(self) -> list[Pending]:
@@ -266,6 +270,9 @@ class SyncGateway:
 
     def forget_saved_point(self, name: str) -> bool:
         return self._loop.wait(self._gateway.forget_saved_point(name))
+
+    def usage(self, **query: Unpack[UsageFilter]) -> list[UsageRow]:
+        return self._loop.wait(self._gateway.usage(**query))
 
     def import_threads(self, lines: bytes) -> list[Thread]:
         return self._loop.wait(self._gateway.import_threads(lines))

@@ -35,6 +35,7 @@ PUBLIC = (
     "!yes",
     "!no",
     "!cancel",
+    "!model [name]",
     "!help",
 )
 

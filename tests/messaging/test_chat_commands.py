@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.messaging.conftest import Stage, decisions, texts
+from tests.messaging.conftest import Stage, decisions, staging, texts
 from threadline.core.channels import Binding
 from threadline.core.commands import COMMANDS
+from threadline.core.usage import Budget
 from threadline.messaging.command_executor import HANDLERS
+from threadline.ports import Store
+from threadline.settings import AgentSettings, BudgetSettings
+from threadline.testing.clock import ManualClock
 
 
 @pytest.fixture
@@ -134,6 +138,39 @@ async def test_undo_rename_archive_and_context(slack_user: Stage) -> None:
     assert "2 messages" in context
 
 
+@pytest.mark.req("C-06")
+async def test_the_model_of_a_chat_is_shown_and_chosen_among_those_that_its_agent_offers(
+    store: Store, tenant_id: str, clock: ManualClock
+) -> None:
+    agents = {"scripted": AgentSettings("rehearsal", "small", settings={"models": ["large"]})}
+    async with staging(store, tenant_id, clock, agents=agents) as stage:
+        await stage.link(stage.slack)
+        shown = await stage.say(stage.slack, "!model")
+        assert shown == "Agent `scripted`, model `small`. You can choose `small`, `large`."
+        assert "must be one of small, large" in await stage.say(stage.slack, "!model huge")
+        assert "large" in await stage.say(stage.slack, "!model large")
+        await stage.say(stage.slack, "Hello")
+        assert stage.agent.prompts[-1].model == "large"
+        (turn,) = await stage.turns()
+        assert (turn.provider, turn.model) == ("rehearsal", "large")
+
+
+@pytest.mark.req("C-07")
+async def test_a_used_up_budget_is_answered_with_one_sentence_and_no_model(
+    store: Store, tenant_id: str, clock: ManualClock
+) -> None:
+    budgets = BudgetSettings(user=Budget(tokens_per_day=20))
+    async with staging(store, tenant_id, clock, budgets=budgets) as stage:
+        await stage.link(stage.slack)
+        assert await stage.say(stage.slack, "One") == "Hello, you."
+        assert "is used up" in await stage.say(stage.slack, "The agent reports 12 tokens before it says anything")
+        told = await stage.say(stage.slack, "Three")
+        assert told.startswith("Your budget of 20 tokens a day is used up: it renews on")
+        assert (told.endswith("UTC."), len(stage.agent.prompts)) == (True, 2)
+        assert (await stage.turns())[0].status == "denied_budget"
+        assert "chats" in await stage.say(stage.slack, "!help")
+
+
 async def test_help_hints_and_misuse_do_nothing(slack_user: Stage) -> None:
     shown = await slack_user.say(slack_user.slack, "!help")
     assert all(f"!{spec.name}" in shown for spec in COMMANDS if "private" in spec.where and not spec.is_hidden)
@@ -170,5 +207,5 @@ async def test_what_a_command_could_not_do_leaves_nothing_but_its_answer(small_s
 
 
 def test_every_command_of_a_chat_has_a_handler() -> None:
-    answers, account = {"yes", "no"}, {"link", "unlink", "whoami"}
+    answers, account = {"yes", "no"}, {"link", "unlink", "whoami", "model"}
     assert set(HANDLERS) | answers | account == {spec.name for spec in COMMANDS if "private" in spec.where}

@@ -52,7 +52,7 @@ async def test_requests_turns_and_tokens_are_counted(threadline: Threadline, cli
     assert found['threadline_turn_duration_seconds_count{surface="web"}'] == 2
     bucket = 'threadline_http_request_duration_seconds_bucket{method="POST",route="/api/v1/ai/chat",le="+Inf"}'
     assert found[bucket] == 2
-    assert 'threadline_tokens_total{direction="output"}' in found
+    assert 'threadline_tokens_total{direction="output",model="unknown"}' in found
     assert found['threadline_database_connections{state="open"}'] == 2
     assert found["threadline_snapshot_read_failures_total"] == 0
 

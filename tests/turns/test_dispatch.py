@@ -24,7 +24,7 @@ from threadline.testing.clock import ManualClock
 async def answered(threadline: Threadline, me: UserView, body: dict[str, Any]) -> str:
     prompt = await threadline.dispatcher.prompt(me.scope, "scripted", body)
     agent = await threadline.directory.find(me.scope, "scripted")
-    events = [event async for event in threadline.dispatcher.run(agent, prompt, DenyAll(), Fold())]
+    events = [event async for event in threadline.dispatcher.run(me.scope, agent, prompt, DenyAll(), Fold())]
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
@@ -36,7 +36,8 @@ async def test_dispatch_without_a_thread_stores_no_thread(
     before = await threadline.store.scoped(me.scope).row_counts()
     assert await answered(threadline, me, {"role": "user", "content": "Hi"}) == "Hello, you."
     assert scripted_agent.prompt_texts() == [("system", "Persisted user context:\nBe brief."), ("user", "Hi")]
-    assert await threadline.store.scoped(me.scope).row_counts() == before
+    after = await threadline.store.scoped(me.scope).row_counts()
+    assert after == {**before, "usage_days": 1}
 
 
 @pytest.mark.req("S0-06")

@@ -28,11 +28,17 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class _RehearsalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _AnySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`models` may be chosen by a request or a thread, beside the agent's own model; without it, any model may be."""
+
+    models: tuple[str, ...] = ()
+
+
+class _RehearsalSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
     pace: float = 0.0
 
 
-class _ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ModelSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
     """`api_key_env` names the environment variable with the key; `options` are added to each request unchanged."""
 
     api_key: str | None = None
@@ -53,7 +59,7 @@ class _AnthropicSettings(_ModelSettings, frozen=True, forbid_unknown_fields=True
     max_tokens: int = 8_192
 
 
-class _RemoteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RemoteSettings(_AnySettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     url: str
     token: str | None = None
     token_env: str | None = None
@@ -62,14 +68,14 @@ class _RemoteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: RunLimits = RunLimits()
 
 
-class _LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _LocalSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
     model_path: str | None = None
     context_tokens: int = 2_048
     options: dict[str, Any] = {}
     limits: RunLimits = RunLimits()
 
 
-class _FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _FunctionSettings(_AnySettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     function: str
 
 

@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_link(_add_group(commands, "link", "link your accounts on messaging platforms", common))
     _add_channels(commands, common)
     _add_vault(_add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
+    _add_usage(_adder(commands, common))
     _add_admin(_adder(commands, common))
     _add_token(_add_group(commands, "token", "create and revoke API tokens", common))
     _add_audit(_add_group(commands, "audit", "read the log of administrative actions", common))
@@ -300,6 +301,21 @@ def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
 def _add_vault(add: AddCommand) -> None:
     add("key", "print a new key, for [vault.keys] of the settings", "vault:make_key")
     add("rotate", "encrypt all credentials and agents' keys with the current key", "vault:rotate")
+
+
+def _add_usage(add: AddCommand) -> None:
+    usage = add(
+        "usage",
+        "list the tokens and costs of the tenant's turns",
+        "usage:list_usage",
+        examples=("", "--by user,model --since 2026-11-01", "--by day --of-user ada --json"),
+    )
+    groups = "group by day, user, agent or model, separated by commas (default: day,agent,model)"
+    usage.add_argument("--by", default="day,agent,model", metavar="GROUPS", help=groups)
+    usage.add_argument("--since", metavar="DAY", help="from this day on, UTC (default: the first of the month)")
+    usage.add_argument("--until", metavar="DAY", help="up to this day (default: today)")
+    usage.add_argument("--of-user", metavar="ID", help="only this user (default: all)")
+    usage.add_argument("--agent", metavar="ID", help="only this agent (default: all)")
 
 
 def _add_token(add: AddCommand) -> None:

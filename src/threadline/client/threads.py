@@ -81,6 +81,7 @@ class RemoteThread(GatewayThread):
         question: str | NewMessage,
         *,
         agent: str | None = None,
+        model: str | None = None,
         key: str | None = None,
         policy: Policy | None = None,
         approver: Approver | None = None,
@@ -88,7 +89,7 @@ class RemoteThread(GatewayThread):
     ) -> RemoteReply:
         message = as_question(question)
         parts = message.parts if isinstance(message.parts, bytes) else parts_.encode(message.parts)
-        given = {"agentId": agent, "policy": policy, "messageId": replaces}
+        given = {"agentId": agent, "model": model, "policy": policy, "messageId": replaces}
         sent = _present({"id": message.id, "role": message.role, "parts": msgspec.json.decode(parts)})
         body = {"threadId": self.id, "message": sent, **_present(given)}
         request_key = new_id() if key is None else check_id("key", key)

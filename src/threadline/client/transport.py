@@ -7,8 +7,9 @@ retried only if it was never sent. A problem response is raised as the error tha
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Any
 from urllib.parse import urlsplit
@@ -166,7 +167,7 @@ _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
     (range(500, 501), errors.ThreadlineError),
     (range(501, 600), errors.ServiceUnavailable),
 )
-_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line")
+_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line", "budget")
 _NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
 
 
@@ -193,6 +194,9 @@ def to_error(status: int, body: bytes) -> ThreadlineError:
     for name in _FIELDS:
         if name in said:
             setattr(error, _NAMES.get(name, name), said[name])
+    if isinstance(error, errors.BudgetExceeded) and isinstance(said.get("resetsAt"), str):
+        with suppress(ValueError):
+            error.resets_at = dt.datetime.fromisoformat(said["resetsAt"])
     return error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,9 +13,10 @@ from threadline.core.errors import ServiceUnavailable
 from threadline.core.messages import Message, to_us
 from threadline.core.threads import Hit, Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import TurnInfo
+from threadline.core.usage import UsageRow
 
 T = TypeVar("T")
-_UPPER = re.compile("[A-Z]")
+_USAGE_FIELDS = tuple(name for name in UsageRow.__struct_fields__ if name not in ("user_id", "agent_id"))
 
 
 class MaybeThread(msgspec.Struct, frozen=True):
@@ -46,8 +46,14 @@ def to_context(pinned: api.PinnedContext) -> ContextSnapshot:
 
 
 def to_turn(info: api.TurnInfo) -> TurnInfo:
-    usage = {_UPPER.sub(r"_\g<0>", key).lower(): value for key, value in (info.usage or {}).items()}
+    usage = {} if info.usage is None else msgspec.structs.asdict(info.usage)
+    if usage.get("cost", 0) is None:
+        del usage["cost"]
     return TurnInfo(**{**_fields(info, TurnInfo), "usage": usage})
+
+
+def to_usage(entry: api.UsageEntry) -> UsageRow:
+    return UsageRow(user_id=entry.user, agent_id=entry.agent, **{name: getattr(entry, name) for name in _USAGE_FIELDS})
 
 
 def to_message(stored: api.StoredMessage) -> Message:

@@ -11,13 +11,14 @@ from threadline.client.bridge import BridgeClient
 from threadline.client.replies import RemoteReply, earlier_reply
 from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
-from threadline.client.values import read, to_context, to_hit, to_saved_point, to_thread, to_turn
+from threadline.client.values import read, to_context, to_hit, to_saved_point, to_thread, to_turn, to_usage
 from threadline.core.arguments import check_str, new_thread
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.ids import check_id, check_name, check_state_key, check_thread_key, check_user_id, is_id
 from threadline.core.threads import Hit, NamedThreadFields, Page, SavedPoint, Thread, ThreadFields
 from threadline.core.turns import Surface, TurnInfo
+from threadline.core.usage import UsageFilter, UsageRow
 from threadline.ports import Gateway, GatewayContexts
 
 _SAVES = "/api/v1/ai/saves"
@@ -116,6 +117,16 @@ class Client(Gateway):
     async def forget_saved_point(self, name: str) -> bool:
         path = f"{_SAVES}/{quote(check_name('saved point', name), safe='')}"
         return read(await self._transport.call("DELETE", path), api.ForgetResponse).forgotten
+
+    async def usage(self, **query: Unpack[UsageFilter]) -> list[UsageRow]:
+        by = ",".join(check_str("by", group) for group in query.get("by") or ())
+        given = {"by": by or None, "user": query.get("user"), "agent": query.get("agent")}
+        for name in ("since", "until"):
+            if (day := query.get(name)) is not None and type(day) is not dt.date:
+                raise InvalidInput(f"`{name}` must be a date, got {type(day).__name__}")
+            given[name] = None if day is None else str(day)
+        found = read(await self._transport.call("GET", "/api/v1/usage", query=given), api.UsageResponse)
+        return [to_usage(entry) for entry in found.usage]
 
     async def import_threads(self, lines: bytes) -> list[Thread]:
         """Not repeated if the response is lost: it would import the threads twice."""

@@ -79,7 +79,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("yes", "", "confirm"),
     CommandSpec("no", "", "decline"),
     CommandSpec("cancel", "", "close a list without choosing"),
-    CommandSpec("model", "[name]", "show or change the model", TERMINAL),
+    CommandSpec("model", "[name]", "show or change the model", EVERYWHERE),
     CommandSpec("compact", "", "summarise the older messages for the agent", TERMINAL),
     CommandSpec("export", "[file]", "write this chat to a file (.md, .json, .jsonl)", TERMINAL),
     CommandSpec("help", "", "show this list", EVERYWHERE, role="viewer"),

@@ -20,6 +20,7 @@ The tree:
     ├── Refused
     │   ├── RoleRefused          the caller's role does not allow it
     │   ├── GuardRefused         the guard rejected the text
+    │   ├── BudgetExceeded       a budget of the user, the tenant or the agent is used up
     │   ├── SignatureInvalid     a webhook without a valid, current signature of its platform
     │   ├── TokenRefused         the service does not accept the token
     │   ├── ImpersonationRefused the token may not act for that user, or not for this request
@@ -46,6 +47,7 @@ table.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import ClassVar
 
 QUOTED_LENGTH = 60
@@ -207,6 +209,19 @@ class GuardRefused(Refused):
     """The guard rejected the text. The message is the configured sentence for the user."""
 
     code = "guard_refused"
+
+
+class BudgetExceeded(Refused):
+    """A budget is used up. `budget` says whose; `resets_at` is when asking again may help, if that is known."""
+
+    code = "budget_exceeded"
+    budget: str = "user"
+    resets_at: dt.datetime | None = None
+
+    def __init__(self, reason: str, budget: str = "user", resets_at: dt.datetime | None = None) -> None:
+        super().__init__(reason)
+        self.budget = budget
+        self.resets_at = resets_at
 
 
 class SignatureInvalid(Refused):

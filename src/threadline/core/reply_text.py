@@ -9,6 +9,7 @@ from threadline.core.errors import InvalidName
 from threadline.core.ids import check_id
 from threadline.core.parts import Part, TextPart, ToolPart
 from threadline.core.turns import Surface, Turn
+from threadline.core.usage import NO_BUDGET
 
 FAILED_TEXT = "The agent could not answer. Please try again in a while."
 SILENT_TEXT = "The agent sent an empty reply."
@@ -50,10 +51,18 @@ def arrived_as(turn: Turn) -> str | None:
     return key.removeprefix(prefix) if key is not None and key.startswith(prefix) else None
 
 
+def budget_text(reason: str) -> str:
+    """The reason of a used-up budget, as a sentence."""
+    return f"{reason[:1].upper()}{reason[1:]}."
+
+
 def delivered_text(turn: Turn, reply: str) -> str:
     """What the sender gets when their turn has ended. The details of a failure are for the operator."""
     text = reply.strip()
     match turn.status:
+        case "dispatch_failed" if turn.error is not None and turn.error.startswith(NO_BUDGET):
+            told = budget_text(turn.error.removeprefix(NO_BUDGET))
+            return told if not text or reply == turn.error else f"{reply}\n\n{told}"
         case "dispatch_failed":
             return FAILED_TEXT if not text or reply == turn.error else f"{reply}\n\n{FAILED_TEXT}"
         case "stopped" | "interrupted":

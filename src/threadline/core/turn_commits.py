@@ -49,6 +49,8 @@ class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     """The user message that this one replaces: the thread is first rewound to before it, on a new timeline."""
     agent_id: str | None = None
     """Without one, the turn is for the thread's agent."""
+    model: str | None = None
+    """Without one, the thread's or the agent's model is asked."""
     key: str | None = None
     request_hash: bytes | None = None
     title: CleanText | None = None

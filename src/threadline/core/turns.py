@@ -14,6 +14,7 @@ import msgspec
 
 from threadline.core.plain_values import PlainValue
 from threadline.core.threads import Point
+from threadline.core.usage import Charge
 
 Surface: TypeAlias = Literal["web", "api", "cli", "slack", "telegram", "whatsapp", "matrix"]
 SURFACES: tuple[Surface, ...] = ("web", "api", "cli", "slack", "telegram", "whatsapp", "matrix")
@@ -34,6 +35,7 @@ TurnStatus: TypeAlias = Literal[
     "denied_rbac",
     "denied_no_agent",
     "denied_sentinel",
+    "denied_budget",
 ]
 
 TRANSITIONS: dict[TurnStatus, frozenset[TurnStatus]] = {
@@ -46,6 +48,7 @@ TRANSITIONS: dict[TurnStatus, frozenset[TurnStatus]] = {
     "denied_rbac": frozenset(),
     "denied_no_agent": frozenset(),
     "denied_sentinel": frozenset(),
+    "denied_budget": frozenset(),
 }
 
 ACTIVE: frozenset[TurnStatus] = frozenset(("accepted", "running"))
@@ -71,6 +74,10 @@ class Turn(msgspec.Struct, frozen=True):
     fence: int
     created_at: dt.datetime
     finished_at: dt.datetime | None
+    provider: str | None = None
+    """Known once the turn has ended."""
+    model: str | None = None
+    """The one that the request named; once the turn has ended, the one that was asked."""
 
     @property
     def is_active(self) -> bool:
@@ -90,8 +97,11 @@ class TurnInfo(PlainValue, frozen=True, kw_only=True):
     surface: Surface
     status: TurnStatus
     agent_id: str | None = None
+    provider: str | None = None
+    model: str | None = None
     error: str | None = None
     usage: dict[str, Any] = msgspec.field(default_factory=dict)
+    """`input_tokens`, `output_tokens`, `cached_tokens`, `reasoning_tokens`, and `cost` if the model has a price."""
     request_seq: int | None = None
     reply_seq: int | None = None
     created_at: dt.datetime
@@ -118,6 +128,7 @@ class NewTurn(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     request_hash: bytes | None = None
     request_seq: int | None = None
+    model: str | None = None
 
 
 class Lease(NamedTuple):
@@ -135,6 +146,8 @@ class TurnEnd(msgspec.Struct, frozen=True):
     usage: dict[str, Any] = {}
     seen: dict[str, Any] = {}
     """Which range of the history went into the prompt, and the system texts before it (JSON object, stored as text)."""
+    charge: Charge | None = None
+    """Counted with the end. None if no agent was called."""
 
 
 def root_turn_id(turn_id: str) -> str:

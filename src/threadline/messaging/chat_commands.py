@@ -8,7 +8,7 @@ from threadline.core.commands import Command, find_spec
 from threadline.core.open_questions import question_in
 from threadline.core.sealing import Sealer
 from threadline.messaging.command_executor import CommandCall, Hint, interpret
-from threadline.messaging.place_threads import CommandContext, PlaceThreads, account_executor
+from threadline.messaging.place_threads import CommandContext, FindConfigured, PlaceThreads, chat_executor
 from threadline.messaging.rooms import ROOM_PLATFORMS, RoomChanges, RoomThreads, welcome
 from threadline.ports import Transaction
 
@@ -23,8 +23,9 @@ class CommandReply(NamedTuple):
 class ChatCommands:
     """What it writes belongs to the caller's transaction."""
 
-    def __init__(self, sealer: Sealer) -> None:
+    def __init__(self, sealer: Sealer, configured: FindConfigured) -> None:
         self._sealer = sealer
+        self._configured = configured
 
     async def read(self, tx: Transaction, context: CommandContext, text: str) -> Command | Hint | None:
         """The command in a text, or the one that it answers an open question with; None if the text is for the
@@ -37,13 +38,17 @@ class ChatCommands:
         self, tx: Transaction, context: CommandContext, command: Command, *, recipient: str, request_id: str
     ) -> CommandReply:
         """InvalidInput, NotFound and Conflict say why it failed, in words for the user."""
-        executor = account_executor(tx, context)
         if context.platform not in ROOM_PLATFORMS:
             threads = PlaceThreads(tx, self._sealer, context)
-            return CommandReply(await executor.execute(command, _call(tx, context, threads)))
+            return CommandReply(await self._run(tx, context, threads, command))
         room = self.room(tx, context, recipient, request_id)
-        text = await executor.execute(command, _call(tx, context, room))
-        return CommandReply(text, room.changes)
+        return CommandReply(await self._run(tx, context, room, command), room.changes)
+
+    async def _run(
+        self, tx: Transaction, context: CommandContext, threads: PlaceThreads, command: Command
+    ) -> str | None:
+        executor = chat_executor(tx, context, threads, self._configured)
+        return await executor.execute(command, _call(tx, context, threads))
 
     async def welcome(self, tx: Transaction, context: CommandContext, recipient: str, request_id: str) -> str | None:
         """Opens the user's space, if there is none. What to reply now; None if the reply follows."""

@@ -19,6 +19,7 @@ import msgspec
 from threadline.core.channels import Sender
 from threadline.core.commands import Command, parse
 from threadline.core.errors import (
+    BudgetExceeded,
     Conflict,
     ExtraMissing,
     GuardRefused,
@@ -30,7 +31,7 @@ from threadline.core.errors import (
 )
 from threadline.core.messages import user
 from threadline.core.platform_messages import Arrival
-from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, inbox_key, turn_key
+from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, budget_text, inbox_key, turn_key
 from threadline.core.sanitize import sanitize_text
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
@@ -280,6 +281,8 @@ class Inbox:
             return Denial("denied_rbac", NOT_ALLOWED_TEXT)
         except GuardRefused as exc:
             return Denial("denied_sentinel", str(exc))
+        except BudgetExceeded as exc:
+            return Denial("denied_budget", budget_text(str(exc)))
         except NotFound:
             return Denial("denied_no_agent", NO_AGENT_TEXT)
         except (SettingsInvalid, ExtraMissing):
@@ -360,6 +363,6 @@ def _claim_of(scope: Scope, arrival: Arrival, correlation_id: str) -> ArrivalCla
 
 def _denied(denial: Denial) -> Decision:
     match denial.status:
-        case "denied_rbac" | "denied_no_agent" | "denied_sentinel":
+        case "denied_rbac" | "denied_no_agent" | "denied_sentinel" | "denied_budget":
             return denial.status
     raise AssertionError(f"{denial.status} is not a denial")

@@ -6,9 +6,10 @@ The place's binding holds what the commands need: the thread, the open question,
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from threadline.core.channels import Agent as AgentRow
 from threadline.core.channels import Binding
 from threadline.core.commands import CommandName, CommandPlace
 from threadline.core.errors import NotFound
@@ -23,14 +24,20 @@ from threadline.messaging.command_executor import (
     CommandExecutor,
     CurrentChat,
     Handler,
+    escape,
 )
 from threadline.messaging.links import remove_link
 from threadline.ports import Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread, admit_title
+from threadline.turns.metering import allowed_models, check_model, choose_model
 
 _LOADED = "loaded"
 _SEARCHED = 100
 """How many of the latest threads are searched for a title."""
+
+
+FindConfigured: TypeAlias = Callable[[str], AgentRow | None]
+"""The row of an agent that the settings define; None for any other."""
 
 
 class CommandContext(NamedTuple):
@@ -144,10 +151,31 @@ class PlaceThreads:
         binding, thread = await self.here()
         await self.bind(thread.id, with_question(binding.metadata, question))
 
+    async def agent_id(self) -> str:
+        return (await self.here()).thread.agent_id or self._context.agent_id
 
-def account_executor(tx: Transaction, context: CommandContext) -> CommandExecutor:
-    """The executor with the commands about the sender's account."""
+    async def set_model(self, model: str) -> Thread:
+        changes = admit_changes(self._sealer, ThreadChanges(model=model))
+        return await self._tx.update_thread((await self.here()).thread.id, changes)
+
+
+def chat_executor(
+    tx: Transaction, context: CommandContext, threads: PlaceThreads, configured: FindConfigured
+) -> CommandExecutor:
+    """The executor with the commands about the sender's account, and about the agent's model."""
     scope, sender = tx.scope, context.sender
+
+    async def model(call: CommandCall) -> str:
+        agent_id = await threads.agent_id()
+        row = await tx.agent(agent_id) or configured(agent_id)
+        if call.argument is not None:
+            check_model(row, call.argument)
+            changed = await threads.set_model(call.argument)
+            return f"Using the model `{escape(changed.model or '')}` in this chat from now on."
+        chosen = choose_model(None, (await threads.here()).thread, row, agent_id)
+        offered = ", ".join(f"`{escape(each)}`" for each in allowed_models(row))
+        choice = f" You can choose {offered}." if offered else ""
+        return f"Agent `{escape(agent_id)}`, model `{escape(chosen or '(default)')}`.{choice}"
 
     async def link(call: CommandCall) -> str:
         return f"This account is already linked. {call.spell('unlink')} unlinks it; then you can use another code."
@@ -159,5 +187,5 @@ def account_executor(tx: Transaction, context: CommandContext) -> CommandExecuto
     async def whoami(call: CommandCall) -> str:
         return f"You are `{scope.user_id}` ({scope.role}) in `{scope.tenant_id}`, linked as `{sender}`."
 
-    handlers: dict[CommandName, Handler] = {"link": link, "unlink": unlink, "whoami": whoami}
+    handlers: dict[CommandName, Handler] = {"link": link, "unlink": unlink, "whoami": whoami, "model": model}
     return CommandExecutor(handlers)

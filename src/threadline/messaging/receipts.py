@@ -12,6 +12,7 @@ Decision: TypeAlias = Literal[
     "denied_rbac",
     "denied_no_agent",
     "denied_sentinel",
+    "denied_budget",
     "denied_unverified",
     "duplicate",
     "replay_blocked",

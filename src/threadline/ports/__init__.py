@@ -6,6 +6,7 @@ quotes these contracts; a class that passes it is a store.
 """
 
 from threadline.core.sealing import Masker
+from threadline.ports.admission import Admission, Spending, SpendingRefusal
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.platforms import Answered, Channel, Http, PolledChannel
@@ -13,6 +14,7 @@ from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
 
 __all__ = [
+    "Admission",
     "Agent",
     "AgentServices",
     "Answered",
@@ -32,6 +34,8 @@ __all__ = [
     "PoolStats",
     "Span",
     "SpanKind",
+    "Spending",
+    "SpendingRefusal",
     "Store",
     "StoreSession",
     "ToolJournal",

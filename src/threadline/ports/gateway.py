@@ -32,6 +32,7 @@ from threadline.core.threads import (
 )
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, TurnInfo
+from threadline.core.usage import UsageFilter, UsageRow
 from threadline.ports.agents import Approver
 
 
@@ -52,7 +53,7 @@ class GatewayReply(Protocol):
 
     async def accept(self) -> TurnInfo:
         """Stores the question and starts the turn, once. Returns as soon as the question is stored: the turn as it was
-        then. InvalidInput, NotFound, GuardRefused, KeyReused, TurnRunning: nothing was stored."""
+        then. InvalidInput, NotFound, GuardRefused, BudgetExceeded, KeyReused, TurnRunning: nothing was stored."""
         ...
 
     async def turn(self) -> TurnInfo:
@@ -158,12 +159,14 @@ class GatewayThread(ThreadAttributes, Protocol):
         question: str | NewMessage,
         *,
         agent: str | None = None,
+        model: str | None = None,
         key: str | None = None,
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
     ) -> GatewayReply:
-        """Asks a question; the reply is awaited or iterated. `agent` answers (default: the thread's agent). `policy`
+        """Asks a question; the reply is awaited or iterated. `agent` answers (default: the thread's agent), with
+        `model` (default: the thread's, else the agent's; InvalidInput for one that the agent does not offer). `policy`
         says what happens if another turn runs: reject (default), queue or interrupt. `approver` decides about tools
         that need approval; without one the turn ends with the call open: see `pending` and `respond`. `replaces` is the
         id of an earlier user message: the thread continues from before it, on a new timeline."""
@@ -325,6 +328,12 @@ class Gateway(Protocol):
 
     async def forget_saved_point(self, name: str) -> bool:
         """False if there was none."""
+        ...
+
+    async def usage(self, **query: Unpack[UsageFilter]) -> list[UsageRow]:
+        """What was used, one row for each group of `by` (day, user, agent, model), on the days from `since` to `until`
+        (UTC, inclusive; default: this month). An administrator sees the tenant's usage, or that of one `user`; others
+        see their own (RoleRefused for another's). InvalidInput for an unknown group."""
         ...
 
     async def import_threads(self, lines: bytes) -> list[Thread]:

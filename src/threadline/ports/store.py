@@ -15,6 +15,7 @@ from threadline.ports.administration import AccessOperations, PurgeOperations, T
 from threadline.ports.conversations import MessageOperations, ThreadOperations, TimelineOperations
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
 from threadline.ports.turns import TurnOperations
+from threadline.ports.usage import UsageOperations
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ class StoreSession(
     QueueOperations,
     CredentialOperations,
     TurnOperations,
+    UsageOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

@@ -41,10 +41,10 @@ class TurnOperations(Protocol):
         tokens: int = 0,
         delivery: ReplyDelivery | None = None,
     ) -> Turn | FinishRefusal:
-        """Ends a turn in one commit: the rest of its stream, the reply, the end, the outbox rows and the settled inbox
-        row. The reply is appended; if the turn continues a reply that waited for approval, it takes that one's place
-        on a new timeline, and later messages follow it under their own seq. A reply whose request is no longer in
-        the thread's present history, or whose thread was deleted, is left out, and the turn ends without one.
+        """Ends a turn in one commit: the rest of its stream, the reply, the end, what it used, the outbox rows and the
+        settled inbox row. The reply is appended; if the turn continues a reply that waited for approval, it takes that
+        one's place on a new timeline, and later messages follow it under their own seq. A reply whose request is no
+        longer in the thread's present history, or whose thread was deleted, is left out, and the turn ends without one.
 
         A refusal means that nothing is stored: `lease_lost` if the fence is old, `already_ended`, `turn_missing`,
         `reply_known` if the history has a message with the reply's id, `thread_full`. InvalidInput if such an end

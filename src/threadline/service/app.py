@@ -57,6 +57,7 @@ from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.thread_upkeep import ThreadUpkeepRoutes
 from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
+from threadline.service.routes.usage import UsageRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
 from threadline.settings import ServiceSettings
 
@@ -248,6 +249,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *MessageRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
+        *UsageRoutes(context).routes(),
         *ChannelRoutes(context).routes(),
         *BridgeRoutes(context).routes(),
         *ThreadDetailRoutes(context).routes(),

@@ -39,6 +39,7 @@ from threadline.core.messages import all_from_us, from_us, to_us
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Point, SavedPoint, Thread, Timeline
 from threadline.core.turns import Summary, ToolRun, Turn
+from threadline.core.usage import UsageRow, as_currency, day_of
 
 T = TypeVar("T")
 
@@ -205,6 +206,29 @@ turn = RowReader(
     times=("lease_until", "created_at", "finished_at"),
     objects=("usage", "seen"),
 )
+
+
+def _usage_row(day: int | None, *rest: Any) -> UsageRow:
+    *fields, cost_nanos = rest
+    user_id, agent_id, provider, model, *counts = fields
+    turns, input_tokens, output_tokens, cached_tokens, reasoning_tokens = counts
+    return UsageRow(
+        day=None if day is None else day_of(day),
+        user_id=user_id,
+        agent_id=agent_id,
+        # What is not known is stored as ''.
+        provider=provider or None,
+        model=model or None,
+        turns=turns,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached_tokens,
+        reasoning_tokens=reasoning_tokens,
+        cost=None if cost_nanos is None else as_currency(cost_nanos),
+    )
+
+
+usage = RowReader(_usage_row, (*UsageRow.__struct_fields__[:-1], "cost_nanos"))
 tool_run = RowReader(
     ToolRun,
     ("turn_id", "call_id", "name", "input", "repeatable", "output", "finished_at"),

@@ -27,6 +27,7 @@ from threadline.core.errors import (
     HeadMoved,
     InvalidImport,
     InvalidInput,
+    InvalidName,
     InvalidText,
     KeyReused,
     LimitExceeded,
@@ -55,6 +56,32 @@ async def test_ask_continue_and_read(gateway: Gateway) -> None:
     assert [message.text for message in await thread.last_turns(1)] == ["What did I say first?", reply.text]
     assert [message.id async for message in thread.stream()] == [message.id for message in messages]
     assert (await thread.refresh()).message_count == 4
+
+
+@pytest.mark.req("C-06")
+async def test_a_question_may_name_its_model_and_the_turn_records_it(gateway: Gateway) -> None:
+    thread = await gateway.create_thread(agent_id="rehearsal")
+    await thread.ask("Hello", model="rehearsal-2")
+    (turn,) = await thread.turns()
+    assert (turn.provider, turn.model, turn.usage["output_tokens"] > 0) == ("rehearsal", "rehearsal-2", True)
+    with pytest.raises(InvalidName):
+        await thread.ask("Hello", model="two\nlines")
+    assert len(await thread.turns()) == 1
+
+
+@pytest.mark.req("C-07")
+async def test_usage_is_listed_by_groups(gateway: Gateway) -> None:
+    thread = await gateway.create_thread(agent_id="rehearsal")
+    before = await gateway.usage(by=["day", "agent"], agent="rehearsal")
+    await thread.ask("Hello")
+    (used,) = [row for row in await gateway.usage(by=["agent", "day"]) if row.agent_id == "rehearsal"]
+    assert used.turns == sum(row.turns for row in before) + 1
+    assert (used.day is not None, used.user_id, used.model, used.output_tokens > 0) == (True, None, None, True)
+    assert await gateway.usage(agent="nobody") == []
+    with pytest.raises(InvalidInput):
+        await gateway.usage(by=["thread"])  # type: ignore[list-item]
+    with pytest.raises(InvalidInput):
+        await gateway.usage(since="2026-11-01")  # type: ignore[arg-type]
 
 
 async def test_every_character_arrives(gateway: Gateway) -> None:

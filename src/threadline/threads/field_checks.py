@@ -50,6 +50,11 @@ def admit_name(sealer: Sealer, kind: str, name: str) -> str:
     return check_name(kind, sealer.text(name, f"{kind} name"))
 
 
+def admit_model(sealer: Sealer, model: str) -> str:
+    """InvalidName for a name that no provider can have."""
+    return check_name("model", sealer.text(model, "model"))
+
+
 def _text(sealer: Sealer, value: str | None, what: str) -> str | None:
     return None if value is None else sealer.text(value, what)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from threadline.core.errors import (
+    BudgetExceeded,
     Conflict,
     DuplicateId,
     GuardRefused,
@@ -41,12 +42,14 @@ from threadline.core.turn_commits import (
 from threadline.core.turns import Chunk, Lease, Policy, Surface, Turn, TurnEnd, reply_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
-from threadline.threads.field_checks import admit_thread
+from threadline.threads.field_checks import admit_model, admit_thread
 from threadline.threads.user_threads import first_title
+from threadline.turns.metering import Metering
 
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
 """The error that a turn's row has after such an end."""
+_MAX_MODEL_LABELS = 50
 
 POLICIES: Mapping[Surface, Policy] = {
     "web": "reject",
@@ -73,6 +76,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     replaces: str | None = None
     state_key: str | None = None
     agent_id: str | None = None
+    model: str | None = None
     key: str | None = None
     policy: Policy | None = None
     new_thread: NewThread = NewThread()
@@ -97,8 +101,10 @@ class Turns:
         guard: Guard | None = None,
         deliveries: Mapping[Surface, RenderReply] | None = None,
         *,
+        metering: Metering | None = None,
         metrics: Metrics | None = None,
     ) -> None:
+        self._metering = metering
         self._store = store
         self._sealer = sealer
         self._guard = guard
@@ -108,27 +114,38 @@ class Turns:
         self._lasted = metrics.histogram(
             "threadline_turn_duration_seconds", "From a request's acceptance to its turn's end.", ("surface",)
         )
-        self._tokens = metrics.counter("threadline_tokens_total", "Tokens that agents say they used.", ("direction",))
+        self._tokens = metrics.counter(
+            "threadline_tokens_total", "Tokens that agents say they used.", ("direction", "model")
+        )
+        self._known_models: set[str] = set()
 
     async def accept(self, scope: Scope, request: TurnRequest, lease: Lease | None = None) -> Accepted:
-        """Stores the request and its turn, once. RoleRefused, GuardRefused, InvalidInput, NotFound: nothing is
-        stored. KeyReused: the key came with another request. TurnRunning: another turn of the thread is active and the
-        policy is to reject. A message that is sent again with the same id, content and agent is the turn it had, with
-        or without a key. A given lease is taken at once if no other turn is active: see `Accepted.leased`."""
+        """Stores the request and its turn, once. RoleRefused, GuardRefused, BudgetExceeded, InvalidInput, NotFound:
+        nothing is stored. KeyReused: the key came with another request. TurnRunning: another turn of the thread is
+        active and the policy is to reject. A message that is sent again with the same id, content and agent is the turn
+        it had, with or without a key. A given lease is taken at once if no other turn is active: see
+        `Accepted.leased`."""
         scope.require("member")
         new = self.seal(request, lease=lease)
-        await self.check(scope, request)
         session = self._store.scoped(scope)
+        try:
+            await self.check(scope, request)
+        except BudgetExceeded:
+            # A repeated request gets the turn that was stored first, whatever has been used since.
+            if new.key is None or await session.turn_by_key(new.key) is None:
+                raise
         outcome = await session.accept_turn(new)
         if isinstance(outcome, AcceptRefusal):
             outcome = await _find_repeated(session, new, outcome) or outcome
         return self.require_accepted(outcome, new)
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
-        """RoleRefused or GuardRefused if this user may not ask this."""
+        """RoleRefused, GuardRefused, BudgetExceeded or InvalidInput (model) if this user may not ask this."""
         scope.require("member")
         if self._guard is not None and (reason := await self._guard.check(request.message.text, scope)):
             raise GuardRefused(reason)
+        if self._metering is not None:
+            await self._metering.check_request(scope, request)
 
     def seal(
         self, request: TurnRequest, *, lease: Lease | None = None, arrival: ArrivalClaim | None = None
@@ -144,6 +161,7 @@ class Turns:
             new_thread=NewThread() if request.thread_id is not None else self._new_thread(request),
             replaces=request.replaces,
             agent_id=request.agent_id or None,
+            model=None if request.model is None else admit_model(self._sealer, request.model),
             key=request.key,
             request_hash=_digest(request, message),
             title=first_title([message]),
@@ -215,6 +233,8 @@ class Turns:
         if isinstance(outcome, FinishRefusal):
             return None
         self._count(outcome)
+        if self._metering is not None and end.charge is not None:
+            await self._metering.record(scope, turn.surface, end.charge, turn.id)
         return outcome
 
     async def _finish(
@@ -266,8 +286,15 @@ class Turns:
         self._ended.add(turn.status, turn.surface)
         if turn.finished_at is not None:
             self._lasted.observe((turn.finished_at - turn.created_at).total_seconds(), turn.surface)
-        for direction in ("input", "output"):
-            self._tokens.add(direction, by=turn.usage.get(f"{direction}_tokens", 0))
+        for direction in ("input", "output", "cached"):
+            self._tokens.add(direction, self._model_label(turn), by=turn.usage.get(f"{direction}_tokens", 0))
+
+    def _model_label(self, turn: Turn) -> str:
+        # A caller can name any model where an agent lists none, so the number of labels is bounded.
+        model = turn.model or "unknown"
+        if len(self._known_models) < _MAX_MODEL_LABELS:
+            self._known_models.add(model)
+        return model if model in self._known_models else "other"
 
 
 def cut_reason(exceeded: LimitExceeded) -> str:
@@ -346,5 +373,7 @@ def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
     compared: list[Any] = [request.thread_id, request.state_key, request.agent_id, request.surface]
     if request.replaces is not None:
         compared.append(request.replaces)
+    if request.model is not None:
+        compared.append({"model": request.model})
     content = sealed.parts_json + (sealed.metadata_json or b"")
     return hashlib.sha256(msgspec.json.encode(compared) + content).digest()

@@ -89,5 +89,8 @@ class Directory:
             if (close := getattr(agent, "close", None)) is not None:
                 await close()
 
+    def configured_row(self, agent_id: str) -> AgentRow | None:
+        return self._configured.get(agent_id)
+
     async def row(self, scope: Scope, agent_id: str) -> AgentRow | None:
         return await self._store.scoped(scope).agent(agent_id) or self._configured.get(agent_id)

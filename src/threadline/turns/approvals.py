@@ -94,6 +94,7 @@ class Approvals:
                 thread_id=thread.id,
                 surface=request.surface,
                 agent_id=asker.agent_id,
+                model=asker.model,
                 idempotency_key=request.key,
                 request_hash=digest,
                 request_seq=appended.first_seq,

@@ -6,14 +6,15 @@ they are shown.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.chat_messages import from_chat
 from threadline.core.dispatch import with_snapshot
-from threadline.core.errors import GuardRefused, InvalidInput
+from threadline.core.errors import GuardRefused, InvalidInput, StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event
@@ -22,9 +23,24 @@ from threadline.core.prompts import Prompt, say
 from threadline.core.repair import repair
 from threadline.core.sealing import Masker
 from threadline.core.threads import Scope
-from threadline.ports import Agent, AgentServices, Approver, Guard
+from threadline.core.turns import Surface
+from threadline.ports import Agent, AgentServices, Approver, Guard, Store
 from threadline.turns.journal import UnstoredJournal
 from threadline.turns.loop_share import LoopShare
+from threadline.turns.metering import Meter, Metering, choose_model
+
+log = logging.getLogger("threadline.turns")
+_SURFACE: Surface = "api"
+
+
+class _HeadlessRequest(NamedTuple):
+    """What metering needs to know of a request without a thread."""
+
+    agent_id: str | None
+    model: str | None
+    surface: Surface = _SURFACE
+    thread_id: str | None = None
+    state_key: str | None = None
 
 
 class Snapshots(Protocol):
@@ -38,12 +54,16 @@ class AgentRows(Protocol):
 class Dispatcher:
     def __init__(
         self,
+        store: Store,
         snapshots: Snapshots,
         agents: AgentRows,
+        metering: Metering,
         guard: Guard | None,
         masker: Masker | None,
         loop_share: LoopShare | None = None,
     ) -> None:
+        self._store = store
+        self._metering = metering
         self._snapshots = snapshots
         self._agents = agents
         self._guard = guard
@@ -64,13 +84,40 @@ class Dispatcher:
         instructions = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
         pinned_first = 0 if pinned is None else 1
         shown = (*messages[:pinned_first], *instructions, *repair(messages[pinned_first:]))
-        return Prompt(messages=shown, model=None if row is None else row.model, agent_id=agent_id)
+        model = read_model(body)
+        await self._metering.check_request(scope, _HeadlessRequest(agent_id, model))
+        return Prompt(messages=shown, model=choose_model(model, None, row, agent_id), agent_id=agent_id)
 
-    async def run(self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold) -> AsyncGenerator[Event, None]:
-        """The agent's events as they may be shown; `fold` collects them. AgentFailed."""
+    async def run(
+        self, scope: Scope, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold
+    ) -> AsyncGenerator[Event, None]:
+        """The agent's events as they may be shown; `fold` collects them. What it used is counted, also if its reader
+        goes away. AgentFailed."""
+        agent_id = prompt.agent_id or ""
+        row = await self._agents.row(scope, agent_id)
+        meter = await self._metering.open_meter(scope, agent_id, row, prompt.model, _SURFACE)
+        try:
+            async with aclosing(self._run(agent, prompt, approver, fold, meter)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._count(scope, meter)
+
+    async def _count(self, scope: Scope, meter: Meter) -> None:
+        try:
+            await self._store.scoped(scope).count_usage(meter.charge)
+        except StoreFailed:
+            # The reply was shown: that it could not be counted must not fail it.
+            log.warning("usage not counted", extra={"agent_id": meter.charge.agent_id})
+        await self._metering.record(scope, _SURFACE, meter.charge)
+
+    async def _run(
+        self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold, meter: Meter
+    ) -> AsyncGenerator[Event, None]:
         normalizer = EventNormalizer(self._masker)
         async with aclosing(agent.run(prompt, AgentServices(UnstoredJournal(), approver))) as answer:  # type: ignore[type-var]
             async for event in answer:
+                await meter.add(event)
                 for normalized in normalizer.add(event):
                     for shown in fold.add(normalized):
                         yield shown
@@ -78,3 +125,10 @@ class Dispatcher:
         for normalized in normalizer.flush():
             for shown in fold.add(normalized):
                 yield shown
+
+
+def read_model(body: Mapping[str, Any]) -> str | None:
+    model = body.get("model")
+    if model is not None and not isinstance(model, str):
+        raise InvalidInput(f"`model` must be a string, got {type(model).__name__}")
+    return model or None

@@ -30,6 +30,7 @@ from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
 from threadline.core.turns import Chunk, ToolRun, Turn, TurnStatus, reply_id
 from threadline.ports import Transaction
+from threadline.turns.metering import Meter
 from threadline.turns.streams import LiveStream
 
 _PAGE = 1000
@@ -54,6 +55,8 @@ class TurnOutput:
         self._size = ReplySize(limits)
         self.seen: dict[str, Any] = {}
         self.failure: str | None = None
+        self.meter: Meter | None = None
+        """Counts what the agent uses; None until it is called."""
         self._normalizer = normalizer
         self._is_closed = False
 

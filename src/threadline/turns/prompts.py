@@ -23,6 +23,7 @@ from threadline.core.windows import Window
 from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
 from threadline.turns.acceptance import find_present_request
+from threadline.turns.metering import choose_model
 
 log = logging.getLogger("threadline.prompts")
 
@@ -71,7 +72,7 @@ class PromptReader:
         if asked is not request:
             continued = PromptMessage(asked.role, asked.parts)
             prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, continued))
-        model = thread.model or (row.model if row else None)
+        model = choose_model(turn.model, thread, row, agent_id)
         addressed = msgspec.structs.replace(
             prompt, model=model, agent_id=agent_id, thread_id=thread.id, turn_id=turn.id
         )

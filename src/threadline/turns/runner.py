@@ -12,8 +12,6 @@ import contextlib
 import logging
 from typing import Any, Protocol
 
-import msgspec
-
 from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, LimitExceeded, StoreFailed, ThreadlineError
@@ -28,6 +26,7 @@ from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_r
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Leases, ThreadQueue, Timing, TurnTask
 from threadline.turns.loop_share import LoopShare
+from threadline.turns.metering import Metering
 from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
 from threadline.turns.streams import LiveStream, Streams
 
@@ -77,6 +76,7 @@ class Runner:
         default_agent: str,
         clock: Clock,
         recovery: TurnRecovery,
+        metering: Metering,
         *,
         masker: Masker | None = None,
         timing: Timing | None = None,
@@ -89,6 +89,7 @@ class Runner:
         self._agents = agents
         self._default_agent = default_agent
         self._recovery = recovery
+        self._metering = metering
         self._masker = masker
         self._timing = timing or Timing()
         self._loop_share = loop_share or LoopShare()
@@ -255,8 +256,11 @@ class Runner:
             thread = thread or await self._store.scoped(scope).thread(turn.thread_id)
             if thread is None:
                 raise AgentFailed("the thread was deleted")
-            agent, row = await self._agents.look_up(scope, turn.agent_id or self._default_agent)
+            agent_id = turn.agent_id or self._default_agent
+            agent, row = await self._agents.look_up(scope, agent_id)
             prompt, output.seen = await self._prompter.prompt(scope, turn, thread, row)
+            meter = await self._metering.open_meter(scope, agent_id, row, prompt.model, turn.surface, turn.id)
+            output.meter = meter
         last = prompt.messages[-1]
         continued = last.parts if last.role == "assistant" else ()
         if continued:
@@ -271,6 +275,7 @@ class Runner:
         services = AgentServices(StoredJournal(self._store, scope, turn, self._masker), approver)
         async with contextlib.aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
+                await meter.add(event)
                 output.add(event)
                 await self._loop_share.give_way()
         output.close()
@@ -321,7 +326,9 @@ class Runner:
 
 
 def _ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | None) -> Ending:
-    usage = output.fold.usage
+    charge = None if output.meter is None else output.meter.charge
+    used = {} if charge is None else charge.stored_usage()
     reply = made_reply(turn, output.fold, status)
-    end = TurnEnd(status=status, error=error, usage=msgspec.structs.asdict(usage), seen=output.seen)
-    return Ending(end, reply, output.stream.unstored(), tokens=usage.input_tokens + usage.output_tokens)
+    end = TurnEnd(status=status, error=error, usage=used, seen=output.seen, charge=charge)
+    tokens = 0 if charge is None else charge.usage.input_tokens + charge.usage.output_tokens
+    return Ending(end, reply, output.stream.unstored(), tokens=tokens)

@@ -126,7 +126,8 @@ class ChatSession:
         is_first = self.thread is None
         try:
             thread = await self.begin_thread()
-            reply = thread.ask(question, agent=self.options.agent, policy="queue", approver=self._approver)
+            agent, model = self.options.agent, self.options.model
+            reply = thread.ask(question, agent=agent, model=model, policy="queue", approver=self._approver)
             await reply.accept()
         except StoreFailed:
             raise

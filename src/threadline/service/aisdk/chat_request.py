@@ -73,6 +73,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     rewind: bool = False
     """Whether messages that the client does not show are left behind on the old timeline."""
     agent_id: str | None = None
+    model: str | None = None
     policy: Policy | None = None
     claim: Claim | None = None
 
@@ -136,6 +137,7 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
         | None
     ) = None
     agent_id: Id | None = None
+    model: Annotated[str, msgspec.Meta(description="A model that the agent offers, for this turn.")] | None = None
     policy: Policy | None = None
 
 
@@ -175,6 +177,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         replaces=None if replaces is None else check_id("message", replaces),
         rewind=_flag(value, "rewind"),
         agent_id=None if agent_id is None else check_id("agent", agent_id),
+        model=_text(value, "model") or None,
         policy=_one_of(value, "policy", get_args(Policy)),
         claim=claim,
     )

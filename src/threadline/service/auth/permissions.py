@@ -58,6 +58,7 @@ PERMISSIONS: dict[str, Permission] = {
     "listTurns": VIEWER,
     "readTurn": VIEWER,
     "readPrompt": VIEWER,
+    "listUsage": VIEWER,
     "readLineage": VIEWER,
     "listPlaces": VIEWER,
     "readHead": VIEWER,

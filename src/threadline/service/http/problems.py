@@ -46,6 +46,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.Refused: 403,
     errors.RoleRefused: 403,
     errors.GuardRefused: 403,
+    errors.BudgetExceeded: 402,
     errors.SignatureInvalid: 401,
     errors.TokenRefused: 401,
     errors.ImpersonationRefused: 403,
@@ -69,6 +70,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
 TITLES = {
     400: "Bad request",
     401: "Not authenticated",
+    402: "Budget used up",
     403: "Refused",
     404: "Not found",
     405: "Method not allowed",
@@ -245,6 +247,9 @@ def _details(exc: ThreadlineError) -> dict[str, Any]:
             return {"stateKey": state_key}
         case errors.LimitExceeded():
             return {"limit": exc.limit, "allowed": exc.allowed}
+        case errors.BudgetExceeded():
+            resets_at = {} if exc.resets_at is None else {"resetsAt": exc.resets_at.isoformat()}
+            return {"budget": exc.budget, **resets_at}
         case errors.InvalidImport():
             return {"line": exc.line}
     return {}

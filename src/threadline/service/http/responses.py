@@ -15,8 +15,10 @@ from threadline.api_types import (
     SearchHit,
     ThreadInfo,
     TimelineInfo,
+    TokenUsage,
     TurnInfo,
 )
+from threadline.core.events import Usage
 from threadline.core.messages import Message, to_ui
 from threadline.core.threads import Hit, SavedPoint, Thread, Timeline
 from threadline.core.turns import Turn
@@ -98,18 +100,13 @@ def search_hit(hit: Hit) -> SearchHit:
     )
 
 
+def _usage(stored: dict[str, Any]) -> TokenUsage | None:
+    counts = {name: stored.get(name, 0) for name in Usage.__struct_fields__}
+    return TokenUsage(**counts, cost=stored.get("cost")) if stored else None
+
+
 def turn_info(turn: Turn) -> TurnInfo:
     return TurnInfo(**turn_fields(turn))
-
-
-def _usage(usage: dict[str, Any]) -> dict[str, Any] | None:
-    """With the key names of the API. Rows of earlier versions also contain the event's type."""
-    return {_camel(key): value for key, value in usage.items() if key != "type"} or None
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
 
 
 def turn_fields(turn: Turn) -> dict[str, Any]:
@@ -120,6 +117,8 @@ def turn_fields(turn: Turn) -> dict[str, Any]:
         "surface": turn.surface,
         "agent_id": turn.agent_id,
         "error": turn.error,
+        "provider": turn.provider,
+        "model": turn.model,
         "usage": _usage(turn.usage),
         "request_seq": turn.request_seq,
         "reply_seq": turn.reply_seq,

@@ -27,6 +27,7 @@ from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body
 from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
+from threadline.turns.metering import allowed_models
 
 _AGENTS = "/api/v1/agents"
 _AGENT = _AGENTS + "/{agent_id}"
@@ -88,8 +89,11 @@ class AgentRoutes:
     async def list_agents(self, request: Request) -> Response:
         scope = scope_of(request)
         own = await self._threadline.tenant_agents(scope).list_agents()
-        shared, default = list(self._threadline.directory.ids()), self._threadline.settings.agent
-        return json_response(AgentsResponse([_info(row) for row in own], shared, default))
+        directory = self._threadline.directory
+        shared, default = list(directory.ids()), self._threadline.settings.agent
+        rows = [*filter(None, map(directory.configured_row, shared)), *own]
+        models = {row.id: list(found) for row in rows if (found := allowed_models(row))}
+        return json_response(AgentsResponse([_info(row) for row in own], shared, default, models))
 
     @operation(
         "createAgent",

@@ -115,6 +115,7 @@ class ChatRoutes:
             errors.DuplicateId,
             errors.KeyReused,
             errors.GuardRefused,
+            errors.BudgetExceeded,
             _HEADER_TOO_LARGE,
         ),
     )
@@ -140,6 +141,7 @@ class ChatRoutes:
             state_key=chat.state_key,
             replaces=asked.replaces,
             agent_id=chat.agent_id,
+            model=chat.model,
             key=key,
             policy=chat.policy,
         )

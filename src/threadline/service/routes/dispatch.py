@@ -40,6 +40,7 @@ from threadline.service.openapi.operation import Body, Fault, ResponseSpec, oper
 from threadline.service.routes.agents import find_agent_id
 from threadline.service.routes.chat import STREAM_DESCRIPTION, StreamEvent
 from threadline.turns.acceptance import TurnRequest
+from threadline.turns.dispatch import read_model
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class DispatchBody(msgspec.Struct, frozen=True, rename="camel"):
     role: Literal["user", "assistant", "system", "developer", "tool"] | None = None
     content: str | list[Any] | None = None
     state_key: StateKey | msgspec.UnsetType = msgspec.UNSET
+    model: str | None = None
 
 
 class ReplyResponse(ApiStruct, frozen=True):
@@ -83,6 +85,7 @@ _ERRORS = (
     errors.InvalidText,
     errors.InvalidMessage,
     errors.GuardRefused,
+    errors.BudgetExceeded,
     errors.TurnRunning,
     errors.KeyReused,
     errors.AgentFailed,
@@ -120,7 +123,7 @@ class DispatchRoutes:
             return await self._turn_reply(scope, accepted)
         agent, prompt = await self._prompt(scope, agent_id, body)
         fold = Fold()
-        async with aclosing(self._headless.run(agent, prompt, self._approver, fold)) as events:
+        async with aclosing(self._headless.run(scope, agent, prompt, self._approver, fold)) as events:
             async for _ in events:
                 pass
         if fold.failure is not None:
@@ -144,7 +147,7 @@ class DispatchRoutes:
             return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=read_major(request))
         agent, prompt = await self._prompt(scope, agent_id, body)
         writer = ChunkWriter(new_id(), self._turn_streams.assume_major(read_major(request)))
-        return StreamingResponse(self._headless_stream(agent, prompt, writer), headers=HEADERS)
+        return StreamingResponse(self._headless_stream(scope, agent, prompt, writer), headers=HEADERS)
 
     async def _read_request(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
         scope = scope_of(request)
@@ -154,12 +157,14 @@ class DispatchRoutes:
         prompt = await self._headless.prompt(scope, agent_id, body)
         return await self._threadline.directory.find(scope, agent_id), prompt
 
-    async def _headless_stream(self, agent: Agent, prompt: Prompt, writer: ChunkWriter) -> AsyncIterator[bytes]:
+    async def _headless_stream(
+        self, scope: Scope, agent: Agent, prompt: Prompt, writer: ChunkWriter
+    ) -> AsyncIterator[bytes]:
         fold = Fold()
         yield writer.start()
         error: str | None = None
         try:
-            async with aclosing(self._headless.run(agent, prompt, self._approver, fold)) as events:
+            async with aclosing(self._headless.run(scope, agent, prompt, self._approver, fold)) as events:
                 async for event in events:
                     if chunk := writer.event(event):
                         yield chunk
@@ -173,7 +178,12 @@ class DispatchRoutes:
         if not isinstance(state_key, str):
             raise InvalidInput(f"`stateKey` must be a string, got {json_type(state_key)}")
         request = TurnRequest(
-            message=_question(body), surface="api", state_key=check_state_key(state_key), agent_id=agent_id, key=key
+            message=_question(body),
+            surface="api",
+            state_key=check_state_key(state_key),
+            agent_id=agent_id,
+            model=read_model(body),
+            key=key,
         )
         accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.new_lease())
         self._threadline.runner.begin(scope, accepted, Defer())

@@ -603,6 +603,8 @@ CREATE TABLE threadline.turns (
     stop_asked boolean NOT NULL DEFAULT false,
     created_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone,
+    provider text,
+    model text,
     CONSTRAINT turns_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT turns_tenant_id_thread_id_fkey FOREIGN KEY (tenant_id, thread_id) REFERENCES threadline.threads(tenant_id, id)
 );
@@ -624,6 +626,35 @@ CREATE POLICY of_tenant ON threadline.turns TO threadline_worker USING ((tenant_
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turns TO threadline_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.turns TO threadline_worker;
+
+CREATE TABLE threadline.usage_days (
+    tenant_id text COLLATE "C" NOT NULL,
+    owner_id text COLLATE "C" NOT NULL,
+    day integer NOT NULL,
+    agent_id text COLLATE "C" NOT NULL,
+    provider text COLLATE "C" NOT NULL,
+    model text COLLATE "C" NOT NULL,
+    turns bigint NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    cached_tokens bigint NOT NULL,
+    reasoning_tokens bigint NOT NULL,
+    cost_nanos bigint,
+    CONSTRAINT usage_days_pkey PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model),
+    CONSTRAINT usage_days_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+) WITH (fillfactor=50);
+
+ALTER TABLE threadline.usage_days FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX usage_days_by_day ON threadline.usage_days USING btree (tenant_id, day);
+
+CREATE POLICY of_owner ON threadline.usage_days TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
+
+CREATE POLICY of_tenant ON threadline.usage_days TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.usage_days TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.usage_days TO threadline_worker;
 
 CREATE TABLE threadline.users (
     tenant_id text COLLATE "C" NOT NULL,
@@ -655,15 +686,17 @@ CREATE TYPE threadline.thread_args AS (id text, state_key text, timeline_id text
 
 CREATE TYPE threadline.thread_columns AS (id text, owner_id text, state_key text, timeline_id text, title text, title_by_person boolean, agent_id text, model text, system_prompt text, working_dir text, metadata bytea, message_count integer, token_count bigint, created_at timestamp with time zone, updated_at timestamp with time zone, archived_at timestamp with time zone, deleted_at timestamp with time zone);
 
-CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
+CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
 
-CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_until_us bigint, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
+CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_until_us bigint, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
 
 CREATE FUNCTION threadline.accept_turn(_tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea, OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.active_turns(_tenant text, _owner text, _role text, _thread text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.add_timeline(_tenant text, _now_us bigint, _id text, _owner text, _thread text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.add_usage(_tenant text, _owner text, _given threadline.turn_completion) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.append(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, _ids_checked boolean DEFAULT false) RETURNS threadline.append_result LANGUAGE plpgsql;
 
@@ -684,6 +717,8 @@ CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _n
 CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE(tablename text, counted bigint) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.count_usage(_tenant text, _owner text, _role text, _now_us bigint, _charge jsonb) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
@@ -775,6 +810,8 @@ CREATE FUNCTION threadline.read_messages(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _thread text, _last integer, _most integer) RETURNS TABLE(id text, role "char", timeline_id text, seq integer, parts bytea, metadata bytea, turn_id text, created_us bigint) LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamp with time zone) RETURNS boolean LANGUAGE plpgsql;
@@ -792,6 +829,8 @@ CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint
 CREATE FUNCTION threadline.store_reply(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_completion, _parts bytea, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT seq integer) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.store_request(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _parts bytea, _thread threadline.threads, _must_bind boolean, _rewind_to integer) RETURNS threadline.threads LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.sum_usage(_tenant text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 

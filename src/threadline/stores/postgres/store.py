@@ -45,6 +45,7 @@ from threadline.stores.postgres.statement_runner import StatementRunner
 from threadline.stores.postgres.threads import ThreadOperations, TimelineOperations
 from threadline.stores.postgres.turn_commits import TurnCommitOperations
 from threadline.stores.postgres.turns import TurnOperations, TurnOutputOperations
+from threadline.stores.postgres.usage import UsageOperations
 from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -201,6 +202,7 @@ class PostgresTransaction(
     TurnOperations,
     TurnCommitOperations,
     TurnOutputOperations,
+    UsageOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

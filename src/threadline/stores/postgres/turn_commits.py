@@ -29,9 +29,11 @@ from threadline.core.turn_commits import (
     refuse_system_arrival,
 )
 from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Turn, TurnEnd
+from threadline.core.usage import day_number
 from threadline.stores import rows
 from threadline.stores.postgres.errors import refusal_reason
 from threadline.stores.postgres.session import Operations
+from threadline.stores.postgres.usage import usage_record
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/turn_commits.sql")
@@ -95,6 +97,8 @@ class TurnCommitOperations(Operations):
             "messages_per_thread": session.internals.limits.messages_per_thread,
             "new_timeline_id": new_id(),
         }
+        if end.charge is not None:
+            record |= usage_record(end.charge, day_number(session.now().date()))
         if delivery is not None:
             record |= {"platform": delivery.platform, "arrival_key": delivery.key, "payloads": delivery.payloads}
         json, streamed = _json(record), [chunk.json for chunk in chunks]
@@ -128,6 +132,7 @@ def _request_record(new: TurnAcceptance, messages_per_thread: int) -> str:
         "policy": new.policy,
         "status": new.status,
         "agent_id": new.agent_id,
+        "model": new.model,
         "key": new.key,
         "request_hash": None if new.request_hash is None else f"\\x{new.request_hash.hex()}",
         "thread_id": new.thread_id,
@@ -190,4 +195,5 @@ def _new_turn(new: TurnAcceptance, thread: Thread, now_us: int, *, is_leased: bo
         fence=1 if is_leased else 0,
         created_at=from_us(now_us),
         finished_at=None if new.status in ACTIVE else from_us(now_us),
+        model=new.model,
     )

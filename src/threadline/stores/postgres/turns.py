@@ -47,6 +47,7 @@ class TurnOperations(Operations):
             key,
             new.request_hash,
             new.request_seq,
+            new.model,
             now,
             None if new.status in ACTIVE else now,
         )

@@ -30,6 +30,7 @@ _OF_USER = (
     "remove_inbox",
     "remove_outbox",
     "remove_tokens",
+    "remove_usage",
     "remove_user",
 )
 _OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_acts", "remove_tenant")

@@ -331,7 +331,7 @@ CREATE TABLE turns (
     fence INTEGER NOT NULL,
     stop_asked INTEGER NOT NULL,
     created_us INTEGER NOT NULL,
-    finished_us INTEGER,
+    finished_us INTEGER, provider TEXT, model TEXT,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;
@@ -343,6 +343,25 @@ CREATE UNIQUE INDEX turns_by_key ON turns (tenant_id, owner_id, idempotency_key)
 CREATE INDEX turns_by_owner ON turns (tenant_id, owner_id);
 
 CREATE INDEX turns_by_thread ON turns (thread_no);
+
+CREATE TABLE usage_days (
+    tenant_id TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    agent_id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    turns INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost_nanos INTEGER,
+    PRIMARY KEY (tenant_id, owner_id, day, agent_id, provider, model),
+    FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX usage_days_by_day ON usage_days (tenant_id, day);
 
 CREATE TABLE users (
     tenant_id TEXT NOT NULL REFERENCES tenants (id),

@@ -51,6 +51,7 @@ from threadline.stores.sqlite.threads import ThreadOperations
 from threadline.stores.sqlite.timelines import TimelineOperations
 from threadline.stores.sqlite.turn_commits import TurnCommitOperations
 from threadline.stores.sqlite.turns import TurnOperations, TurnOutputOperations
+from threadline.stores.sqlite.usage import UsageOperations
 from threadline.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -285,6 +286,7 @@ class SqliteTransaction(
     TurnOperations,
     TurnCommitOperations,
     TurnOutputOperations,
+    UsageOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

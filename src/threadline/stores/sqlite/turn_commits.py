@@ -43,6 +43,7 @@ from threadline.stores.sqlite.turns import (
     request_stop,
     store_end,
 )
+from threadline.stores.sqlite.usage import add_usage
 
 # The request and its reply.
 _MESSAGES_OF_A_TURN = 2
@@ -170,6 +171,7 @@ def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target)
             thread_id=thread.id,
             surface=new.surface,
             agent_id=thread.agent_id if new.agent_id is None else new.agent_id,
+            model=new.model,
             status=new.status,
             idempotency_key=new.key,
             request_hash=new.request_hash,
@@ -217,6 +219,8 @@ def finish_turn(
         reply_seq = stored
     put_chunks(session, turn_id, fence, chunks)
     ended = store_end(session, hold, turn_id, end, reply_seq)
+    if end.charge is not None:
+        add_usage(session, ended.owner_id, end.charge)
     if delivery is not None:
         _deliver(session, ended, delivery)
     return ended

@@ -101,7 +101,7 @@ def create_turn(session: ScopedSession, new: NewTurn) -> Turn:
         raise KeyReused(key)
     now = session.now_us()
     whose = (session.tenant_id, new.id, head.owner_id, head.thread_no)
-    what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq)
+    what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq, new.model)
     session.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
     session.touch(new.thread_id)
     return _known_turn(session, new.id)
@@ -191,7 +191,9 @@ def release_lease(session: ScopedSession, turn_id: str, fence: int) -> bool:
 
 def store_end(session: ScopedSession, hold: Hold, turn_id: str, end: TurnEnd, reply_seq: int | None) -> Turn:
     usage, seen = rows.json_bytes(end.usage, "usage"), rows.json_bytes(end.seen, "seen")
-    session.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, reply_seq, session.now_us(), hold.no))
+    charge = end.charge
+    by = (None, None) if charge is None else (charge.provider, charge.model)
+    session.run(_SQL["finish_turn"], (end.status, end.error, usage, seen, reply_seq, *by, session.now_us(), hold.no))
     ended = _known_turn(session, turn_id)
     session.touch(turn_id, ended.thread_id)
     return ended

@@ -16,6 +16,7 @@ from threadline.core.channels import Agent, User
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turns import Chunk, NewTurn
+from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery
 from threadline.ports import Transaction
 from threadline.testing.conformance.message_builders import (
     clean_json,
@@ -24,7 +25,7 @@ from threadline.testing.conformance.message_builders import (
     texts,
     user_message,
 )
-from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids
+from threadline.testing.conformance.sample_data import FIRST_DAY, LAST_DAY, SECRET, UNKNOWN, Ids
 
 Question: TypeAlias = Callable[[Transaction, Ids], Awaitable[Any]]
 
@@ -73,6 +74,7 @@ asks("message", "thread_id", "message_id")
 asks("search", query=SECRET)
 asks("timelines", "thread_id")
 asks("saved_points")
+asks("usage", query=UsageQuery(by=USAGE_GROUPS, first_day=FIRST_DAY, last_day=LAST_DAY))
 asks("saved_point", "saved_name")
 asks("bindings")
 asks("context", "agent_id")
@@ -330,6 +332,16 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 @probe("create_token")
 async def _(tx: Transaction, ids: Ids) -> Any:
     return (await tx.create_token(NewToken(ids.token_id, ids.token_hash, tx.scope.user_id, "Mine", "admin"))).name
+
+
+@probe("usage")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.usage(UsageQuery(first_day=FIRST_DAY, last_day=LAST_DAY, user_id=_another(tx, ids)))
+
+
+@probe("count_usage")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    await tx.count_usage(Charge(ids.agent_id, "forged"))
 
 
 @probe("take_permits")

@@ -5,18 +5,22 @@ Every text in it contains the word SECRET, so that any leak can be found.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import msgspec
 
 from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
+from threadline.core.events import Usage
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.core.usage import Charge, UsageQuery
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import clean_json, clean_text, exchange
 
+FIRST_DAY, LAST_DAY = dt.date(2025, 1, 1), dt.date(2027, 1, 1)
 SECRET = "xyzzy"
 
 
@@ -99,7 +103,9 @@ async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
     await tx.create_turn(NewTurn(ids.turn_id, ids.thread_id, "web", idempotency_key=ids.turn_key))
     turn = await tx.lease_turn(ids.turn_id, "w1", until=clock.after(30))
     assert turn is not None
-    await tx.finish_turn(ids.turn_id, turn.fence, TurnEnd("executed", error=f"{SECRET} error", usage={"a": SECRET}))
+    charge = Charge(ids.agent_id, f"{SECRET} provider", f"{SECRET} model", Usage(3, 4), 5)
+    end = TurnEnd("executed", error=f"{SECRET} error", usage={"a": SECRET}, charge=charge)
+    await tx.finish_turn(ids.turn_id, turn.fence, end)
     await tx.create_turn(NewTurn(ids.running_id, ids.thread_id, "web"))
     running = await tx.lease_turn(ids.running_id, "w1", until=clock.after(3_000))
     assert running is not None
@@ -136,6 +142,7 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "inbox": await tx.inbox_row("slack", ids.inbox_key),
         "outbox": [row for row in await tx.outbox() if row.id == ids.outbox_id],
         "turns": await tx.turns(ids.thread_id),
+        "usage": await tx.usage(UsageQuery(first_day=FIRST_DAY, last_day=LAST_DAY, agent_id=ids.agent_id)),
         "stop": await tx.is_stop_requested(ids.running_id),
         "chunks": await tx.chunks(ids.running_id),
         "tools": await tx.tool_runs(ids.running_id),

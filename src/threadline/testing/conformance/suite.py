@@ -52,6 +52,7 @@ from threadline.testing.conformance.transactions import TestSessions, TestTheSto
 from threadline.testing.conformance.turn_commits import TestAcceptTurn, TestFinishTurn
 from threadline.testing.conformance.turn_output import TestChunks, TestSummaries, TestToolRuns
 from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
+from threadline.testing.conformance.usage import TestUsage
 
 __all__ = [
     "LIMITS",
@@ -107,6 +108,7 @@ __all__ = [
     "TestToolRuns",
     "TestTransacting",
     "TestUndoing",
+    "TestUsage",
     "TestUsers",
     "TestWatching",
     "TestWrongArguments",

@@ -244,8 +244,8 @@ class TestAcceptTurn:
 
 class TestFinishTurn:
     async def test_the_reply_the_stream_and_the_end_are_stored(self, alice: Transaction, clock: ManualClock) -> None:
-        """Ends a turn in one commit: the rest of its stream, the reply, the end, the outbox rows and the settled inbox
-        row. The reply is appended;"""
+        """Ends a turn in one commit: the rest of its stream, the reply, the end, what it used, the outbox rows and the
+        settled inbox row. The reply is appended;"""
         thread = await create_thread_with(alice, "before", "it")
         turn = await accept_and_lease(alice, clock, thread.id)
         await alice.put_chunks(turn.id, 1, [Chunk(1, b'"a"')])

@@ -1,7 +1,8 @@
 -- Tables whose rows belong to an owner, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
     'turn_chunks', 'tool_runs', 'turns', 'summaries', 'saved_points', 'append_keys', 'bindings', 'messages',
-    'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens'
+    'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens',
+    'usage_days'
 ];
 
 -- Tables of the whole tenant, in an order that the foreign keys allow.

@@ -72,10 +72,10 @@ BEGIN
         _tenant, _owner, _role, _now_us, given, _parts, thread, target.must_bind, rewind_to
     );
     is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy;
-    INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
+    INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, model, status, idempotency_key,
         request_hash, request_seq, created_at, finished_at, lease_owner, lease_until, fence)
     VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
-        coalesce(given.agent_id, thread.agent_id), CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
+        coalesce(given.agent_id, thread.agent_id), given.model, CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
         given.request_hash, thread.message_count - 1, threadline.from_us(_now_us),
         CASE WHEN given.status <> 'accepted' THEN threadline.from_us(_now_us) END,
         CASE WHEN is_leased THEN given.lease_owner END,

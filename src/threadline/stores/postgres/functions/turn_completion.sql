@@ -57,11 +57,14 @@ BEGIN
     ON CONFLICT DO NOTHING;
     UPDATE threadline.turns r SET status = given.status, error = given.error,
         usage = convert_to(given.usage, 'UTF8'), seen = convert_to(given.seen, 'UTF8'), reply_seq = seq,
-        finished_at = threadline.from_us(_now_us)
+        provider = given.provider, model = coalesce(given.model, r.model), finished_at = threadline.from_us(_now_us)
     WHERE r.tenant_id = _tenant AND r.id = turn.id RETURNING r.* INTO turn;
     PERFORM threadline.notify(_tenant, turn.id);
     IF given.platform IS NOT NULL THEN
         PERFORM threadline.deliver_reply(_tenant, _now_us, given, turn);
+    END IF;
+    IF given.day IS NOT NULL THEN
+        PERFORM threadline.add_usage(_tenant, turn.owner_id, given);
     END IF;
     outcome := 'finished';
 END $$;

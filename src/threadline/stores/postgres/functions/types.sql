@@ -28,7 +28,7 @@ CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, to
 -- What accept_turn stores, sent as one JSON object. See `TurnAcceptance` in core/turn_commits.py. The fields from new_id
 -- on are those of a thread that has to be created, those from platform on the claim of an arrival.
 CREATE TYPE threadline.turn_request AS (
-    turn_id text, surface text, policy text, status text, agent_id text, key text, request_hash bytea,
+    turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea,
     thread_id text, replaces text, lease_owner text, lease_until_us bigint,
     message_id text, message_role text, message_metadata text, message_created_us bigint, title text,
     messages_per_thread integer, new_timeline_id text,
@@ -38,9 +38,12 @@ CREATE TYPE threadline.turn_request AS (
     is_question_checked boolean
 );
 
--- What finish_turn stores, sent as one JSON object. ends_from are the statuses that this end may follow.
+-- What finish_turn stores, sent as one JSON object. ends_from are the statuses that this end may follow. The fields from
+-- provider to cost_nanos are for a turn whose agent was called; for any other, day is null and nothing is counted.
 CREATE TYPE threadline.turn_completion AS (
     turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text,
+    provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
+    reasoning_tokens bigint, cost_nanos bigint,
     chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer,
     new_timeline_id text, platform text, arrival_key text, payloads text[]
 );

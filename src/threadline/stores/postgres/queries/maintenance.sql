@@ -80,8 +80,13 @@ FROM threadline.audit WHERE tenant_id = $1 ORDER BY id OFFSET $2 LIMIT $3;
 
 -- name: read_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at, provider, model
 FROM threadline.turns WHERE tenant_id = $1 ORDER BY place OFFSET $2 LIMIT $3;
+
+-- name: read_usage_days
+SELECT owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens, reasoning_tokens,
+    cost_nanos
+FROM threadline.usage_days WHERE tenant_id = $1 ORDER BY owner_id, day, agent_id, provider, model OFFSET $2 LIMIT $3;
 
 -- name: read_turn_chunks
 SELECT turn_id, n, owner_id, chunk
@@ -182,9 +187,16 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING;
 -- name: write_turns
 INSERT INTO threadline.turns
     (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq,
-    reply_seq, error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+    reply_seq, error, usage, seen, lease_owner, lease_until, fence, stop_asked, created_at, finished_at, provider,
+    model)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
 ON CONFLICT DO NOTHING;
+
+-- name: write_usage_days
+INSERT INTO threadline.usage_days
+    (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens,
+    reasoning_tokens, cost_nanos)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
 
 -- name: write_turn_chunks
 INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)

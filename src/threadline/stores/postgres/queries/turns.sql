@@ -3,29 +3,29 @@ SELECT owner_id FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND del
 
 -- name: add_turn
 INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
-    request_hash, request_seq, created_at, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
+    request_hash, request_seq, model, created_at, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING
 RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 
 -- name: find_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.find_turn($1, $2, $3, $4)
 
 -- name: find_turn_by_key
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.turns WHERE tenant_id = $1 AND owner_id = $2 AND idempotency_key = $3
 
 -- name: list_active_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.active_turns($1, $2, $3, $4)
 
 -- name: list_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.turns WHERE tenant_id = $1 AND thread_id = $2 ORDER BY place DESC LIMIT $3
 
 -- name: list_surfaces
@@ -39,14 +39,14 @@ GROUP BY t.id
 
 -- name: list_due_turns
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.turns
 WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (status = 'accepted' OR lease_until <= $2)
 ORDER BY place LIMIT $3
 
 -- name: lease_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at
+    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
 -- name: renew_lease

@@ -20,6 +20,7 @@ UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE tenant_id = ?1 AND (owner_id
 UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'audit', count(*) FROM audit WHERE tenant_id = ?1 AND ?3
+UNION ALL SELECT 'usage_days', count(*) FROM usage_days WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'turns', count(*) FROM turns WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'turn_chunks', count(*)
     FROM turns t JOIN turn_chunks c ON c.turn_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3)
@@ -116,6 +117,9 @@ DELETE FROM inbox WHERE tenant_id = ?;
 
 -- name: remove_credentials
 DELETE FROM credentials WHERE tenant_id = ?;
+
+-- name: remove_usage
+DELETE FROM usage_days WHERE tenant_id = ? AND owner_id = ?;
 
 -- name: remove_agents
 DELETE FROM agents WHERE tenant_id = ?;

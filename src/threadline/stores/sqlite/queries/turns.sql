@@ -1,25 +1,29 @@
 -- name: find_turn
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
-    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
+    r.provider, r.model
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.id = ? AND (r.owner_id = ? OR ?);
 
 -- name: find_turn_by_key
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
-    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
+    r.provider, r.model
 FROM turns r JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.owner_id = ? AND r.idempotency_key = ?;
 
 -- name: list_active_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
-    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
+    r.provider, r.model
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.thread_no = ? AND r.status IN ('accepted', 'running')
 ORDER BY r.no;
 
 -- name: list_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
-    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
+    r.provider, r.model
 FROM turns r INDEXED BY turns_by_thread CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.thread_no = ? ORDER BY r.no DESC LIMIT ?;
 
@@ -34,7 +38,8 @@ WHERE (t.owner_id = ? OR ?) AND t.deleted_us IS NULL;
 
 -- name: list_due_turns
 SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.idempotency_key, r.request_hash, r.request_seq,
-    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us
+    r.reply_seq, r.error, r.usage, r.seen, r.lease_owner, r.lease_until_us, r.fence, r.created_us, r.finished_us,
+    r.provider, r.model
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
     AND (r.status = 'accepted' OR r.lease_until_us <= ?)
@@ -51,8 +56,8 @@ SELECT 1 FROM turns WHERE tenant_id = ? AND owner_id = ? AND idempotency_key = ?
 
 -- name: add_turn
 INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash,
-    request_seq, fence, stop_asked, created_us, finished_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
+    request_seq, model, fence, stop_asked, created_us, finished_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
 
 -- name: find_hold
 SELECT no, thread_no, status, fence, lease_until_us, stop_asked FROM turns
@@ -72,7 +77,9 @@ UPDATE turns SET lease_until_us = ? WHERE no = ?;
 UPDATE turns SET lease_owner = NULL, lease_until_us = ? WHERE no = ?;
 
 -- name: finish_turn
-UPDATE turns SET status = ?, error = ?, usage = ?, seen = ?, reply_seq = ?, finished_us = ? WHERE no = ?;
+UPDATE turns SET status = ?, error = ?, usage = ?, seen = ?, reply_seq = ?, provider = ?, model = coalesce(?, model),
+    finished_us = ?
+WHERE no = ?;
 
 -- name: stop_turn
 UPDATE turns SET stop_asked = 1,
