@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.ports import free_port
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import SERVICE
 from tests.service.running_service import THREADS, Client, serving, streamed_text
@@ -70,6 +71,23 @@ async def test_a_context_is_pinned_read_overwritten_and_removed(client: Client) 
     for _ in range(2):
         assert (await client.http.delete(CONTEXT)).json() == {"ok": True}
     assert (await client.http.get(CONTEXT)).status_code == 404
+
+
+@pytest.mark.req("S0-01")
+async def test_pinning_a_context_contacts_no_agent(far: tuple[Far, Client]) -> None:
+    agent, client = far
+    offline = {
+        "id": "offline",
+        "provider": "remote",
+        "settings": {"url": f"http://127.0.0.1:{free_port()}/", "attempts": 1},
+    }
+    assert (await client.http.post(AGENTS, json=offline)).status_code == 201
+    for name in ("far", "offline"):
+        pinned = await client.http.post(f"{AGENTS}/{name}/context", json={"context": "I live in Bern."})
+        assert (pinned.status_code, pinned.json()) == (200, {"status": "applied"})
+        assert (await client.http.get(f"{AGENTS}/{name}/context")).json()["context"] == "I live in Bern."
+    assert agent.bodies == []
+    assert (await client.http.post(f"{AGENTS}/offline/message", json={"content": "Hi"})).status_code == 502
 
 
 @pytest.mark.req("S0-11")

@@ -96,6 +96,16 @@ async def test_deleting_a_thread_ends_its_running_stream(client: Client, scripte
 
 
 @pytest.mark.req("S1-30")
+async def test_a_title_has_whole_characters_of_any_script(client: Client) -> None:
+    family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}"
+    await client.ask("Привет, 世界! " + family * 60, "key")
+    title = (await client.http.get(f"{THREADS}/key")).json()["title"]
+    assert title.startswith("Привет, 世界! " + family)
+    assert title.endswith(family + "…")
+    assert len(title) <= 100
+
+
+@pytest.mark.req("S1-30")
 async def test_a_title_is_changed_and_a_thread_archived(client: Client) -> None:
     await client.ask("Hi", "key")
     changed = await client.http.patch(f"{THREADS}/key", json={"title": "Mine", "metadata": {"pinned": True}})

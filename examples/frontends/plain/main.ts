@@ -15,9 +15,11 @@ let unsent: { id: string; text: string } | undefined;
 
 /** The chunks of the AI SDK's UI message stream. An event ends with an empty line; lines that start with `:` are pings. */
 async function* readChunks(response: Response): AsyncGenerator<Chunk> {
+  // Not every browser can iterate over a stream with `for await`.
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
-    const events = (rest + text).split("\n\n");
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    const events = (rest + read.value).split("\n\n");
     rest = events.pop()!;
     for (const event of events) {
       const data = event.split("\n").find((line) => line.startsWith("data: "))?.slice(6);
