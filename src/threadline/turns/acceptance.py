@@ -350,7 +350,8 @@ async def _find_repeated(tx: Transaction, new: TurnAcceptance, refusal: AcceptRe
         return None
     match refusal.reason:
         case "turn_running":
-            is_repeated = turn.is_active
+            # The turn that was running may have ended by now.
+            is_repeated = turn.is_active or turn.id == refusal.turn_id
         case "key_reused":
             is_here = refusal.thread.id == new.thread_id or refusal.thread.state_key == new.new_thread.state_key
             is_repeated = is_here and turn.id == refusal.turn_id

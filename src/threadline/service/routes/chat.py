@@ -150,11 +150,12 @@ class ChatRoutes:
             return await turns.accept(scope, request, runner.new_lease())
         except TurnRunning as running:
             left = await self._find_left_turns(scope, running, chat, asked)
-            if not left:
+            if left is None:
                 raise
+        if left:
             await stop_turns(runner, self._threadline.streams, scope, left)
-        # A turn of another process may still be ending.
-        request = msgspec.structs.replace(request, policy="interrupt")
+            # A turn of another process may still be ending.
+            request = msgspec.structs.replace(request, policy="interrupt")
         return await turns.accept(scope, request, runner.new_lease())
 
     async def _accept_decisions(
@@ -182,11 +183,13 @@ class ChatRoutes:
             return await self._find_thread(scope, chat.thread_id)
         return None if chat.state_key is None else await session.thread_by_key(chat.state_key)
 
-    async def _find_left_turns(self, scope: Scope, running: TurnRunning, chat: ChatRequest, asked: Asked) -> list[Turn]:
+    async def _find_left_turns(
+        self, scope: Scope, running: TurnRunning, chat: ChatRequest, asked: Asked
+    ) -> list[Turn] | None:
         """The active turns, if the client has left them all: it shows a part of each reply and asks something new, or
-        it replaces the question that is being answered. `stop()` of the AI SDK only disconnects. [] otherwise."""
+        it replaces the question that is being answered. `stop()` of the AI SDK only disconnects. None otherwise."""
         if chat.policy is not None:
-            return []
+            return None
         session, shown = self._threadline.store.scoped(scope), {each.id for each in chat.shown}
         turn = await session.turn(running.turn_id)
         active = [] if turn is None else await session.active_turns(turn.thread_id)
@@ -196,7 +199,7 @@ class ChatRoutes:
             seq = turn.request_seq
             request = [] if seq is None else await session.messages(turn.thread_id, first=seq, last=seq)
             if asked.replaces is None or not request or request[0].id != asked.replaces:
-                return []
+                return None
         return active
 
     @operation(
