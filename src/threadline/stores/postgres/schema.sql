@@ -94,9 +94,9 @@ CREATE POLICY of_owner ON threadline.audit TO threadline_app USING (false) WITH 
 
 CREATE POLICY of_tenant ON threadline.audit TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
 
-GRANT DELETE, INSERT, SELECT ON threadline.audit TO threadline_app;
-
 GRANT DELETE, INSERT, SELECT ON threadline.audit TO threadline_worker;
+
+GRANT INSERT, SELECT ON threadline.audit TO threadline_app;
 
 CREATE TABLE threadline.bindings (
     tenant_id text COLLATE "C" NOT NULL,
