@@ -157,6 +157,9 @@ def _answer_faults(world: Evidence, log: list[LogEntry], turns: Mapping[str, Tur
                 yield f"{token} was answered with {reply.text!r}"
             if set(TOKEN.findall(reply.text)) - {token}:
                 yield f"{token} was answered with {reply.text!r}"
+        for shown in question.shown:
+            if turn.status == "executed" and shown.split() != found[0].text.split():
+                yield f"a reader of {token} was shown {shown!r}"
         if turn.status == "executed" and not found:
             yield f"{token} was executed without a reply"
         yield from (

@@ -64,7 +64,6 @@ def simulated_machine(loop: SimulatedLoop, seed: int, more: Sequence[Replacement
         (time, "sleep", _refuse_sleep),
         (os, "urandom", generator.randbytes),
         (random, "_urandom", generator.randbytes),
-        (ids, "urandom", generator.randbytes),
         (threading.Thread, "start", _refuse_thread),
         # A crashed process runs no finalizer, and Python would keep what the finalizer refers to for ever.
         (weakref, "finalize", lambda *_: None),
@@ -77,9 +76,21 @@ def simulated_machine(loop: SimulatedLoop, seed: int, more: Sequence[Replacement
         stack.callback(random.setstate, state)
         # Ids grow within a Python process: each simulation begins with none.
         stack.enter_context(_replaced(ids, "_last", 0))
-        for owner, name, value in (*replaced, *more):
+        for owner, name, value in (*replaced, *_imported(replaced), *more):
             stack.enter_context(_replaced(owner, name, value))
         yield
+
+
+def _imported(replaced: Sequence[Replacement]) -> list[Replacement]:
+    """The same for modules that imported such a function by its name."""
+    values = {id(getattr(owner, name)): value for owner, name, value in replaced}
+    modules = [module for name, module in sys.modules.items() if name.startswith("threadline.")]
+    return [
+        (module, name, values[id(found)])
+        for module in modules
+        for name, found in vars(module).items()
+        if id(found) in values
+    ]
 
 
 @contextmanager

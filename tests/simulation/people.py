@@ -19,6 +19,7 @@ from tests.simulation.processes import ProcessGone, SimulatedProcess
 from tests.simulation.questions import AGENT, TENANT, Chat, ChatSurface, Person, Question
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreFailed, TurnRunning
+from threadline.core.events import Restart, TextDelta
 from threadline.core.ids import new_id
 from threadline.library import ThreadHandle
 
@@ -110,22 +111,31 @@ async def _stop(seconds: float, thread: ThreadHandle, turn_id: str) -> None:
 
 
 async def watch(world: World, question: Question) -> None:
-    """Another caller waits for the end of the turn, and only waits."""
+    """Another caller reads the stream of the turn, from its beginning, in any process."""
     turn_id = await question.turn_id
     while True:
         process = await world.any_process()
         try:
-            status = await process.call(partial(_wait_for_end, question, turn_id))
+            shown = await process.call(partial(_read_stream, question, turn_id))
         except (ProcessGone, StoreFailed):
             await asyncio.sleep(world.loop.chance.choice((0.0, 1.0)))
             continue
-        world.note(f"{question.token} ended {status}, as seen in {process.name}")
+        world.note(f"{question.token} was shown as {shown!r} in {process.name}")
+        question.shown.append(shown)
         return
 
 
-async def _wait_for_end(question: Question, turn_id: str, threadline: Threadline) -> str:
+async def _read_stream(question: Question, turn_id: str, threadline: Threadline) -> str:
+    """The text that the events add up to; a restart discards what came before."""
     view = threadline.as_user(question.person.user_id, tenant=TENANT)
-    return (await view.reply(turn_id).ended()).status
+    shown: list[str] = []
+    async for event in view.reply(turn_id):
+        match event:
+            case TextDelta(text=text):
+                shown.append(text)
+            case Restart():
+                shown.clear()
+    return "".join(shown)
 
 
 async def read_everything(person: Person, threadline: Threadline) -> list[str]:

@@ -61,12 +61,14 @@ class Question:
         self.policy: Policy = "queue"
         self.stop_after: float | None = None
         self.is_watched = False
-        """Whether another caller waits for the end of its turn, in any process."""
+        """Whether another caller reads the stream of its turn, in any process."""
         self.is_acknowledged = False
         """Whether its sender was told that it is stored."""
         self.answers: list[str] = []
         """What callers got: the reply's text."""
         self.failures: list[str] = []
+        self.shown: list[str] = []
+        """What readers of its stream got."""
         self.turn_id: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property

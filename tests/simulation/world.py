@@ -181,7 +181,9 @@ class World:
             await asyncio.sleep(1.0)
 
     async def _look_around(self) -> None:
-        """Everybody reads all they can."""
+        """Every person reads all they can, and the store checks itself."""
+        for finding in await (await self.any_process()).call(lambda threadline: threadline.store.check()):
+            self.fail(f"the store finds {finding}")
         for person in PEOPLE:
             for token in await (await self.any_process()).call(partial(read_everything, person)):
                 if self.questions[token].person != person:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.conftest import OpenStore
@@ -13,6 +14,7 @@ from threadline.core import events
 from threadline.core.errors import AgentFailed, NotFound
 from threadline.core.threads import Scope
 from threadline.library import UserView
+from threadline.replies import DenyAll
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
 from threadline.turns.streams import StreamedEvent, Streams
@@ -49,6 +51,20 @@ async def test_after_the_end_the_same_chunks_come_from_the_store(threadline: Thr
     assert [streamed.event for streamed in stored] == live
     assert await collected(threadline.streams, me.scope, turn.id, after=2) == stored[2:]
     assert await collected(threadline.streams, me.scope, turn.id, after=len(stored)) == []
+
+
+@pytest.mark.req("S1-26")
+async def test_a_reader_whose_process_only_waited_for_the_turn_gets_its_events(
+    threadline: Threadline, me: UserView, settings: Settings, clock: ManualClock
+) -> None:
+    """Found by the simulation: the turn waits for its thread in two processes, and the other one runs it."""
+    waiting = make_threadline(threadline.store, settings, clock, ScriptedAgent())
+    reply = (await me.create_thread()).ask("Hi")
+    live = [event async for event in reply]
+    ended = await threadline.turns.find(me.scope, (await reply.ended()).id)
+    waiting.runner.start(me.scope, msgspec.structs.replace(ended, status="accepted"), DenyAll())
+    shown = await collected(waiting.streams, me.scope, ended.id)
+    assert [streamed.event for streamed in shown] == live
 
 
 @pytest.mark.req("S1-26")

@@ -99,6 +99,8 @@ class Runner:
         self._waiting: set[str] = set()
         """Turns whose task waits for a lease. A caller that already holds the lease replaces the waiting task."""
         self._stopping: set[str] = set()
+        self._elsewhere: set[str] = set()
+        """Turns for which this process waited, and that another one ran."""
         self._ending: set[str] = set()
         """Turns whose agent is done and whose end is being stored: they must not be cancelled."""
         self._hands_over = False
@@ -137,6 +139,9 @@ class Runner:
             self._stopping.discard(turn_id)
             self._ending.discard(turn_id)
             has_ended = failure is None and not task.cancelled() and task.result() is not None
+            # The stream here has no events of a turn that ran elsewhere: its readers must continue in the store.
+            has_ended = has_ended and turn_id not in self._elsewhere
+            self._elsewhere.discard(turn_id)
             self._streams.close(tenant_id, turn_id, has_ended=has_ended, failure=failure)
         if failure is not None:
             log.error("turn not finished: %s", type(failure).__name__, extra={"turn_id": turn_id})
@@ -192,6 +197,7 @@ class Runner:
     ) -> Turn | None:
         leased = turn if thread is not None else await self._acquire(scope, turn, previous)
         if leased is None:
+            self._elsewhere.add(turn.id)
             stored = await self._store.scoped(scope).turn(turn.id)
             return None if stored is None or stored.is_active else stored
         must_answer = turn.surface in CHANNELS or turn.is_handed_over
