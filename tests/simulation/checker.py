@@ -153,21 +153,25 @@ def _answer_faults(world: Evidence, log: list[LogEntry], turns: Mapping[str, Tur
             last[entry.owner_id, entry.state_key] = reply.seq
             if turn.reply_seq != reply.seq:
                 yield f"the turn of {token} names reply {turn.reply_seq}, and it is {reply.seq}"
-            if turn.status == "executed" and reply.text.count(f"answer {token}") != 1:
-                yield f"{token} was answered with {reply.text!r}"
-            if set(TOKEN.findall(reply.text)) - {token}:
-                yield f"{token} was answered with {reply.text!r}"
-        for shown in question.shown:
-            if turn.status == "executed" and shown.split() != found[0].text.split():
-                yield f"a reader of {token} was shown {shown!r}"
-        if turn.status == "executed" and not found:
-            yield f"{token} was executed without a reply"
-        yield from (
-            f"the caller of {token} got {answer!r}"
-            for answer in question.answers
-            if [answer] != [reply.text for reply in found]
-        )
+        yield from _text_faults(question, turn, [reply.text for reply in found])
     yield from (f"a reply of turn {turn_id} has no question" for turn_id in replies)
+
+
+def _text_faults(question: Question, turn: TurnRow, replies: list[str]) -> Iterator[str]:
+    """The reply answers its question and no other, and callers and readers of the stream got just that."""
+    token, is_executed = question.token, turn.status == "executed"
+    if is_executed and not replies:
+        yield f"{token} was executed without a reply"
+    for text in replies:
+        if set(TOKEN.findall(text)) - {token} or (is_executed and text.count(f"answer {token}") != 1):
+            yield f"{token} was answered with {text!r}"
+    for answer in question.answers:
+        if [answer] != replies:
+            yield f"the caller of {token} got {answer!r}"
+    for shown in question.shown:
+        # Parts are separated by blank lines in a text, and by events in a stream.
+        if is_executed and shown.split() != " ".join(replies).split():
+            yield f"a reader of {token} was shown {shown!r}"
 
 
 def _status_faults(world: Evidence, question: Question, turn: TurnRow) -> Iterator[str]:
