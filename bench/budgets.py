@@ -76,6 +76,9 @@ TURN = _both("a whole turn with an instant agent", None)
 FIRST_EVENT = _both("from the question to the first event", None)
 FAN_OUT = _both("events delivered to subscribers", None)
 PROMPT = _both("context of a turn at 100,000 messages, against 1,000", _ratio("≤", 1.1))
+RECOVERY = _both("a killed turn asked for again, until its answer", None)
+RECOVERY_P99 = _both("a killed turn asked for again: slowest of 100", _value(1_000))
+RECOVERY_WRONG = _both("killed turns lost, doubled or not answered", _value(0))
 MASKING = Measure("masking of text", Budget("value", "≥", 20))
 MASKING_MESSAGE = Measure("sealing a message of 2 kB, masked, against unmasked")
 CHAT = Measure("threadline chat until its prompt appears", _value(700))
@@ -139,6 +142,9 @@ MEASURES = (
     FIRST_EVENT,
     FAN_OUT,
     PROMPT,
+    RECOVERY,
+    RECOVERY_P99,
+    RECOVERY_WRONG,
     MASKING,
     MASKING_MESSAGE,
     CHAT,

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+import threadline
 from bench.contenders.bare_postgres import POOL, BarePostgres
 from bench.contenders.bare_sqlite_crowd import BareSqliteCrowd
 from bench.contenders.ours import ThreadlineLibrary
 from bench.crowds import Crowd, run_crowd
 from bench.places import ROOT
+from threadline.core.prompts import Prompt
 
 READY = b"ready\n"
 T = TypeVar("T")
@@ -34,6 +37,13 @@ class CrowdOrder(msgspec.Struct, frozen=True):
 class StreamOrder(msgspec.Struct, frozen=True):
     place: str
     thread_id: str
+
+
+class KilledTurnsOrder(msgspec.Struct, frozen=True):
+    place: str
+    thread_ids: list[str]
+    question: str
+    key: str
 
 
 class StreamReport(msgspec.Struct, frozen=True):
@@ -64,6 +74,10 @@ class Child:
         assert self._process.stdout is not None
         if await asyncio.wait_for(self._process.stdout.readline(), 60) != READY:
             raise RuntimeError("a child process ended before it was ready; its error is above")
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.wait()
 
     def go(self) -> None:
         assert self._process.stdin is not None
@@ -103,6 +117,27 @@ async def _told_to_go() -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
+async def killed_turns(order: KilledTurnsOrder) -> None:
+    """A question on each thread, to an agent that never ends its answer. Ready when all have begun, and then killed."""
+    begun = asyncio.Semaphore(0)
+
+    async def begin(prompt: Prompt) -> AsyncIterator[str]:
+        yield "Let me see. "
+        begun.release()
+        await asyncio.Event().wait()
+
+    async with threadline.open(order.place, agents={"agent": begin}) as opened:
+        ours = ThreadlineLibrary(opened)
+        replies = [(await ours.user.thread(id)).ask(order.question, key=f"{order.key}-{id}") for id in order.thread_ids]
+        for reply in replies:
+            await reply.accept()
+        for _ in replies:
+            await begun.acquire()
+        sys.stdout.buffer.write(READY)
+        sys.stdout.buffer.flush()
+        await asyncio.Event().wait()
+
+
 async def stream(order: StreamOrder) -> StreamReport:
     ours = await ThreadlineLibrary.open(order.place)
     thread = await ours.user.thread(order.thread_id)
@@ -124,7 +159,9 @@ def _peak_megabytes() -> float:
 
 def main(task: str, order: str) -> None:
     found: Any
-    if task == "crowd":
+    if task == "killed-turns":
+        found = asyncio.run(killed_turns(msgspec.json.decode(order, type=KilledTurnsOrder)))
+    elif task == "crowd":
         found = asyncio.run(crowd(msgspec.json.decode(order, type=CrowdOrder)))
     else:
         found = asyncio.run(stream(msgspec.json.decode(order, type=StreamOrder)))

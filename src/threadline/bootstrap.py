@@ -35,7 +35,8 @@ from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
-from threadline.ports import Admission, Agent, Clock, Guard, Store, Tracer
+from threadline.ports import Admission, Agent, Approver, Clock, Guard, Processes, Store, Tracer
+from threadline.processes import LocalProcesses, runtime_folder, sqlite_folder
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -50,7 +51,7 @@ from threadline.turns.approvals import Approvals
 from threadline.turns.budgets import BudgetRules, Budgets
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
-from threadline.turns.leases import Timing
+from threadline.turns.leases import Leases, Timing
 from threadline.turns.loop_share import LoopShare
 from threadline.turns.metering import Metering
 from threadline.turns.prompts import PromptReader
@@ -95,7 +96,9 @@ class Threadline:
         retry: DeliveryRetry | None = None,
         tracer: Tracer | None = None,
         admission: Admission | None = None,
+        processes: Processes | None = None,
     ) -> None:
+        """`processes` tells which of the processes that use the store still run; without one, their leases do."""
         self.store = store
         self.settings = settings
         self.clock = clock
@@ -104,7 +107,8 @@ class Threadline:
         self.sealer = Sealer(settings.limits, self.masker)
         self.metrics = Metrics()
         loop_share = LoopShare()
-        self.streams = Streams(store, loop_share)
+        self.processes = processes or LocalProcesses(None)
+        self.streams = Streams(store, self._continue_turn, loop_share)
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self.agent_secrets = AgentSecrets(store, self.vault)
@@ -115,17 +119,16 @@ class Threadline:
         admission = admission or _budgets(store, settings, clock)
         metering = Metering(store, self.directory, settings.agent, admission, settings.prices)
         self.turns = Turns(store, self.sealer, self.guard, deliveries, metering=metering, metrics=self.metrics)
-        self.approvals = Approvals(store, self.sealer, self.guard)
+        self.approvals = Approvals(store, self.turns, self.sealer, self.guard)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
-        timing = timing or Timing(lease_seconds=settings.service.lease_seconds)
+        leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
         abandoned = AbandonedTurns(
             store,
             self.turns,
-            clock,
+            leases,
             DenyAll(),
             later=Defer(),
-            timing=timing,
             metrics=self.metrics,
             handover_seconds=settings.service.handover_seconds,
         )
@@ -136,14 +139,13 @@ class Threadline:
             self.prompts,
             self.directory,
             settings.agent,
-            clock,
+            leases,
             abandoned,
             metering,
             masker=self.masker,
-            timing=timing,
             loop_share=loop_share,
         )
-        self.recovery = Recovery(store, abandoned, self.runner, clock, replay_seconds=settings.replay_seconds)
+        self.recovery = Recovery(store, abandoned, leases, self.runner, clock, replay_seconds=settings.replay_seconds)
         self.dispatcher = Dispatcher(store, self.prompts, self.directory, metering, self.guard, self.masker, loop_share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
@@ -219,11 +221,17 @@ class Threadline:
             )
         )
 
+    async def _continue_turn(self, scope: Scope, turn: Turn, approver: Approver | None) -> None:
+        # Looked up when it is needed: the runner writes to the streams and is made after them.
+        await self.runner.continue_turn(scope, turn, approver)
+
     async def close(self) -> None:
         """Waits a few seconds for running turns, then interrupts them; what they showed is stored."""
         await self.runner.close(_GRACE_SECONDS)
         await self.directory.close()
         await self.store.close()
+        # Last: until then this process holds leases.
+        self.processes.close()
         if self.tracer is not None:
             await self.tracer.close()
 
@@ -274,18 +282,37 @@ def open(
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
         settings = msgspec.structs.replace(settings, database=str(database))
-    chosen, ticking = settings, clock or SystemClock()
+    chosen = settings
     named = {name: as_agent(agent) for name, agent in (agents or {}).items()}
 
     async def opening() -> Threadline:
         tracer = _tracer(chosen)
-        store = await open_store(chosen, ticking, read_only=read_only)
-        return Threadline(store, chosen, ticking, agents=named, tracer=tracer, admission=admission)
+        store = await open_store(chosen, clock, read_only=read_only)
+        return Threadline(
+            store,
+            chosen,
+            clock or SystemClock(),
+            agents=named,
+            tracer=tracer,
+            admission=admission,
+            processes=local_processes(chosen),
+        )
 
     return Opening(opening)
 
 
-async def open_store(settings: Settings, clock: Clock, *, read_only: bool = False) -> Store:
+def local_processes(settings: Settings) -> Processes:
+    """The processes of this machine that use the database of these settings."""
+    if settings.process_folder:
+        return LocalProcesses(Path(settings.process_folder).expanduser())
+    if is_postgres(settings.database):
+        return LocalProcesses(runtime_folder(), is_private=True)
+    path = sqlite_path(settings.database)
+    return LocalProcesses(None if path == ":memory:" else sqlite_folder(Path(path)))
+
+
+async def open_store(settings: Settings, clock: Clock | None = None, *, read_only: bool = False) -> Store:
+    """Without a clock, times are the system's, and on PostgreSQL the server's for what processes compare."""
     url = settings.database
     if is_postgres(url):
         with needs_postgres():

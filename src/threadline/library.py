@@ -92,8 +92,7 @@ class ThreadHandle(GatewayThread):
     ) -> Reply:
         """As in the protocol. `surface` overrides the surface of the user's view for this turn."""
         request = AnswerRequest(self.id, decisions(answers), surface or self._services.surface)
-        accept = partial(self._services.approvals.accept, self._services.scope, request)
-        return Reply(self._services, accept, approver or Defer())
+        return Reply(self._services, partial(self._services.respond, request), approver or Defer())
 
     async def messages(
         self, *, first: int = 0, last: int | None = None, newest: int | None = None, timeline: str | None = None
@@ -228,7 +227,6 @@ class UserView(Gateway):
     def reply(self, turn_id: str) -> Reply:
         async def find() -> Accepted:
             turn = await self._services.turns.find(self.scope, turn_id)
-            await self._services.runner.recover_if_abandoned(self.scope, turn)
             return Accepted(turn, await self._threads.read(turn.thread_id), replayed=True)
 
         return Reply(self._services, find, Defer())

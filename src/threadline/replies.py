@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from threadline.core import events
-from threadline.core.errors import AgentFailed, TurnRunning
+from threadline.core.errors import AgentFailed
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
@@ -25,11 +24,11 @@ from threadline.threads.transfer import Importer
 from threadline.threads.usage_reports import UsageReports
 from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import TurnRequest, Turns
-from threadline.turns.approvals import Approvals
+from threadline.turns.approvals import AnswerRequest, Approvals
 from threadline.turns.runner import Runner
 from threadline.turns.streams import Streams
 
-# How long `stop` waits until what was shown is stored; a turn that runs in another process may be slow to notice.
+# How long `stop` waits for the process that runs a turn, which may be slow to notice. Then it ends the turn itself.
 _STOP_SECONDS = 5.0
 
 
@@ -66,31 +65,23 @@ class UserServices(NamedTuple):
         return self.threads.scope
 
     async def accept(self, request: TurnRequest) -> Accepted:
-        return await self.turns.accept(self.scope, request, self.runner.new_lease())
+        return await self.turns.accept(self.scope, request, self.runner.holder())
 
-    async def retry_when_free(self, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
-        """Accepts; if a turn whose process died blocks the thread, ends that turn first. A library without a service
-        has no sweep that would."""
-        while True:
-            try:
-                return await accept()
-            except TurnRunning as exc:
-                if await self._is_still_active(exc.turn_id):
-                    raise
-
-    async def _is_still_active(self, turn_id: str) -> bool:
-        await self.runner.recover_if_abandoned(self.scope, await self.turns.find(self.scope, turn_id))
-        return (await self.turns.find(self.scope, turn_id)).is_active
+    async def respond(self, request: AnswerRequest) -> Accepted:
+        return await self.approvals.accept(self.scope, request, self.runner.holder())
 
 
 async def stop_turns(runner: Runner, streams: Streams, scope: Scope, turns: Sequence[Turn]) -> int:
-    """Ends turns wherever they run, and waits a moment until what was shown is stored. Returns how many were active."""
+    """Ends turns wherever they run, and waits until what was shown is stored. Returns how many were active."""
     stopped = [turn for turn in turns if await runner.stop(scope, turn.id)]
-    with suppress(TimeoutError):
+    try:
         async with asyncio.timeout(_STOP_SECONDS):
             for turn in stopped:
                 async for _ in streams.read(scope, turn.id):
                     pass
+    except TimeoutError:
+        for turn in stopped:
+            await runner.force_stop(scope, turn.id)
     return len(stopped)
 
 
@@ -108,7 +99,7 @@ class Reply(GatewayReply):
     async def __aiter__(self) -> AsyncIterator[Event]:
         turn = (await self._start()).turn
         finish = events.Finish()
-        async for streamed in self._services.streams.read(self._services.scope, turn.id):
+        async for streamed in self._services.streams.read(self._services.scope, turn.id, approver=self._approver):
             if isinstance(streamed.event, events.Finish):
                 # The agent says that it is done; how the turn ended is known once its end is stored.
                 finish = streamed.event
@@ -139,8 +130,8 @@ class Reply(GatewayReply):
 
     async def _start(self) -> Accepted:
         if self._accepted is None:
-            self._accepted = await self._services.retry_when_free(self._accept)
-            self._running = self._services.runner.begin(self._services.scope, self._accepted, self._approver)
+            self._accepted = await self._accept()
+            self._running = await self._services.runner.begin(self._services.scope, self._accepted, self._approver)
         return self._accepted
 
     async def _ended(self) -> Turn:
@@ -149,8 +140,8 @@ class Reply(GatewayReply):
             return ended
         if not turn.is_active:
             return turn
-        # Another process runs it: its stream ends when the turn does.
-        async for _ in self._services.streams.read(self._services.scope, turn.id):
+        # Another process runs it: its stream ends when the turn does, here if that process ends before.
+        async for _ in self._services.streams.read(self._services.scope, turn.id, approver=self._approver):
             pass
         return await self._services.turns.find(self._services.scope, turn.id)
 

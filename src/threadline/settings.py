@@ -224,6 +224,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str = "local"
     agent: str = "rehearsal"
     replay_seconds: float = 3600.0
+    process_folder: str = ""
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     masking: MaskingSettings = MaskingSettings()

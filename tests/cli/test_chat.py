@@ -18,6 +18,7 @@ import pexpect
 import pytest
 
 import threadline
+from tests.service.processes import eventually, is_streamed
 from tests.service.test_server import served
 from threadline.cli.main import main
 from threadline.client import connect
@@ -99,6 +100,13 @@ class Terminal:
     def kill(self) -> None:
         self.child.kill(signal.SIGKILL)
         self.child.expect(pexpect.EOF)
+
+    def run(self, *words: str) -> str:
+        """The output of another command, in the same home."""
+        command = [sys.executable, "-m", "threadline", *words]
+        return subprocess.run(
+            command, cwd=self._home, env=self._environment, capture_output=True, text=True, check=True
+        ).stdout
 
     def close(self) -> None:
         if self._child is not None:
@@ -224,22 +232,29 @@ def test_a_message_waits_for_another_terminal_and_can_be_cancelled(
         terminal.quit()
 
 
-@pytest.mark.req("S1-15")
-def test_a_thread_continues_after_its_terminal_was_killed(
+@pytest.mark.req("S1-15", "S4-09", "T-06")
+def test_a_thread_continues_at_once_after_its_terminal_was_killed(
     terminal: Terminal, other_terminal: Terminal, tmp_path: Path
 ) -> None:
-    (tmp_path / "threadline.toml").write_text("[service]\nlease_seconds = 3\n")
+    """With the lease as it is shipped, 30 seconds."""
     other_terminal.start()
     other_terminal.send("slow 300")
     other_terminal.expect("I am")
+    eventually(lambda: is_streamed(tmp_path / ".local/share/threadline/threadline.sqlite3", "am"))
     other_terminal.kill()
     wait_for_mark(tmp_path, "interrupted")
     terminal.start("--continue")
     terminal.expect("Resuming slow 300")
     terminal.expect("(interrupted)")
     terminal.send("calculate 6*7")
-    terminal.expect("6*7 is 42.")
+    assert terminal.child.expect_exact(["6*7 is 42.", "This chat is busy"]) == 0
     terminal.quit()
+    (thread,) = json.loads(terminal.run("threads", "list", "--json"))["threads"]
+    shown = terminal.run("threads", "show", thread["id"])
+    ends = [line.split(" · ")[1::2] for line in shown.splitlines() if line.startswith("── ")]
+    assert ends == [["user"], ["assistant", "interrupted"], ["user"], ["assistant"]]
+    exported = terminal.run("threads", "export", "--format", "markdown", thread["id"])
+    assert exported.count("UTC (interrupted)") == 1
 
 
 def wait_for_mark(home: Path, mark: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.messages import user
@@ -17,8 +15,7 @@ async def leave_a_dead_turn(threadline: Threadline, scope: Scope, state_key: str
     request = TurnRequest(message=user("Hi"), surface="web", state_key=state_key)
     accepted = await threadline.turns.accept(scope, request)
     tx = threadline.store.scoped(scope)
-    past = threadline.clock.now() - dt.timedelta(seconds=1)
-    leased = await tx.lease_turn(accepted.turn.id, "gone", until=past)
+    leased = await tx.lease_turn(accepted.turn.id, "gone", seconds=-1)
     assert leased is not None
     await tx.put_chunks(leased.id, leased.fence, [Chunk(1, events.to_json(events.TextDelta("I was about")))])
     return leased

@@ -10,9 +10,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import apsw
 
 SECONDS = 30.0
 QUICK = {"THREADLINE_SERVICE__RECOVERY_SECONDS": "0.2", "THREADLINE_SERVICE__LOG_FORMAT": "json"}
@@ -60,6 +62,12 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < ends, "condition not met in time"
         time.sleep(0.02)
+
+
+def is_streamed(database: str | Path, word: str) -> bool:
+    """Whether the stream of a turn that holds this word is stored in the SQLite file."""
+    with closing(apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        return bool(list(connection.execute("SELECT 1 FROM turn_chunks WHERE instr(chunk, ?)", (word.encode(),))))
 
 
 def get(url: str) -> Any:

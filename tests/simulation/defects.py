@@ -14,8 +14,8 @@ import msgspec
 from tests.simulation.machine import Replacement
 from threadline.core.channels import Sender
 from threadline.core.ids import new_id
-from threadline.core.messages import to_us
 from threadline.core.platform_messages import Sent
+from threadline.core.turns import Lease
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.receipts import Receipt
@@ -28,7 +28,7 @@ from threadline.turns.recovery import AbandonedTurns
 # ruff: noqa: SLF001
 
 
-def _lease_without_holder(session: Any, turn_id: str, worker: str, until: Any) -> Any:
+def _lease_without_holder(session: Any, turn_id: str, lease: Lease) -> Any:
     """Gives a lease to everybody, and forgets to raise the fence: two processes run one turn."""
     hold = turns.find_hold(session, turn_id)
     if hold is None or hold.status not in ("accepted", "running"):
@@ -37,7 +37,7 @@ def _lease_without_holder(session: Any, turn_id: str, worker: str, until: Any) -
         return None
     session.run(
         "UPDATE turns SET status = 'running', lease_owner = ?, lease_until_us = 0, fence = 1 WHERE no = ?",
-        (worker, hold.no),
+        (lease.worker, hold.no),
     )
     return turns.find_turn(session, turn_id)
 
@@ -94,12 +94,12 @@ async def _accept_without_key(turns: Any, scope: Any, request: Any, lease: Any =
 _accept = Turns.accept
 
 
-def _lease_out_of_order(session: Any, turn_id: str, worker: str, until: Any) -> Any:
+def _lease_out_of_order(session: Any, turn_id: str, lease: Lease) -> Any:
     """Leases a turn while an earlier one of its thread is active."""
     hold = turns.find_hold(session, turn_id)
     if hold is None or hold.status != "accepted":
-        return _lease_turn(session, turn_id, worker, until)
-    session.run(turns._SQL["lease_turn"], (worker, to_us(until), hold.no))
+        return _lease_turn(session, turn_id, lease)
+    session.run(turns._SQL["lease_turn"], (lease.worker, session.now_us() + int(lease.seconds * 1e6), hold.no))
     session.touch(turn_id)
     return turns.find_turn(session, turn_id)
 

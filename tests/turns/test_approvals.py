@@ -254,7 +254,7 @@ async def test_a_thread_works_after_a_process_died_between_answer_and_reply(shop
         scope, AnswerRequest(thread.id, {asked.approval_id: ApprovalDecision(True)}, "web")
     )
     tx = shop.threadline.store.scoped(scope)
-    leased = await tx.lease_turn(accepted.turn.id, "dead", until=clock.now())
+    leased = await tx.lease_turn(accepted.turn.id, "dead", seconds=0)
     assert leased is not None
     clock.advance(60)
     assert await shop.threadline.recovery.recover(scope) == 1

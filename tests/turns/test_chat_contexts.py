@@ -15,7 +15,7 @@ from threadline.core.threads import Scope, ThreadChanges
 from threadline.core.turns import Lease
 from threadline.messaging.chat_contexts import ChatContexts
 from threadline.testing.clock import ManualClock
-from threadline.turns.acceptance import TurnRequest
+from threadline.turns.acceptance import Holder, TurnRequest
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_a_repeated_message_is_answered_once_whichever_process_ended_its_t
     chat = await platform.create_chat_context()
     request = TurnRequest(message=user("one"), surface="matrix", thread_id=chat.id, key="k1")
     # An earlier life of the bot, which was killed a moment ago.
-    await threadline.turns.accept(alice, request, Lease("earlier life", clock.after(30)))
+    await threadline.turns.accept(alice, request, Holder(Lease("earlier life", 30), threadline.runner.make_way))
     async with asyncio.timeout(30):
         hearing = asyncio.create_task(told(platform, chat.id, "one", "k1"))
         while not threadline.streams.readers or threadline.runner.running:  # noqa: ASYNC110 - gauges have no notification

@@ -24,7 +24,7 @@ from threadline.ports import Store
 from threadline.replies import Defer, Reply
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
-from threadline.turns.acceptance import TurnRequest
+from threadline.turns.acceptance import Holder, TurnRequest
 
 _HANDOVER_SECONDS = 300
 _LEASE_SECONDS = 60
@@ -232,7 +232,8 @@ async def test_a_request_in_a_terminal_does_not_wait_for_a_dead_process(
     me = threadline.as_user()
     thread = await me.create_thread()
     request = TurnRequest(user("Hi"), "web", thread_id=thread.id)
-    dead = (await threadline.turns.accept(me.scope, request, Lease("dead", clock.after(30)))).turn
+    holder = Holder(Lease("dead", 30), threadline.runner.make_way)
+    dead = (await threadline.turns.accept(me.scope, request, holder)).turn
     clock.advance(_LEASE_SECONDS)
     async with asyncio.timeout(_PATIENCE):
         assert (await thread.ask("And now?", surface="cli").ended()).status == "executed"

@@ -37,7 +37,7 @@ async def accepted(threadline: Threadline, thread: ThreadHandle, surface: Surfac
 
 
 async def lease_as_dead_process(threadline: Threadline, me: UserView, turn: Turn, clock: ManualClock) -> Turn:
-    leased = await threadline.store.scoped(me.scope).lease_turn(turn.id, "dead", until=clock.after(30))
+    leased = await threadline.store.scoped(me.scope).lease_turn(turn.id, "dead", seconds=30)
     assert leased is not None
     return leased
 
@@ -159,7 +159,7 @@ async def test_a_process_that_was_suspended_does_not_recover_its_own_turns(
 
 
 @pytest.mark.req("S1-15")
-async def test_a_queued_request_is_left_to_its_process_when_its_thread_becomes_free(
+async def test_a_queued_request_is_left_to_the_process_that_has_reserved_it(
     threadline: Threadline, me: UserView, clock: ManualClock
 ) -> None:
     """Another process's turn died, and its end frees the thread for the queued request."""
@@ -168,10 +168,12 @@ async def test_a_queued_request_is_left_to_its_process_when_its_thread_becomes_f
     request = TurnRequest(user("And now?"), "cli", thread_id=thread.id)
     behind = (await threadline.turns.accept(me.scope, request)).turn
     clock.advance(_LEASE_SECONDS)
+    session = threadline.store.scoped(me.scope)
+    assert await session.renew_lease(behind.id, 0, "waits for its thread", seconds=30)
     assert await threadline.recovery.recover(me.scope) == 1
     assert (await threadline.turns.find(me.scope, dead.id)).status == "interrupted"
     assert (await threadline.turns.find(me.scope, behind.id)).status == "accepted"
-    # Its process does not come, so it is gone as well.
+    # It does not renew its reservation, so it is gone as well.
     clock.advance(_LEASE_SECONDS)
     assert await threadline.recovery.recover(me.scope) == 1
     assert (await threadline.turns.find(me.scope, behind.id)).status == "interrupted"

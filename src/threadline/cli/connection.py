@@ -42,9 +42,7 @@ async def _end_abandoned(threadline: Threadline) -> None:
     scope = user_scope(threadline)
     # What cannot be written is read as it is.
     with contextlib.suppress(StoreFailed):
-        for turn in await threadline.store.scoped(scope).due_turns():
-            if turn.surface == "cli":
-                await threadline.runner.recover_if_abandoned(scope, turn)
+        await threadline.recovery.recover(scope, surface="cli")
 
 
 async def open_readable(

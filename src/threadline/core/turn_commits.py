@@ -46,7 +46,8 @@ class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str | None = None
     new_thread: NewThread = NewThread()
     replaces: str | None = None
-    """The user message that this one replaces: the thread is first rewound to before it, on a new timeline."""
+    """The message that this one replaces, of the same role: the thread is first rewound to before it, on a new
+    timeline. A reply can be replaced only while it is the thread's last message."""
     agent_id: str | None = None
     """Without one, the turn is for the thread's agent."""
     model: str | None = None
@@ -58,6 +59,9 @@ class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     status: TurnStatus = "accepted"
     """A status that is an end, for a request that is denied: its turn has ended when it is stored."""
     lease: Lease | None = None
+    must_check_holder: bool = False
+    """Refuses with `turn_running`, whatever the policy, if the first active turn of the thread is another process's:
+    the caller then checks whether that process still runs, and asks again without this."""
     arrival: ArrivalClaim | None = None
 
 
@@ -86,6 +90,7 @@ AcceptRefusalReason: TypeAlias = Literal[
     "turn_running",
     "replaced_missing",
     "replaced_not_user",
+    "replaced_not_last",
     "message_repeated",
     "message_known",
     "thread_full",
@@ -95,7 +100,8 @@ AcceptRefusalReason: TypeAlias = Literal[
 
 `duplicate_arrival`: its inbox key is claimed. `key_reused`: the idempotency key came with another request hash.
 `question_open`: the place has an open question that this text may answer. `place_taken`: the place is another user's.
-`replaced_missing`, `replaced_not_user`: what `replaces` names is not in the history, or not a user message.
+`replaced_missing`, `replaced_not_user`, `replaced_not_last`: what `replaces` names is not in the history, has another
+role than the message, or is a reply with later messages.
 `message_repeated`, `message_known`: the history has a message with this id and the same content, or another.
 `thread_full`: there is no room for the request, its reply, and the replies of the turns that are active.
 `id_known`: the id of the turn, or of the thread to create, exists."""

@@ -119,23 +119,11 @@ def turn_info(turn: Turn) -> TurnInfo:
     return TurnInfo(**{**fields, "usage": usage})
 
 
-class NewTurn(msgspec.Struct, frozen=True):
-    id: str
-    thread_id: str
-    surface: Surface
-    agent_id: str | None = None
-    status: TurnStatus = "accepted"
-    idempotency_key: str | None = None
-    request_hash: bytes | None = None
-    request_seq: int | None = None
-    model: str | None = None
-
-
 class Lease(NamedTuple):
-    """The process that runs a turn, and until when no other process may take it."""
+    """The process that asks to run a turn, and for how many seconds by the store's clock no other may take it."""
 
     worker: str
-    until: dt.datetime
+    seconds: float
 
 
 class TurnEnd(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,9 +46,9 @@ from threadline.messaging.room_events import RoomEvents, context_of, last_turn, 
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.unlinked_senders import UnlinkedSenders, claim
 from threadline.observability.metrics import Metrics
-from threadline.ports import Agent, Approver, Clock, Store, Transaction
+from threadline.ports import Approver, Clock, Store, Transaction
 from threadline.turns.acceptance import TurnRequest, Turns
-from threadline.turns.runner import Runner
+from threadline.turns.runner import AgentFinder, Runner
 
 log = logging.getLogger("threadline.inbox")
 
@@ -56,12 +56,6 @@ log = logging.getLogger("threadline.inbox")
 class Denial(NamedTuple):
     status: TurnStatus
     said: str
-
-
-class AgentFinder(Protocol):
-    async def find(self, scope: Scope, agent_id: str) -> Agent:
-        """NotFound if there is none under this id."""
-        ...
 
 
 class Inbox:

@@ -10,7 +10,7 @@ from threadline.ports.admission import Admission, Spending, SpendingRefusal
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.platforms import Answered, Channel, Http, PolledChannel
-from threadline.ports.process import Cipher, Clock, Span, SpanKind, Tracer
+from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Masker",
     "PolledChannel",
     "PoolStats",
+    "Processes",
     "Span",
     "SpanKind",
     "Spending",

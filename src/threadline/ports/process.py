@@ -1,4 +1,4 @@
-"""What the surrounding process provides: the time, a cipher for secrets, and tracing."""
+"""What the surrounding process provides: the time, which processes run, a cipher for secrets, and tracing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,26 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 class Clock(Protocol):
     def now(self) -> dt.datetime:
-        """The time, in UTC. Stores do not use the database's clock."""
+        """The time, in UTC. What processes on several machines compare, leases and due times, is read from the database
+        instead: see `TurnOperations.lease_time`."""
+        ...
+
+
+class Processes(Protocol):
+    """This process as it names itself in leases, and whether the others still run."""
+
+    @property
+    def worker(self) -> str:
+        """The name of this process, never used again by another one."""
+        ...
+
+    def is_running(self, worker: str) -> bool | None:
+        """False if the process of that name has certainly ended. None if it cannot be known here: it runs on another
+        machine, or in a container with other files. Then its leases decide."""
+        ...
+
+    def close(self) -> None:
+        """After this the process counts as ended."""
         ...
 
 

@@ -11,21 +11,21 @@ from typing import Protocol
 
 from threadline.core.sealing import CleanJson, CleanText, Sealed
 from threadline.core.turn_commits import Accepted, AcceptRefusal, FinishRefusal, ReplyDelivery, TurnAcceptance
-from threadline.core.turns import Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd
+from threadline.core.turns import Chunk, Summary, Surface, ToolRun, Turn, TurnEnd
 
 
 class TurnOperations(Protocol):
-    async def create_turn(self, new: NewTurn) -> Turn:
-        """DuplicateId if the id exists; KeyReused if this owner has a turn under the key (look it up first). NotFound
-        for an unknown thread."""
-        ...
-
     async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
         """Stores a request whole, in one commit: the inbox claim of an arrival, the thread if it has to be created, the
-        binding of its place, the rewind before what it replaces, the message, the turn and its lease. The same key with
-        the same hash finds the turn that was stored first, and stores nothing but the claim. On `interrupt` every
-        active turn of the thread is asked to stop. The turn is leased if a lease is given and no other turn of the
-        thread is active. Requests of one user are serialised, see `Store.transact`.
+        binding of its place, the rewind before what it replaces, the message, the turn and its lease. On `interrupt`
+        every active turn of the thread is asked to stop. If a lease is given, the turn is leased when no other turn of
+        the thread is active, and otherwise reserved for that process. Requests of one user are serialised, see
+        `Store.transact`.
+
+        The same key with the same hash finds the turn that was stored first, and stores nothing but the claim. If that
+        turn was interrupted and a lease is given, it is leased to run again (`replayed` and `leased`); its partial
+        reply, if the thread ends with it, is left behind on the old timeline. It stays interrupted if the request was
+        undone or later messages follow.
 
         A refusal means that nothing is stored. Inside `transact` it must end the work: raise."""
         ...
@@ -70,18 +70,34 @@ class TurnOperations(Protocol):
         no turn or do not exist are left out."""
         ...
 
-    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
+    async def lease_time(self) -> dt.datetime:
+        """The time by which leases expire. On PostgreSQL it is the server's: the clocks of processes on several
+        machines differ."""
+        ...
+
+    async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
         """Leases an accepted turn, or a running one whose lease has expired, if no earlier turn of its thread is
         active: status `running`, the fence one higher. None if it cannot be leased now."""
         ...
 
-    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        """False if the fence is old or the turn has ended: the holder must stop."""
+    async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
+        """Renews the lease of a running turn, or reserves an accepted one for the process that waits to run it. False
+        if the fence is old or the turn has ended: the holder must stop."""
         ...
 
     async def release_lease(self, turn_id: str, fence: int) -> bool:
         """Releases an active turn for another process: its lease ends now and has no owner (see `Turn.is_handed_over`).
         False if the fence is old or the turn has ended."""
+        ...
+
+    async def expire_leases(self, worker: str, *, turn_id: str | None = None) -> int:
+        """Ends the leases and reservations of a process that has ended, or of one turn of it; its name stays. Returns
+        how many."""
+        ...
+
+    async def lease_workers(self) -> list[str]:
+        """The processes that hold leases or reservations of active turns, sorted. The system scope sees the tenant's, a
+        user those of their own turns."""
         ...
 
     async def request_stop(self, turn_id: str) -> bool:
@@ -91,9 +107,10 @@ class TurnOperations(Protocol):
 
     async def is_stop_requested(self, turn_id: str) -> bool: ...
 
-    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
-        """Accepted turns, and running ones whose lease has expired, in order of acceptance. The system scope sees the
-        tenant's, a user their own."""
+    async def due_turns(self, *, lease_seconds: float, limit: int = 100) -> list[Turn]:
+        """Active turns whose lease or reservation has expired, that have none, or whose lease ends more than twice
+        `lease_seconds` from now, which no clock in order can have written; in order of acceptance. The system scope
+        sees the tenant's, a user their own."""
         ...
 
     async def put_chunks(self, turn_id: str, fence: int, chunks: Sequence[Chunk]) -> bool:
@@ -104,8 +121,8 @@ class TurnOperations(Protocol):
         """Chunks with a number above `after`, by number."""
         ...
 
-    async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        """Removes the chunks of turns that ended before then; returns how many chunks. The system scope's are the
+    async def drop_chunks(self, *, older_than: dt.timedelta) -> int:
+        """Removes the chunks of turns that ended so long ago; returns how many chunks. The system scope's are the
         tenant's, a user's their own."""
         ...
 

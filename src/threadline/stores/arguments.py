@@ -24,7 +24,6 @@ from threadline.core.ids import check_id, check_thread_key, check_user_id
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turn_commits import ArrivalClaim, ReplyDelivery, TurnAcceptance
-from threadline.core.turns import NewTurn
 from threadline.ports import StoreSession
 
 C = TypeVar("C", bound=type)
@@ -167,7 +166,6 @@ _BY_TYPE: dict[Any, Check] = {
     dt.datetime: check_time,
     NewThread: _check_new_thread,
     ThreadChanges: _check_fields,
-    NewTurn: partial(_check_named, "turn"),
     NewToken: partial(_check_named, "token"),
     TurnAcceptance: _check_acceptance,
     ReplyDelivery: _check_tuple,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -82,6 +82,20 @@ class TurnRequest(msgspec.Struct, frozen=True):
     new_thread: NewThread = NewThread()
 
 
+class MakeWay(Protocol):
+    async def __call__(self, scope: Scope, turn_id: str, *, interrupts: bool = False) -> None:
+        """Ends a turn that no process runs any more, because another one needs its thread. One that its sender waits
+        for is run instead, unless the other one `interrupts` it."""
+        ...
+
+
+class Holder(NamedTuple):
+    """The process that accepts a turn in order to run it."""
+
+    lease: Lease
+    make_way: MakeWay
+
+
 class Ending(msgspec.Struct, frozen=True):
     """The result of a run: how it ended, the reply if there is one, and the chunks of its stream not stored yet."""
 
@@ -119,14 +133,14 @@ class Turns:
         )
         self._known_models: set[str] = set()
 
-    async def accept(self, scope: Scope, request: TurnRequest, lease: Lease | None = None) -> Accepted:
+    async def accept(self, scope: Scope, request: TurnRequest, holder: Holder | None = None) -> Accepted:
         """Stores the request and its turn, once. RoleRefused, GuardRefused, BudgetExceeded, InvalidInput, NotFound:
         nothing is stored. KeyReused: the key came with another request. TurnRunning: another turn of the thread is
         active and the policy is to reject. A message that is sent again with the same id, content and agent is the turn
-        it had, with or without a key. A given lease is taken at once if no other turn is active: see
+        it had, with or without a key. A given holder leases it at once if no other turn is active: see
         `Accepted.leased`."""
         scope.require("member")
-        new = self.seal(request, lease=lease)
+        new = self.seal(request)
         session = self._store.scoped(scope)
         try:
             await self.check(scope, request)
@@ -134,10 +148,26 @@ class Turns:
             # A repeated request gets the turn that was stored first, whatever has been used since.
             if new.key is None or await session.turn_by_key(new.key) is None:
                 raise
+        return self.require_accepted(await self.store(scope, new, holder), new)
+
+    async def store(self, scope: Scope, new: TurnAcceptance, holder: Holder | None) -> Accepted | AcceptRefusal:
+        """Stores a sealed request for its holder. A turn of the thread that no process runs any more is ended first, so
+        that the log has its reply before the next question."""
+        if holder is None:
+            return await self._store_once(scope, new)
+        new = msgspec.structs.replace(new, lease=holder.lease, must_check_holder=True)
+        outcome = await self._store_once(scope, new)
+        if not isinstance(outcome, AcceptRefusal) or outcome.reason != "turn_running" or outcome.turn_id is None:
+            return outcome
+        await holder.make_way(scope, outcome.turn_id, interrupts=new.policy == "interrupt")
+        return await self._store_once(scope, msgspec.structs.replace(new, must_check_holder=False))
+
+    async def _store_once(self, scope: Scope, new: TurnAcceptance) -> Accepted | AcceptRefusal:
+        session = self._store.scoped(scope)
         outcome = await session.accept_turn(new)
         if isinstance(outcome, AcceptRefusal):
-            outcome = await _find_repeated(session, new, outcome) or outcome
-        return self.require_accepted(outcome, new)
+            return await _find_repeated(session, new, outcome) or outcome
+        return outcome
 
     async def check(self, scope: Scope, request: TurnRequest) -> None:
         """RoleRefused, GuardRefused, BudgetExceeded or InvalidInput (model) if this user may not ask this."""
@@ -147,9 +177,7 @@ class Turns:
         if self._metering is not None:
             await self._metering.check_request(scope, request)
 
-    def seal(
-        self, request: TurnRequest, *, lease: Lease | None = None, arrival: ArrivalClaim | None = None
-    ) -> TurnAcceptance:
+    def seal(self, request: TurnRequest, *, arrival: ArrivalClaim | None = None) -> TurnAcceptance:
         """What the store is given. InvalidInput for a request that cannot be stored."""
         message = self._seal_message(request)
         return TurnAcceptance(
@@ -165,7 +193,6 @@ class Turns:
             key=request.key,
             request_hash=_digest(request, message),
             title=first_title([message]),
-            lease=lease,
             arrival=arrival,
         )
 
@@ -333,7 +360,7 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
                 if new.new_thread.id is None
                 else DuplicateId("thread", new.new_thread.id)
             )
-        case "duplicate_arrival" | "question_open":
+        case "duplicate_arrival" | "question_open" | "replaced_not_last":
             return Conflict(f"the message was not accepted: {refusal.reason.replace('_', ' ')}")
 
 

@@ -14,17 +14,17 @@ from collections.abc import Mapping
 import msgspec
 
 from threadline.core.approvals import ApprovalDecision, Pending, apply_answers, check_claims, list_pending
-from threadline.core.errors import Conflict, GuardRefused, InvalidInput, KeyReused, NotFound, TurnRunning
+from threadline.core.errors import Conflict, GuardRefused, InvalidInput, NotFound
 from threadline.core.event_fold import agent_metadata
 from threadline.core.ids import check_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
-from threadline.core.turn_commits import Accepted
-from threadline.core.turns import NewTurn, Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
-from threadline.ports import Guard, Store, Transaction
-from threadline.turns.acceptance import find_present_request
+from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
+from threadline.core.turns import Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
+from threadline.ports import Guard, Store, StoreSession
+from threadline.turns.acceptance import Holder, Turns, find_present_request
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):
@@ -42,19 +42,22 @@ class AnswerRequest(msgspec.Struct, frozen=True):
 class Approvals:
     """Reads and answers approvals in any scope."""
 
-    def __init__(self, store: Store, sealer: Sealer, guard: Guard | None = None) -> None:
+    def __init__(self, store: Store, turns: Turns, sealer: Sealer, guard: Guard | None = None) -> None:
         self._store = store
+        self._turns = turns
         self._sealer = sealer
         self._guard = guard
 
     async def pending(self, scope: Scope, thread_id: str) -> list[Pending]:
         """The requests of the thread's last message that can be answered now. NotFound."""
-        tx = self._store.scoped(scope)
-        thread = await _thread(tx, thread_id)
-        head = await _head(tx, thread)
-        return [] if head is None or await _find_asking_turn(tx, thread, head) is None else list_pending(head.parts)
+        session = self._store.scoped(scope)
+        thread = await _thread(session, thread_id)
+        head = await _head(session, thread)
+        if head is None or await _find_asking_turn(session, thread, head) is None:
+            return []
+        return list_pending(head.parts)
 
-    async def accept(self, scope: Scope, request: AnswerRequest) -> Accepted:
+    async def accept(self, scope: Scope, request: AnswerRequest, holder: Holder | None = None) -> Accepted:
         """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput if
         the answers do not fit the requests; Conflict if they were answered otherwise, or a later message exists;
         TurnRunning. Nothing is stored then."""
@@ -66,50 +69,46 @@ class Approvals:
                 refused = await self._guard.check(answer.reason, scope)
                 if refused:
                     raise GuardRefused(refused)
-        return await self._store.transact(scope, lambda tx: self._accept(tx, request))
-
-    async def _accept(self, tx: Transaction, request: AnswerRequest) -> Accepted:
-        thread = await _thread(tx, request.thread_id)
-        asking = await _head(tx, thread) if request.message_id is None else None
-        message_id = request.message_id if asking is None else asking.id
+        session = self._store.scoped(scope)
+        thread = await _thread(session, request.thread_id)
+        message_id = request.message_id or await _head_id(session, thread)
         root_id = None if message_id is None else turn_id_of_reply(check_id("message", message_id))
         if message_id is None or root_id is None:
             raise NotFound("reply", message_id)
         turn_id, digest = answering_turn_id(root_id, min(request.answers)), _digest(request)
-        if (earlier := await tx.turn(turn_id)) is not None:
+        if (earlier := await session.turn(turn_id)) is not None:
             return _replay(earlier, thread, digest)
-        if request.key is not None and await tx.turn_by_key(check_id("key", request.key)) is not None:
-            raise KeyReused(request.key)
-        for active in await tx.active_turns(thread.id):
-            raise TurnRunning(active.id, thread.message_count)
-        head, asker = await _find_waiting_reply(tx, thread, message_id)
-        check_claims(head.parts, request.claimed)
-        parts, metadata = apply_answers(head.parts, request.answers), agent_metadata(head.metadata)
-        reply = NewMessage("assistant", parts, id=head.id, metadata=metadata)
-        await tx.move(thread.id, head.seq - 1)
-        appended = await tx.append(thread.id, [self._sealer.message(reply)], turn_id=turn_id)
-        turn = await tx.create_turn(
-            NewTurn(
-                id=turn_id,
-                thread_id=thread.id,
-                surface=request.surface,
-                agent_id=asker.agent_id,
-                model=asker.model,
-                idempotency_key=request.key,
-                request_hash=digest,
-                request_seq=appended.first_seq,
-            )
+        found, asker = await _find_waiting_reply(session, thread, message_id)
+        check_claims(found.parts, request.claimed)
+        # The reply with its answers takes the place of the one that waits.
+        parts, metadata = apply_answers(found.parts, request.answers), agent_metadata(found.metadata)
+        answered = NewMessage("assistant", parts, id=found.id, metadata=metadata)
+        new = TurnAcceptance(
+            turn_id=turn_id,
+            surface=request.surface,
+            message=self._sealer.message(answered),
+            policy="reject",
+            thread_id=thread.id,
+            replaces=found.id,
+            agent_id=asker.agent_id,
+            model=asker.model,
+            key=None if request.key is None else check_id("key", request.key),
+            request_hash=digest,
         )
-        return Accepted(turn, await tx.thread(thread.id) or thread)
+        outcome = await self._turns.store(scope, new, holder)
+        if isinstance(outcome, AcceptRefusal) and outcome.reason == "id_known":
+            # The same request was answered a moment ago, from here or from elsewhere.
+            return _replay(await self._turns.find(scope, turn_id), thread, digest)
+        return self._turns.require_accepted(outcome, new)
 
 
-async def find_continued_reply(tx: Transaction, turn: Turn) -> Message | None:
+async def find_continued_reply(session: StoreSession, turn: Turn) -> Message | None:
     """The reply that an active turn continues, with its answers; None for any other turn."""
     if turn.id == root_turn_id(turn.id):
         return None
-    found = await find_present_request(tx, turn)
+    found = await find_present_request(session, turn)
     # Read after the message: if the turn has ended by now, that may be the whole reply already.
-    now = await tx.turn(turn.id)
+    now = await session.turn(turn.id)
     return found if now is not None and now.is_active else None
 
 
@@ -119,17 +118,17 @@ def _replay(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
     return Accepted(earlier, thread, replayed=True)
 
 
-async def _thread(tx: Transaction, thread_id: str) -> Thread:
-    found = await tx.thread(check_id("thread", thread_id))
+async def _thread(session: StoreSession, thread_id: str) -> Thread:
+    found = await session.thread(check_id("thread", thread_id))
     if found is None:
         raise NotFound("thread", thread_id)
     return found
 
 
-async def _find_waiting_reply(tx: Transaction, thread: Thread, message_id: str) -> tuple[Message, Turn]:
+async def _find_waiting_reply(session: StoreSession, thread: Thread, message_id: str) -> tuple[Message, Turn]:
     """The reply that waits, which is the thread's last message, and its turn."""
-    found = await tx.message(thread.id, message_id)
-    asker = None if found is None else await _find_asking_turn(tx, thread, found)
+    found = await session.message(thread.id, message_id)
+    asker = None if found is None else await _find_asking_turn(session, thread, found)
     if found is None or asker is None:
         raise NotFound("reply", message_id)
     if found.seq != thread.message_count - 1:
@@ -137,18 +136,23 @@ async def _find_waiting_reply(tx: Transaction, thread: Thread, message_id: str) 
     return found, asker
 
 
-async def _head(tx: Transaction, thread: Thread) -> Message | None:
+async def _head_id(session: StoreSession, thread: Thread) -> str | None:
+    head = await _head(session, thread)
+    return None if head is None else head.id
+
+
+async def _head(session: StoreSession, thread: Thread) -> Message | None:
     last = thread.message_count - 1
-    found = await tx.messages(thread.id, first=last, last=last) if last >= 0 else []
+    found = await session.messages(thread.id, first=last, last=last) if last >= 0 else []
     return found[0] if found else None
 
 
-async def _find_asking_turn(tx: Transaction, thread: Thread, message: Message) -> Turn | None:
+async def _find_asking_turn(session: StoreSession, thread: Thread, message: Message) -> Turn | None:
     """The turn of this thread that wrote the message and was executed. A message that was appended, imported or
     inherited by a branch has none, and its requests cannot be answered here."""
     if message.role != "assistant" or message.turn_id is None:
         return None
-    turn = await tx.turn(message.turn_id)
+    turn = await session.turn(message.turn_id)
     if turn is None or turn.thread_id != thread.id or message.id != reply_id(turn.id) or turn.status != "executed":
         return None
     return turn

@@ -48,8 +48,8 @@ class StoredJournal:
 
     def _raise_unless_terminal(self, exc: StoreFailed) -> None:
         """In a terminal a failing database does not stop a turn: its tools run unrecorded. That is safe because
-        recovery ends a terminal's turns and never runs them again."""
-        if self._turn.surface != "cli":
+        recovery ends a terminal's turns without a key and never runs them again."""
+        if self._turn.surface != "cli" or self._turn.idempotency_key is not None:
             raise exc
         log.warning("tool run not recorded", extra={"turn_id": self._turn.id})
 

@@ -1,9 +1,10 @@
 """Leases: which process runs a turn, in which order the turns of a thread run, and how a turn changes hands.
 
-A turn is leased when no earlier turn of its thread is active. While it runs, the lease is renewed and requests to stop
-are looked for. A process that ends in order hands its turns over: it stores what was shown and releases the lease
-without a holder, which tells the next process that the turn was given up on purpose, and when. A process that died
-leaves its name in the lease until that expires.
+A turn is leased when no earlier turn of its thread is active; a process that waits for that reserves the turn. Both are
+renewed while they last, by the store's clock. A process that ends in order hands its turns over: it stores what was
+shown and releases the lease without a holder, which tells the next process that the turn was given up on purpose, and
+when. A process that died leaves its name. On its own machine it is known at once to have ended, elsewhere when its
+lease expires.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from threadline.core.errors import StoreFailed
-from threadline.core.ids import new_id
 from threadline.core.threads import Scope
 from threadline.core.turns import CHANNELS, Lease, Turn
-from threadline.ports import Clock, Store
+from threadline.ports import Processes, Store
+from threadline.turns.acceptance import MakeWay
 from threadline.turns.streams import LiveStream
 
 log = logging.getLogger("threadline.turns")
@@ -30,8 +31,16 @@ log = logging.getLogger("threadline.turns")
 # A messaging platform has no stop button, and there may be thousands of such turns: they look less often.
 _CHANNEL_POLL_FACTOR = 5
 _CHANNEL_STEPS = 4
+# Two of three renewals may fail before a lease expires.
+_RENEWALS_PER_LEASE = 3
+# After a renewal that failed, the next one is tried so much sooner.
+_RETRIES_PER_RENEWAL = 5
+# A process that is known to run may be slow to renew, on a loaded machine or with a busy event loop: its turns are
+# taken over only after so many leases more, when it seems to hang.
+_PATIENCE_LEASES = 2
+# A lease this many leases ahead was written by a clock that was wrong. Less is a clock that was set back a little.
+_FARTHEST_LEASES = 2
 
-Recover: TypeAlias = Callable[[Scope, Turn], Awaitable[None]]
 TurnTask: TypeAlias = "asyncio.Task[Turn | None]"
 
 
@@ -80,72 +89,131 @@ class ThreadQueue:
             del self._last[thread]
 
 
+class _FarLease(NamedTuple):
+    fence: int
+    until: dt.datetime | None
+    seen_at: float
+
+
 class Leases:
     """The leases of one process."""
 
-    def __init__(self, store: Store, clock: Clock, timing: Timing) -> None:
-        self.worker = new_id()
-        self.timing = timing
+    def __init__(self, store: Store, processes: Processes, timing: Timing | None = None) -> None:
+        self.timing = timing or Timing()
         self._store = store
-        self._clock = clock
+        self._processes = processes
+        self._far_ahead: dict[str, _FarLease] = {}
         # A burst of platform messages waits here before it uses the database, so that the database and the processor
         # stay free to acknowledge the next ones. Agents run outside of it, all at the same time.
         self._channel_steps = asyncio.Semaphore(_CHANNEL_STEPS)
 
-    def new_lease(self) -> Lease:
-        return Lease(self.worker, self._clock.now() + dt.timedelta(seconds=self.timing.lease_seconds))
+    @property
+    def worker(self) -> str:
+        return self._processes.worker
 
-    def is_abandoned(self, turn: Turn) -> bool:
-        """Whether the process that ran the turn handed it over, or let its lease expire."""
-        has_expired = turn.lease_until is not None and turn.lease_until <= self._clock.now()
-        return turn.is_handed_over or (turn.status == "running" and has_expired)
+    @property
+    def length(self) -> dt.timedelta:
+        return dt.timedelta(seconds=self.timing.lease_seconds)
+
+    def new_lease(self) -> Lease:
+        return Lease(self.worker, self.timing.lease_seconds)
+
+    async def lease(self, scope: Scope, turn: Turn) -> Turn | None:
+        """The turn, leased by this process; None if it cannot be leased now."""
+        worker, seconds = self.new_lease()
+        return await self._store.scoped(scope).lease_turn(turn.id, worker, seconds=seconds)
+
+    async def is_abandoned(self, scope: Scope, turn: Turn) -> bool:
+        """Whether no process runs the turn or waits to run it. The lease of a process that has ended, and one far ahead
+        that is not renewed, are ended in the store, so that the turn can be leased."""
+        if not turn.is_active or turn.is_handed_over:
+            return turn.is_active
+        session = self._store.scoped(scope)
+        if turn.lease_owner is None or turn.lease_until is None:
+            # It came from a platform, and the process that accepted it is about to lease it.
+            return await session.lease_time() - turn.created_at >= self.length
+        # This process may have leased it a moment ago for a request that is about to begin it.
+        is_running = None if turn.lease_owner == self.worker else self._processes.is_running(turn.lease_owner)
+        left = turn.lease_until - await session.lease_time() if is_running is not False else dt.timedelta(0)
+        if is_running is False or (is_running is None and self._is_stale(turn, left)):
+            # Checked again in the store: the turn may have another holder by now.
+            await session.expire_leases(turn.lease_owner, turn_id=turn.id)
+            return True
+        return left <= (-self.length * _PATIENCE_LEASES if is_running else dt.timedelta(0))
+
+    def _is_stale(self, turn: Turn, left: dt.timedelta) -> bool:
+        """Whether the lease ends too far ahead and was not renewed for a whole lease since it was first seen. By the
+        time of this process alone, because a clock was wrong: perhaps the one that tells how far ahead it is."""
+        if left <= self.length * _FARTHEST_LEASES:
+            self._far_ahead.pop(turn.id, None)
+            return False
+        now = asyncio.get_running_loop().time()
+        first = self._far_ahead.get(turn.id)
+        if first is None or (first.fence, first.until) != (turn.fence, turn.lease_until):
+            first = self._far_ahead[turn.id] = _FarLease(turn.fence, turn.lease_until, now)
+        return now - first.seen_at >= self.timing.lease_seconds
+
+    async def find_due(self, scope: Scope) -> list[Turn]:
+        """The turns that may be abandoned, in order of acceptance, those of processes of this machine that have ended
+        included."""
+        session = self._store.scoped(scope)
+        for worker in await session.lease_workers():
+            if self._processes.is_running(worker) is False:
+                await session.expire_leases(worker)
+        return await session.due_turns(lease_seconds=self.timing.lease_seconds)
 
     def throttle(self, turn: Turn) -> AbstractAsyncContextManager[None]:
         """Around what a turn does with the database before and after its agent runs."""
         return self._channel_steps if turn.surface in CHANNELS else contextlib.nullcontext()
 
-    async def acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None, recover: Recover) -> Turn | None:
-        """Waits until no earlier turn of the thread is active, and leases the turn. None if it has ended, or another
-        process has it. `recover` is called for an earlier turn, which may be abandoned."""
+    async def acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None, make_way: MakeWay) -> Turn | None:
+        """Waits until no earlier turn of the thread is active, and leases the turn; reserves it until then. None if it
+        has ended, or another process has it. `make_way` is called for an earlier turn, which may be abandoned."""
         if previous is not None:
-            # Bounded: the lease in the database, not this wait, decides the order.
-            await asyncio.wait((previous,), timeout=self.timing.lease_seconds)
-        session = self._store.scoped(scope)
+            # Bounded: the lease in the database, not this wait, decides the order, and the reservation must not expire.
+            await asyncio.wait((previous,), timeout=self.timing.lease_seconds * (1 - 1 / _RENEWALS_PER_LEASE))
+        session, now = self._store.scoped(scope), asyncio.get_running_loop().time
+        renew_at = now()
         while True:
-            worker, until = self.new_lease()
             async with self.throttle(turn):
-                leased = await session.lease_turn(turn.id, worker, until=until)
+                leased = await self.lease(scope, turn)
             if leased is not None:
                 return leased
             active = await session.active_turns(turn.thread_id)
             own = next((each for each in active if each.id == turn.id), None)
             if own is None or own.status == "running":
                 return None
-            await recover(scope, active[0])
+            if now() >= renew_at:
+                renew_at = now() + self.timing.lease_seconds / _RENEWALS_PER_LEASE
+                await session.renew_lease(turn.id, own.fence, self.worker, seconds=self.timing.lease_seconds)
+            await make_way(scope, active[0].id)
             async with self._store.watch(scope, active[0].id) as watch:
                 await watch.wait(self.timing.wait_seconds)
 
     async def keep(self, scope: Scope, turn: Turn, *, stop: Callable[[], None], lose: Callable[[], None]) -> None:
-        """Renews the lease of a running turn until it is cancelled. Calls `stop` when the turn was asked to stop,
-        `lose` when another process has taken the turn over; either ends this."""
+        """Renews the lease of a running turn until it is cancelled. Calls `stop` once when the turn was asked to stop;
+        calls `lose` when another process has taken the turn over, and ends."""
         session, now = self._store.scoped(scope), asyncio.get_running_loop().time
-        # A third of a lease: two renewals may fail before the lease expires.
-        renew_every = self.timing.lease_seconds / 3
+        renew_every = self.timing.lease_seconds / _RENEWALS_PER_LEASE
         # A request to stop wakes the watch. Polling is for where notifications do not reach.
         poll_every = self.timing.wait_seconds * (_CHANNEL_POLL_FACTOR if turn.surface in CHANNELS else 1)
-        renewed = now()
+        renew_at, must_stop = now() + renew_every, False
         async with self._store.watch(scope, turn.id) as watch:
             while True:
-                await watch.wait(min(poll_every, renew_every))
+                # Never past the next renewal: each notification starts this wait again.
+                await watch.wait(max(0.0, min(poll_every, renew_at - now())))
                 try:
-                    if await session.is_stop_requested(turn.id):
-                        return stop()
-                    if now() - renewed < renew_every:
-                        continue
-                    if not await session.renew_lease(turn.id, turn.fence, until=self.new_lease().until):
-                        log.warning("lease lost", extra={"turn_id": turn.id})
-                        return lose()
-                    renewed = now()
+                    if (sent_at := now()) >= renew_at:
+                        # Until it succeeds, the next one is due soon.
+                        renew_at = sent_at + renew_every / _RETRIES_PER_RENEWAL
+                        worker, seconds = self.new_lease()
+                        if not await session.renew_lease(turn.id, turn.fence, worker, seconds=seconds):
+                            log.warning("lease lost", extra={"turn_id": turn.id})
+                            return lose()
+                        renew_at = sent_at + renew_every
+                    if not must_stop and await session.is_stop_requested(turn.id):
+                        must_stop = True
+                        stop()
                 except StoreFailed:
                     log.warning("lease not renewed", extra={"turn_id": turn.id})
 

@@ -1,9 +1,11 @@
 """Recovery: turns whose process is gone are run again or ended by the process that finds them.
 
-A turn from a messaging surface is run again: its sender waits for an answer and cannot retry. So is any turn that was
-handed over recently: its service was told to end, and its readers reconnect. Others, from a page, a program or a
-terminal, are ended as interrupted, with what was shown, because the client has gone or will retry. Safe with any number
-of workers: a lease decides which of them acts. Chunks of turns that ended long ago are dropped.
+A reader of its stream, and a request that is repeated, run such a turn again. A turn from a
+messaging surface is always run again: its sender waits for an answer and cannot retry. So is any turn that was handed
+over recently: its service was told to end, and its readers reconnect. Others end as interrupted, with what was shown:
+at once when a new question needs their thread, and otherwise in a sweep, which leaves their readers time to reconnect.
+A terminal's turns end at once, because the person at it has gone with it. Safe with any number of processes: a lease
+decides which of them acts. Chunks of turns that ended long ago are dropped.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from threadline.core import events
 from threadline.core.errors import StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.threads import Scope, system_scope
-from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import CHANNELS, Surface, Turn, TurnEnd, TurnStatus
 from threadline.observability.metrics import Metrics
 from threadline.ports import Approver, Clock, Store
 from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, find_present_request
-from threadline.turns.leases import Timing
+from threadline.turns.leases import Leases
 from threadline.turns.output import made_reply, stored_chunks
-from threadline.turns.runner import TurnStarter
+from threadline.turns.runner import RecoveryReason, TurnStarter
 
 log = logging.getLogger("threadline.recovery")
 
 _DROPS_PER_RETENTION = 60
-# Grace period before an orphaned queued turn is taken over, after its thread became free: a third of a lease.
+# A sweep leaves a turn to its readers, which look once a second, for this part of a lease after the lease expired.
 _GRACE_PERIODS_PER_LEASE = 3
 
 
@@ -42,33 +44,38 @@ class AbandonedTurns:
         self,
         store: Store,
         turns: Turns,
-        clock: Clock,
+        leases: Leases,
         approver: Approver,
         *,
         later: Approver | None = None,
-        timing: Timing | None = None,
         metrics: Metrics | None = None,
         handover_seconds: float = 300.0,
     ) -> None:
         self._store = store
         self._turns = turns
-        self._clock = clock
+        self._leases = leases
         self._approver = approver
         self._later = later or approver
         self._recovered = (metrics or Metrics()).counter(
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
-        self._lease = dt.timedelta(seconds=(timing or Timing()).lease_seconds)
         self._handover_window = dt.timedelta(seconds=handover_seconds)
 
-    async def recover_turn(self, scope: Scope, turn: Turn, runner: TurnStarter) -> bool:
-        """Runs the turn in this process, or ends it. False if there is nothing to do about it. A turn that cannot be
-        recovered is logged, so that it does not keep a sweep from the others."""
+    async def recover_turn(
+        self,
+        scope: Scope,
+        turn: Turn,
+        runner: TurnStarter,
+        reason: RecoveryReason,
+        approver: Approver | None = None,
+    ) -> bool:
+        """Runs an abandoned turn in this process, or ends it. False if there is nothing to do about it. A turn that
+        cannot be recovered is logged, so that it does not keep a sweep from the others."""
         # A turn that runs here is not abandoned: this process, or its database, was halted for longer than a lease.
         if runner.runs(turn.id):
             return False
         try:
-            recovered = await self._recover(scope, turn, runner)
+            recovered = await self._recover(scope, turn, runner, reason, approver)
         except StoreFailed:
             raise
         except Exception:
@@ -78,35 +85,49 @@ class AbandonedTurns:
             self._recovered.add(turn.surface)
         return recovered
 
-    async def _recover(self, scope: Scope, turn: Turn, runner: TurnStarter) -> bool:
-        session = self._store.scoped(scope)
-        is_wanted = self._is_wanted(turn)
-        if turn.status == "accepted" and not is_wanted and self._clock.now() - turn.created_at < self._lease:
-            # The process that accepted it is about to lease it.
+    async def _recover(
+        self, scope: Scope, turn: Turn, runner: TurnStarter, reason: RecoveryReason, approver: Approver | None
+    ) -> bool:
+        # A platform's message that no process has leased yet: several that wait for it do no harm.
+        is_unclaimed = reason == "sweep" and turn.lease_until is None and turn.surface in CHANNELS
+        if not is_unclaimed and not await self._leases.is_abandoned(scope, turn):
             return False
-        must_stop = await session.is_stop_requested(turn.id)
-        if not must_stop and (is_wanted or turn.surface in CHANNELS):
-            runner.start(scope, turn, self._approver if turn.surface in CHANNELS else self._later)
+        must_stop = reason == "interrupt" or await self._store.scoped(scope).is_stop_requested(turn.id)
+        if not must_stop and await self._runs_again(scope, turn, reason):
+            runner.start(scope, turn, approver or (self._approver if turn.surface in CHANNELS else self._later))
             return True
-        if turn.status == "accepted" and await self._is_just_free(scope, turn.thread_id):
+        if reason == "sweep" and not must_stop and await self._is_awaited(scope, turn):
             return False
-        worker, until = runner.new_lease()
-        leased = await session.lease_turn(turn.id, worker, until=until)
+        leased = await self._leases.lease(scope, turn)
         if leased is None:
             return False
         return await self._end(scope, leased, *(("stopped", STOPPED) if must_stop else ("interrupted", WENT_AWAY)))
 
-    def _is_wanted(self, turn: Turn) -> bool:
-        """Whether it was handed over so recently that its readers may reconnect. Those of a terminal do not."""
-        if not turn.is_handed_over or turn.lease_until is None or turn.surface == "cli":
-            return False
-        return self._clock.now() - turn.lease_until < self._handover_window
+    async def _runs_again(self, scope: Scope, turn: Turn, reason: RecoveryReason) -> bool:
+        if turn.surface in CHANNELS:
+            return True
+        if turn.surface == "cli":
+            # Without a key no one can ask for it again, and its tools may have run unrecorded.
+            return reason == "wait" and turn.idempotency_key is not None
+        return reason == "wait" or await self._is_handed_over(scope, turn)
 
-    async def _is_just_free(self, scope: Scope, thread_id: str) -> bool:
-        """Whether a turn of the thread ended just now. Then the process that waits with the next one is about to lease
-        it, however long ago that was accepted."""
-        ends = [turn.finished_at for turn in await self._store.scoped(scope).turns(thread_id) if turn.finished_at]
-        return bool(ends) and self._clock.now() - max(ends) < self._lease / _GRACE_PERIODS_PER_LEASE
+    async def _is_handed_over(self, scope: Scope, turn: Turn) -> bool:
+        """Whether it was handed over so recently that its readers may reconnect."""
+        return turn.is_handed_over and await self._expired_within(scope, turn, self._handover_window)
+
+    async def _is_awaited(self, scope: Scope, turn: Turn) -> bool:
+        """Whether its lease expired so recently that its readers may not have noticed."""
+        return turn.surface != "cli" and await self._expired_within(
+            scope, turn, self._leases.length / _GRACE_PERIODS_PER_LEASE
+        )
+
+    async def _expired_within(self, scope: Scope, turn: Turn, window: dt.timedelta) -> bool:
+        session = self._store.scoped(scope)
+        # Read again: the lease may have been ended a moment ago, because its process has.
+        stored = await session.turn(turn.id)
+        if stored is None or stored.lease_until is None:
+            return False
+        return await session.lease_time() - stored.lease_until < window
 
     async def _end(self, scope: Scope, turn: Turn, status: TurnStatus, error: str) -> bool:
         reply = made_reply(turn, await self._fold_stored(scope, turn), status)
@@ -132,6 +153,7 @@ class Recovery:
         self,
         store: Store,
         abandoned: AbandonedTurns,
+        leases: Leases,
         runner: TurnStarter,
         clock: Clock,
         *,
@@ -139,6 +161,7 @@ class Recovery:
     ) -> None:
         self._store = store
         self._abandoned = abandoned
+        self._leases = leases
         self._runner = runner
         self._clock = clock
         self._retention = dt.timedelta(seconds=replay_seconds)
@@ -178,12 +201,15 @@ class Recovery:
 
     async def drop_chunks(self, scope: Scope) -> int:
         """Drops the chunks of turns that ended long ago, whose replies are stored; how many chunks."""
-        return await self._store.scoped(scope).drop_chunks(finished_before=self._clock.now() - self._retention)
+        return await self._store.scoped(scope).drop_chunks(older_than=self._retention)
 
-    async def recover(self, scope: Scope) -> int:
-        """The same for what one scope sees: a user's own turns or, for the system, a tenant's."""
+    async def recover(self, scope: Scope, *, surface: Surface | None = None) -> int:
+        """The same for what one scope sees: a user's own turns or, for the system, a tenant's; only those of one surface
+        if it is given."""
         recovered = 0
-        for turn in await self._store.scoped(scope).due_turns():
+        for turn in await self._leases.find_due(scope):
+            if surface is not None and turn.surface != surface:
+                continue
             owner = Scope(scope.tenant_id, turn.owner_id)
-            recovered += await self._abandoned.recover_turn(owner, turn, self._runner)
+            recovered += await self._abandoned.recover_turn(owner, turn, self._runner, "sweep")
         return recovered

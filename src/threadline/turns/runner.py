@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
@@ -20,11 +20,11 @@ from threadline.core.prompts import Prompt
 from threadline.core.sealing import Masker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
-from threadline.core.turns import CHANNELS, Lease, Turn, TurnEnd, TurnStatus
-from threadline.ports import Agent, AgentServices, Approver, Clock, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_reason, find_present_request
+from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
+from threadline.ports import Agent, AgentServices, Approver, Store
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Holder, Turns, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
-from threadline.turns.leases import Leases, ThreadQueue, Timing, TurnTask
+from threadline.turns.leases import Leases, ThreadQueue, TurnTask
 from threadline.turns.loop_share import LoopShare
 from threadline.turns.metering import Metering
 from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
@@ -32,8 +32,16 @@ from threadline.turns.streams import LiveStream, Streams
 
 log = logging.getLogger("threadline.turns")
 
+RecoveryReason: TypeAlias = Literal["sweep", "wait", "make_way", "interrupt"]
+"""Why a turn is recovered: a sweep found it, a reader or a repeated request waits for it, another turn or a request to
+stop needs its end, or a new question interrupts it."""
+
 
 class AgentFinder(Protocol):
+    async def find(self, scope: Scope, agent_id: str) -> Agent:
+        """NotFound if there is none under this id."""
+        ...
+
     async def look_up(self, scope: Scope, agent_id: str) -> tuple[Agent, AgentRow | None]:
         """The agent and its row. NotFound if there is none under this id."""
         ...
@@ -54,11 +62,11 @@ class TurnStarter(Protocol):
 
     def runs(self, turn_id: str) -> bool: ...
 
-    def new_lease(self) -> Lease: ...
-
 
 class TurnRecovery(Protocol):
-    async def recover_turn(self, scope: Scope, turn: Turn, runner: TurnStarter) -> bool:
+    async def recover_turn(
+        self, scope: Scope, turn: Turn, runner: TurnStarter, reason: RecoveryReason, approver: Approver | None = None
+    ) -> bool:
         """Runs an abandoned turn in this process, or ends it. False if there is nothing to do about it."""
         ...
 
@@ -74,12 +82,11 @@ class Runner:
         prompter: Prompter,
         agents: AgentFinder,
         default_agent: str,
-        clock: Clock,
+        leases: Leases,
         recovery: TurnRecovery,
         metering: Metering,
         *,
         masker: Masker | None = None,
-        timing: Timing | None = None,
         loop_share: LoopShare | None = None,
     ) -> None:
         self._store = store
@@ -91,9 +98,9 @@ class Runner:
         self._recovery = recovery
         self._metering = metering
         self._masker = masker
-        self._timing = timing or Timing()
+        self._timing = leases.timing
         self._loop_share = loop_share or LoopShare()
-        self._leases = Leases(store, clock, self._timing)
+        self._leases = leases
         self._queue = ThreadQueue()
         self._tasks: dict[str, TurnTask] = {}
         self._waiting: set[str] = set()
@@ -104,18 +111,21 @@ class Runner:
         self._ending: set[str] = set()
         """Turns whose agent is done and whose end is being stored: they must not be cancelled."""
         self._hands_over = False
+        self._is_closing = False
+        """A process that ends takes no turn over: its readers would wait for it in vain."""
 
-    def new_lease(self) -> Lease:
-        """What this process asks for when it accepts a turn or takes one over."""
-        return self._leases.new_lease()
+    def holder(self) -> Holder:
+        """This process, for accepting a turn that it is going to run."""
+        return Holder(self._leases.new_lease(), self.make_way)
 
-    def begin(self, scope: Scope, accepted: Accepted, approver: Approver) -> TurnTask | None:
+    async def begin(self, scope: Scope, accepted: Accepted, approver: Approver) -> TurnTask | None:
         """Runs what was just accepted; None if it has ended, or runs elsewhere. A repeated request may find its turn
-        leased for the caller that sent it first, and about to begin."""
+        leased for the caller that sent it first, and about to begin; or abandoned, and continues it."""
         turn = accepted.turn
         if turn.is_active and (accepted.leased or turn.status == "accepted" or turn.id in self._tasks):
             return self.start(scope, turn, approver, accepted.thread if accepted.leased else None)
-        return self.start(scope, turn, approver) if self._leases.is_abandoned(turn) else None
+        await self.continue_turn(scope, turn, approver)
+        return self._tasks.get(turn.id)
 
     def start(self, scope: Scope, turn: Turn, approver: Approver, thread: Thread | None = None) -> TurnTask:
         """Runs the turn, once in this process however often it is started. The task's result is the ended turn, or None
@@ -157,20 +167,37 @@ class Runner:
 
     async def stop(self, scope: Scope, turn_id: str) -> bool:
         """Ends a turn wherever it runs; what was shown is stored. False if it is not active."""
-        session = self._store.scoped(scope)
-        is_active = await session.request_stop(turn_id)
+        is_active = await self._store.scoped(scope).request_stop(turn_id)
         if is_active and turn_id in self._tasks:
             self._cancel(turn_id)
-        elif is_active and (turn := await session.turn(turn_id)) is not None:
-            await self.recover_if_abandoned(scope, turn)
+        elif is_active:
+            await self.make_way(scope, turn_id)
         return is_active
 
-    async def recover_if_abandoned(self, scope: Scope, turn: Turn) -> None:
-        """Runs or ends a turn that no process runs, without waiting for the next sweep: perhaps no process sweeps. The
-        turn runs as its owner's, whatever the role of the caller that found it."""
-        is_waiting = turn.status == "accepted" and turn.surface not in CHANNELS
-        if is_waiting or self._leases.is_abandoned(turn):
-            await self._recovery.recover_turn(Scope(scope.tenant_id, turn.owner_id), turn, self)
+    async def force_stop(self, scope: Scope, turn_id: str) -> None:
+        """Ends a turn that was asked to stop and did not, because its process has ended or hangs. If it does run, it
+        can write no more."""
+        session = self._store.scoped(scope)
+        turn = await session.turn(turn_id)
+        if turn is not None and turn.is_active and turn.lease_owner is not None and turn_id not in self._tasks:
+            await session.expire_leases(turn.lease_owner, turn_id=turn_id)
+            await self.make_way(scope, turn_id)
+
+    async def continue_turn(self, scope: Scope, turn: Turn, approver: Approver | None = None) -> None:
+        """Runs a turn that the caller waits for, if no process runs it."""
+        await self._recover(scope, turn, "wait", approver)
+
+    async def make_way(self, scope: Scope, turn_id: str, *, interrupts: bool = False) -> None:
+        turn = await self._store.scoped(scope).turn(turn_id)
+        if turn is not None:
+            await self._recover(scope, turn, "interrupt" if interrupts else "make_way", None)
+
+    async def _recover(self, scope: Scope, turn: Turn, reason: RecoveryReason, approver: Approver | None) -> None:
+        """Without waiting for the next sweep: perhaps no process sweeps. The turn runs as its owner's, whatever the
+        role of the caller that found it."""
+        if turn.is_active and not self._is_closing:
+            owner = Scope(scope.tenant_id, turn.owner_id)
+            await self._recovery.recover_turn(owner, turn, self, reason, approver)
 
     def _cancel(self, turn_id: str) -> None:
         """Once: a second cancellation would interrupt the storing of what the first one left."""
@@ -182,6 +209,7 @@ class Runner:
         """Gives running turns a grace period, then interrupts them, or hands them over; what was shown is stored. Turns
         of a terminal always end with it. Turns of a channel, and those that were handed over, never end here."""
         self._hands_over = self._hands_over or hands_over
+        self._is_closing = True
         if self._tasks and grace_seconds > 0:
             await asyncio.wait(list(self._tasks.values()), timeout=grace_seconds)
         # A task that was created just now gets to its first step: cancelled before that, it could hand nothing over.
@@ -206,9 +234,10 @@ class Runner:
     async def _acquire(self, scope: Scope, turn: Turn, previous: TurnTask | None) -> Turn | None:
         self._waiting.add(turn.id)
         try:
-            return await self._leases.acquire(scope, turn, previous, self.recover_if_abandoned)
+            return await self._leases.acquire(scope, turn, previous, self.make_way)
         except asyncio.CancelledError:
-            if self._hands_over and turn.surface != "cli" and turn.id not in self._stopping:
+            is_handed_over = turn.surface in CHANNELS or (self._hands_over and turn.surface != "cli")
+            if is_handed_over and turn.id not in self._stopping:
                 self._ending.add(turn.id)
                 await self._leases.hand_over_waiting(scope, turn)
             raise
@@ -223,8 +252,10 @@ class Runner:
         output = TurnOutput(stream, EventNormalizer(self._masker), self._turns.limits)
         status: TurnStatus = "executed"
         error: str | None = None
-        keeping = self._leases.keep(scope, turn, stop=lambda: self._cancel(turn.id), lose=lambda: self._lose(turn.id))
-        beside = [asyncio.create_task(work) for work in (keeping, self._store_chunks(scope, turn, stream))]
+        keeping = asyncio.create_task(
+            self._leases.keep(scope, turn, stop=lambda: self._cancel(turn.id), lose=lambda: self._lose(turn.id))
+        )
+        storing = asyncio.create_task(self._store_chunks(scope, turn, stream))
         try:
             await self._read_agent(scope, turn, approver, output, thread)
         except asyncio.CancelledError:
@@ -243,17 +274,23 @@ class Runner:
             status, error = "dispatch_failed", "the agent failed"
         finally:
             self._ending.add(turn.id)
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
-        if status == "interrupted" and (must_answer or (self._hands_over and turn.surface != "cli")):
-            if await self._leases.hand_over(scope, turn, stream):
-                return None
-            status, error = "stopped", STOPPED
-        return await self._finish(scope, turn, output, status, error)
+            await _end_task(storing)
+        try:
+            if status == "interrupted" and (must_answer or (self._hands_over and turn.surface != "cli")):
+                # A renewal after the release would give the turn a lease without a holder.
+                await _end_task(keeping)
+                if await self._leases.hand_over(scope, turn, stream):
+                    return None
+                status, error = "stopped", STOPPED
+            return await self._finish(scope, turn, output, status, error)
+        finally:
+            # Renewed until the end is stored, which may take many attempts.
+            await _end_task(keeping)
 
     def _lose(self, turn_id: str) -> None:
-        self._tasks[turn_id].cancel()
+        # While its end is being stored, the store finds the old fence itself.
+        if turn_id not in self._ending:
+            self._tasks[turn_id].cancel()
 
     async def _read_agent(
         self, scope: Scope, turn: Turn, approver: Approver, output: TurnOutput, thread: Thread | None
@@ -301,7 +338,8 @@ class Runner:
         output.close()
         if output.failure is not None and status == "executed":
             status, error = "dispatch_failed", output.failure
-        if status != "executed":
+        # An interrupted turn may be continued: its stream has no end.
+        if status not in ("executed", "interrupted"):
             output.stream.publish(events.Failure(error or status))
         for anomaly, times in output.fold.anomalies.items():
             log.warning("agent anomaly: %s", anomaly.kind, extra={"turn_id": turn.id, "times": times})
@@ -329,6 +367,11 @@ class Runner:
             except StoreFailed:
                 # Readers here have the events; the finish stores what is still missing, or says that it could not.
                 log.warning("chunks not stored", extra={"turn_id": turn.id})
+
+
+async def _end_task(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _ending(turn: Turn, output: TurnOutput, status: TurnStatus, error: str | None) -> Ending:

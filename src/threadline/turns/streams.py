@@ -3,15 +3,16 @@
 The process that runs a turn keeps its events in memory and gives them to its own readers at once, without encoding
 them. A reader holds only a position, so a slow one costs nothing and slows nothing. Events are also stored as JSON
 chunks in small batches, so that readers in other processes, or after a restart, replay the same stream from the store.
-Chunks of a turn that ended long ago are dropped; its stream is then made from the stored reply.
+A reader whose turn is abandoned has it continued in its own process, so that no reader waits for ever. Chunks of a turn
+that ended long ago are dropped; its stream is then made from the stored reply.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from threadline.core import events
 from threadline.core.errors import NotFound
@@ -21,14 +22,17 @@ from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.threads import Scope
 from threadline.core.turns import Chunk, Turn, reply_id
-from threadline.ports import Store, Transaction
+from threadline.ports import Approver, Store, Transaction
 from threadline.turns.loop_share import LoopShare
 
-# For readers of turns in other processes, where a notification was lost.
+# For readers of turns in other processes: where a notification was lost, or the process has ended.
 _POLL_SECONDS = 1.0
 _PAGE = 1000
 # Events that a reader encodes before it gives way to the loop: about a millisecond's work.
 _BATCH = 200
+
+ContinueTurn: TypeAlias = Callable[[Scope, Turn, Approver | None], Awaitable[None]]
+"""Runs the turn in this process if no process runs it. The approver decides for its tools, if one is given."""
 
 
 class StreamedEvent(NamedTuple):
@@ -149,8 +153,9 @@ class LiveStream:
 class Streams:
     """Finds a turn's stream, wherever the turn runs."""
 
-    def __init__(self, store: Store, loop_share: LoopShare | None = None) -> None:
+    def __init__(self, store: Store, continue_turn: ContinueTurn, loop_share: LoopShare | None = None) -> None:
         self._store = store
+        self._continue_turn = continue_turn
         self._loop_share = loop_share or LoopShare()
         self._live: dict[tuple[str, str], LiveStream] = {}
         self.readers = 0
@@ -169,10 +174,13 @@ class Streams:
         if stream is not None:
             stream.close(has_ended=has_ended, failure=failure)
 
-    async def read(self, scope: Scope, turn_id: str, *, after: int = 0) -> AsyncIterator[StreamedEvent]:
+    async def read(
+        self, scope: Scope, turn_id: str, *, after: int = 0, approver: Approver | None = None
+    ) -> AsyncIterator[StreamedEvent]:
         """The turn's events after number `after`, then those that follow, until the turn has ended in any process.
-        NotFound for a turn that is not this scope's; StoreFailed if its end could not be stored."""
-        async for batch in self.batches(scope, turn_id, after=after, waits_for_end=False):
+        `approver` decides if the turn is abandoned and continued here. NotFound for a turn that is not this scope's;
+        StoreFailed if its end could not be stored."""
+        async for batch in self.batches(scope, turn_id, after=after, waits_for_end=False, approver=approver):
             for streamed in batch:
                 yield streamed
 
@@ -184,6 +192,7 @@ class Streams:
         after: int = 0,
         quiet_seconds: float | None = None,
         waits_for_end: bool = True,
+        approver: Approver | None = None,
     ) -> AsyncGenerator[list[StreamedEvent], None]:
         """The same, as many at a time as there are; an empty list after each `quiet_seconds` without an event. With
         `waits_for_end`, a turn whose end could not be stored is followed until another process ends it."""
@@ -194,25 +203,39 @@ class Streams:
                 raise NotFound("turn", turn_id)
             live = self._live.get((scope.tenant_id, turn_id))
         self.readers += 1
+        was_live = False
         try:
-            if live is not None:
-                async with aclosing(live.read(after, quiet_seconds)) as batches:
+            while True:
+                if live is None:
+                    reading = self._read_stored(scope, turn_id, after, quiet_seconds, approver, was_live=was_live)
+                else:
+                    reading = live.read(after, quiet_seconds)
+                async with aclosing(reading) as batches:
                     async for batch in batches:
                         after = batch[-1].n if batch else after
                         yield batch
-                if live.failure is not None and not waits_for_end:
+                if live is not None and live.has_ended:
+                    return
+                if live is not None and live.failure is not None and not waits_for_end:
                     raise live.failure
-            if live is None or not live.has_ended:
-                # It runs, or will run, in another process.
-                async with aclosing(self._read_stored(scope, turn_id, after, quiet_seconds)) as batches:
-                    async for batch in batches:
-                        yield batch
+                was_live, live = live is not None, self._live.get((scope.tenant_id, turn_id))
+                if not was_live and live is None:
+                    return
         finally:
             self.readers -= 1
 
     async def _read_stored(
-        self, scope: Scope, turn_id: str, after: int, quiet_seconds: float | None
+        self,
+        scope: Scope,
+        turn_id: str,
+        after: int,
+        quiet_seconds: float | None,
+        approver: Approver | None,
+        *,
+        was_live: bool,
     ) -> AsyncGenerator[list[StreamedEvent], None]:
+        """The stream of a turn that runs, or will run, in another process, until it has ended or runs here. With
+        `was_live` this process has just given it up, and does not try again at once."""
         session = self._store.scoped(scope)
         clock = asyncio.get_running_loop().time
         given_at, is_first = clock(), after == 0
@@ -236,6 +259,11 @@ class Streams:
                     if turn is not None and is_first:
                         yield await _replay(session, turn)
                     return
+                if not page and not was_live:
+                    await self._continue_turn(scope, turn, approver)
+                    if (scope.tenant_id, turn_id) in self._live:
+                        return
+                was_live = False
                 await watch.wait(_POLL_SECONDS if quiet_seconds is None else min(_POLL_SECONDS, quiet_seconds))
 
 

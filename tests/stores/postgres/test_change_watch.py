@@ -9,11 +9,12 @@ import asyncpg
 import pytest
 
 from threadline.core.threads import NewThread, Scope
-from threadline.core.turns import Chunk, NewTurn
+from threadline.core.turns import Chunk
 from threadline.ports import Transaction
 from threadline.stores.postgres import change_watch as watching
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.message_builders import add_turn
 
 ALICE = Scope("a", "alice")
 LISTENING = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
@@ -24,8 +25,8 @@ async def running(own_store: PostgresStore, clock: ManualClock) -> int:
     """A turn `turn` that runs; its fence."""
     tx = own_store.scoped(ALICE)
     thread = await tx.create_thread(NewThread())
-    await tx.create_turn(NewTurn("turn", thread.id, "web"))
-    turn = await tx.lease_turn("turn", "w", until=clock.after(60))
+    await add_turn(tx, "turn", thread.id, "web")
+    turn = await tx.lease_turn("turn", "w", seconds=60)
     assert turn is not None
     return turn.fence
 

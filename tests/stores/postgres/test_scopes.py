@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.threads import NewThread, Scope
-from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.stores.postgres.pool import Address
 from threadline.stores.postgres.session import begin_statement, quote_literal
 from threadline.stores.postgres.store import PostgresStore
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import create_thread_with, exchange, history
+from threadline.testing.conformance.message_builders import add_turn, create_thread_with, exchange, history
 from threadline.testing.postgres import LOGIN, shared_server
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
@@ -133,7 +132,7 @@ async def test_operations_work_through_pgbouncer(bounced_store: PostgresStore) -
 
     async def work(inside: Transaction) -> None:
         await inside.append(branch.id, exchange("c"), key="k")
-        await inside.create_turn(NewTurn("turn", branch.id, "web"))
+        await add_turn(inside, "turn", branch.id, "web")
 
     await bounced_store.transact(tx.scope, work)
     assert await history(tx, branch.id) == ["a zebra", "c"]

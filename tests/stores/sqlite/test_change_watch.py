@@ -12,19 +12,20 @@ import pytest
 
 from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.threads import NewThread, Scope
-from threadline.core.turns import Chunk, NewTurn
+from threadline.core.turns import Chunk
 from threadline.ports import Transaction
 from threadline.stores.sqlite import change_watch as watching
 from threadline.stores.sqlite import store as sqlite_store
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.message_builders import add_turn
 
 PATIENCE = 30
 
 
 async def running_turn(tx: Transaction, clock: ManualClock, turn_id: str) -> int:
     thread = await tx.create_thread(NewThread())
-    await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
-    turn = await tx.lease_turn(turn_id, "w1", until=clock.after(60))
+    await add_turn(tx, turn_id, thread.id, "web")
+    turn = await tx.lease_turn(turn_id, "w1", seconds=60)
     assert turn is not None
     return turn.fence
 

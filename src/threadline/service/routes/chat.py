@@ -126,7 +126,7 @@ class ChatRoutes:
             await self._threadline.directory.find(scope, chat.agent_id)
         major = read_format(request)
         accepted = await self._accept(scope, chat, surface, idempotency_key(request))
-        running = self._threadline.runner.begin(scope, accepted, _approver(surface))
+        running = await self._threadline.runner.begin(scope, accepted, _approver(surface))
         return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=major, running=running)
 
     async def _accept(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> Accepted:
@@ -147,7 +147,7 @@ class ChatRoutes:
         )
         turns, runner = self._threadline.turns, self._threadline.runner
         try:
-            return await turns.accept(scope, request, runner.new_lease())
+            return await turns.accept(scope, request, runner.holder())
         except TurnRunning as running:
             left = await self._find_left_turns(scope, running, chat, asked)
             if left is None:
@@ -156,7 +156,7 @@ class ChatRoutes:
             await stop_turns(runner, self._threadline.streams, scope, left)
             # A turn of another process may still be ending.
             request = msgspec.structs.replace(request, policy="interrupt")
-        return await turns.accept(scope, request, runner.new_lease())
+        return await turns.accept(scope, request, runner.holder())
 
     async def _accept_decisions(
         self, scope: Scope, chat: ChatRequest, claim: Claim, surface: Surface, key: str | None
@@ -170,7 +170,7 @@ class ChatRoutes:
             claimed=claim.calls,
             key=key,
         )
-        return await self._threadline.approvals.accept(scope, request)
+        return await self._threadline.approvals.accept(scope, request, self._threadline.runner.holder())
 
     async def _existing_thread(self, scope: Scope, chat: ChatRequest) -> Thread | None:
         """Not looked up for a new message without a history: there is nothing to compare."""
@@ -223,7 +223,7 @@ class ChatRoutes:
         turn = await self._turn_to_read(scope, thread, position)
         if turn is None:
             return Response(status_code=204)
-        await self._threadline.runner.recover_if_abandoned(scope, turn)
+        await self._threadline.runner.continue_turn(scope, turn)
         session = self._threadline.store.scoped(scope)
         earlier = None if position is not None else await find_continued_reply(session, turn)
         parts = () if earlier is None else earlier.parts

@@ -185,8 +185,8 @@ class DispatchRoutes:
             model=read_model(body),
             key=key,
         )
-        accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.new_lease())
-        self._threadline.runner.begin(scope, accepted, Defer())
+        accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.holder())
+        await self._threadline.runner.begin(scope, accepted, Defer())
         return accepted
 
     async def _turn_reply(self, scope: Scope, accepted: Accepted) -> Response:

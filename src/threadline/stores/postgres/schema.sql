@@ -688,9 +688,9 @@ CREATE TYPE threadline.thread_columns AS (id text, owner_id text, state_key text
 
 CREATE TYPE threadline.turn_completion AS (turn_id text, fence integer, status text, ends_from text[], error text, usage text, seen text, provider text, model text, used_agent_id text, day integer, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint, chunk_numbers integer[], reply_id text, reply_metadata text, tokens integer, messages_per_thread integer, new_timeline_id text, platform text, arrival_key text, payloads text[]);
 
-CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_until_us bigint, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
+CREATE TYPE threadline.turn_request AS (turn_id text, surface text, policy text, status text, agent_id text, key text, request_hash bytea, thread_id text, replaces text, lease_owner text, lease_seconds double precision, must_check_holder boolean, message_id text, message_role text, message_metadata text, message_created_us bigint, title text, messages_per_thread integer, new_timeline_id text, new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text, new_system_prompt text, new_working_dir text, new_metadata text, platform text, arrival_key text, fingerprint text, correlation_id text, reply_to text, place text, is_question_checked boolean);
 
-CREATE FUNCTION threadline.accept_turn(_tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea, OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+CREATE FUNCTION threadline.accept_turn(_tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea, OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT accepted_us bigint, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.active_turns(_tenant text, _owner text, _role text, _thread text) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
@@ -715,6 +715,8 @@ CREATE FUNCTION threadline.claim_arrival(_tenant text, _owner text, _now_us bigi
 CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _now_us bigint, _platform text, _key text, _fingerprint text, _correlation text, _reply_to text, _holder text) RETURNS SETOF threadline.inbox LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.continue_interrupted(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT turn_id text, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.count_rows(_tenant text) RETURNS TABLE(tablename text, counted bigint) LANGUAGE plpgsql;
 
@@ -772,7 +774,9 @@ CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role te
 
 CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _turn text, _worker text, _until timestamp with time zone, _now timestamp with time zone) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
+CREATE FUNCTION threadline.lease_time(_tenant text, _owner text, _role text) RETURNS timestamp with time zone LANGUAGE sql STABLE;
+
+CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _now_us bigint, _turn text, _worker text, _seconds double precision) RETURNS SETOF threadline.turns LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
@@ -814,7 +818,9 @@ CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _fi
 
 CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamp with time zone) RETURNS boolean LANGUAGE plpgsql;
+CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _now_us bigint, _turn text, _fence integer, _worker text, _seconds double precision) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.threads, _turn text, _seq integer) RETURNS "char" LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.save_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _name text, _at integer, OUT problem text, OUT result threadline.saved_points) RETURNS record LANGUAGE plpgsql;
 
@@ -823,6 +829,8 @@ CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text
 CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.shared_us(_given_us bigint) RETURNS bigint LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.stop_turns(_tenant text, _thread text, _now_us bigint) RETURNS boolean LANGUAGE plpgsql;
 

@@ -93,6 +93,8 @@ class StoreInternals(NamedTuple):
     """What all sessions of one store share."""
 
     clock: Clock
+    has_given_clock: bool
+    """Whether the clock also decides about leases and due times, in the place of the server's: in tests."""
     limits: Limits
     bodies: Bodies
     runner: StatementRunner
@@ -147,6 +149,13 @@ class ScopedSession:
 
     def now_us(self) -> int:
         return to_us(self.internals.clock.now())
+
+    def given_time(self) -> dt.datetime | None:
+        """The time for what processes compare, leases and due times; None for the server's clock, which SQL reads."""
+        return self.internals.clock.now() if self.internals.has_given_clock else None
+
+    def given_us(self) -> int | None:
+        return self.now_us() if self.internals.has_given_clock else None
 
     async def call(self, statement: str, *values: Any, reads: bool = False) -> list[asyncpg.Record]:
         """Calls a function of the schema. `reads` says that it writes nothing, so that it may always be repeated."""

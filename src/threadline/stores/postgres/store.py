@@ -60,14 +60,15 @@ class _SystemClock:
 
 
 class PostgresStore:
-    def __init__(self, pool: Pool, listener: ChangeListener, clock: Clock, limits: Limits) -> None:
+    def __init__(self, pool: Pool, listener: ChangeListener, clock: Clock | None, limits: Limits) -> None:
         """Use `open`."""
         self._pool = pool
         timeouts = pool.timeouts
         self._listener = listener
         runner = StatementRunner(pool)
         self._internals = StoreInternals(
-            clock=clock,
+            clock=clock or _SystemClock(),
+            has_given_clock=clock is not None,
             limits=limits,
             bodies=Bodies(),
             runner=runner,
@@ -90,7 +91,8 @@ class PostgresStore:
         max_size: int = 10,
         listen_dsn: str | None = None,
     ) -> PostgresStore:
-        """Connects with at most `max_size` connections, and one more that listens.
+        """Connects with at most `max_size` connections, and one more that listens. Without a clock, leases and due
+        times are by the server's clock, which all processes share, and other times by the system's.
 
         `?pgbouncer=true` in the address means a pgbouncer in transaction mode; `listen_dsn` is then the server's own
         address. SchemaMismatch if `threadline migrate` has to run first or a right is missing. Calls that wait longer
@@ -106,7 +108,7 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
-        return cls(pool, ChangeListener(direct, pool.timeouts), clock or _SystemClock(), limits or Limits())
+        return cls(pool, ChangeListener(direct, pool.timeouts), clock, limits or Limits())
 
     def scoped(self, scope: Scope) -> StoreSession:
         return PostgresTransaction(ScopedSession(self._internals, scope))

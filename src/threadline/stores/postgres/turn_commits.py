@@ -7,6 +7,7 @@ turn need not be read back.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ import msgspec
 
 from threadline.core.errors import InvalidInput, StoreFailed
 from threadline.core.ids import new_id, new_state_key
-from threadline.core.messages import from_us, to_us
+from threadline.core.messages import from_us
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Thread
 from threadline.core.turn_commits import (
@@ -42,28 +43,29 @@ _TURNS_SQL = load_queries(__package__, "queries/turns.sql")
 
 class TurnCommitOperations(Operations):
     async def accept_turn(self, new: TurnAcceptance) -> Accepted | AcceptRefusal:
-        session, now_us = self.session, self.session.now_us()
+        session = self.session
         refuse_system_arrival(session.scope, new)
         body = session.internals.bodies.pack(new.message.parts_json)
         record = _request_record(new, session.internals.limits.messages_per_thread)
         try:
-            (done,) = await session.call_serialized(_SQL["accept_turn"], now_us, record, body)
+            (done,) = await session.call_serialized(_SQL["accept_turn"], session.given_us(), record, body)
         except StoreFailed as error:
             if (reason := refusal_reason(error)) is None:
                 raise
             # The function raises only the reasons that the type lists; a conformance test covers each one.
             return AcceptRefusal(cast("AcceptRefusalReason", reason))
-        outcome, turn_id, is_created, is_leased, thread_id, *_ = done
+        outcome, turn_id, is_created, is_leased, accepted_us, thread_id, *_ = done
         thread = None if thread_id is None else rows.thread(done)
         if outcome == "replayed" and thread is not None:
-            earlier = await self._stored_turn(turn_id)
-            return Accepted(earlier, thread, replayed=True)
+            if is_leased:
+                session.notify(thread.id)
+            return Accepted(await self._stored_turn(turn_id), thread, replayed=True, leased=bool(is_leased))
         if outcome != "accepted" or thread is None:
             # The function answers with the reasons of AcceptRefusalReason; the conformance suite proves each.
             return AcceptRefusal(cast("AcceptRefusalReason", outcome), thread, turn_id)
         session.note_append()
         session.notify(thread.id, *((thread.state_key,) if is_created else ()))
-        return Accepted(_new_turn(new, thread, now_us, is_leased=is_leased), thread, leased=is_leased)
+        return Accepted(_new_turn(new, thread, accepted_us, is_leased=is_leased), thread, leased=is_leased)
 
     async def _stored_turn(self, turn_id: str) -> Turn:
         (row,) = await self.session.call(_TURNS_SQL["find_turn"], turn_id, reads=True)
@@ -102,7 +104,7 @@ class TurnCommitOperations(Operations):
         if delivery is not None:
             record |= {"platform": delivery.platform, "arrival_key": delivery.key, "payloads": delivery.payloads}
         json, streamed = _json(record), [chunk.json for chunk in chunks]
-        (done,) = await session.call(_SQL["finish_turn"], session.now_us(), json, body, streamed)
+        (done,) = await session.call(_SQL["finish_turn"], session.given_us(), json, body, streamed)
         return self._ended(done, end, has_reply=reply is not None)
 
     def _ended(self, done: asyncpg.Record, end: TurnEnd, *, has_reply: bool) -> Turn | FinishRefusal:
@@ -158,7 +160,8 @@ def _request_record(new: TurnAcceptance, messages_per_thread: int) -> str:
             "new_metadata": _text(rows.json_bytes(thread.metadata, "metadata")),
         }
     if new.lease is not None:
-        record |= {"lease_owner": new.lease.worker, "lease_until_us": to_us(new.lease.until)}
+        record |= {"lease_owner": new.lease.worker, "lease_seconds": new.lease.seconds}
+        record |= {"must_check_holder": new.must_check_holder}
     if new.arrival is not None:
         arrival = new.arrival._asdict()
         record |= {"arrival_key": arrival.pop("key"), **arrival}
@@ -175,7 +178,7 @@ def _text(json: bytes | None) -> str | None:
 
 
 def _new_turn(new: TurnAcceptance, thread: Thread, now_us: int, *, is_leased: bool) -> Turn:
-    lease = new.lease if is_leased else None
+    lease = new.lease if new.status in ACTIVE else None
     return Turn(
         id=new.turn_id,
         owner_id=thread.owner_id,
@@ -191,7 +194,7 @@ def _new_turn(new: TurnAcceptance, thread: Thread, now_us: int, *, is_leased: bo
         usage={},
         seen={},
         lease_owner=None if lease is None else lease.worker,
-        lease_until=None if lease is None else lease.until,
+        lease_until=None if lease is None else from_us(now_us) + dt.timedelta(seconds=lease.seconds),
         fence=1 if is_leased else 0,
         created_at=from_us(now_us),
         finished_at=None if new.status in ACTIVE else from_us(now_us),

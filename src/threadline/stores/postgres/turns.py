@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, KeyReused, NotFound, no_such_seq
-from threadline.core.ids import check_id
+from threadline.core.errors import NotFound, no_such_seq
 from threadline.core.sealing import CleanJson, CleanText
 from threadline.core.threads import Point, segments
-from threadline.core.turns import ACTIVE, Chunk, NewTurn, Summary, Surface, ToolRun, Turn
+from threadline.core.turns import Chunk, Summary, Surface, ToolRun, Turn
 from threadline.stores import rows
 from threadline.stores.postgres.session import Operations, in_transaction
 from threadline.stores.sql import load_queries
@@ -29,36 +29,6 @@ _SQL = load_queries(__package__, "queries/turns.sql")
 
 
 class TurnOperations(Operations):
-    @in_transaction
-    async def create_turn(self, new: NewTurn) -> Turn:
-        check_id("turn", new.id)
-        thread = await self.session.row(_SQL["lock_thread"], new.thread_id)
-        if thread is None:
-            raise NotFound("thread", new.thread_id)
-        owner, key, now = thread["owner_id"], new.idempotency_key, self.session.now()
-        row = await self.session.row(
-            _SQL["add_turn"],
-            new.id,
-            owner,
-            new.thread_id,
-            new.surface,
-            new.agent_id,
-            new.status,
-            key,
-            new.request_hash,
-            new.request_seq,
-            new.model,
-            now,
-            None if new.status in ACTIVE else now,
-        )
-        if row is not None:
-            self.session.notify(new.thread_id)
-            return rows.turn(row)
-        known = None if key is None else await self.session.row(_SQL["find_turn_by_key"], owner, key)
-        if key is not None and known is not None and known["id"] != new.id:
-            raise KeyReused(key)
-        raise DuplicateId("turn", new.id)
-
     async def turn(self, turn_id: str) -> Turn | None:
         found = await self.session.call(_SQL["find_turn"], turn_id, reads=True)
         return rows.turn(found[0]) if found else None
@@ -80,21 +50,36 @@ class TurnOperations(Operations):
         found = await self.session.rows(_SQL["list_surfaces"], list(thread_ids))
         return {row["id"]: tuple(row["surfaces"]) for row in found}
 
-    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
-        found = await self.session.call(_SQL["lease_turn"], turn_id, worker, until, self.session.now())
+    async def lease_time(self) -> dt.datetime:
+        if (given := self.session.given_time()) is not None:
+            return given
+        ((now,),) = await self.session.read_for_all(_SQL["lease_time"])
+        return cast("dt.datetime", now)
+
+    async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
+        found = await self.session.call(_SQL["lease_turn"], self.session.given_us(), turn_id, worker, seconds)
         return rows.turn(found[0]) if found else None
 
-    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        ((renewed,),) = await self.session.call(_SQL["renew_lease"], turn_id, fence, until)
+    async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
+        given = (self.session.given_us(), turn_id, fence, worker, seconds)
+        ((renewed,),) = await self.session.call(_SQL["renew_lease"], *given)
         return bool(renewed)
 
     @in_transaction
     async def release_lease(self, turn_id: str, fence: int) -> bool:
-        return await self.session.row(_SQL["release_lease"], turn_id, fence, self.session.now()) is not None
+        return await self.session.row(_SQL["release_lease"], turn_id, fence, self.session.given_time()) is not None
+
+    @in_transaction
+    async def expire_leases(self, worker: str, *, turn_id: str | None = None) -> int:
+        return len(await self.session.rows(_SQL["expire_leases"], worker, turn_id, self.session.given_time()))
+
+    @in_transaction
+    async def lease_workers(self) -> list[str]:
+        return [row["lease_owner"] for row in await self.session.rows(_SQL["list_lease_workers"])]
 
     @in_transaction
     async def request_stop(self, turn_id: str) -> bool:
-        asked = await self.session.row(_SQL["request_stop"], turn_id, self.session.now())
+        asked = await self.session.row(_SQL["request_stop"], turn_id, self.session.given_time())
         if asked is None:
             return False
         self.session.notify(asked["thread_id"])
@@ -105,8 +90,9 @@ class TurnOperations(Operations):
         return bool(asked)
 
     @in_transaction
-    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
-        return [rows.turn(row) for row in await self.session.rows(_SQL["list_due_turns"], self.session.now(), limit)]
+    async def due_turns(self, *, lease_seconds: float, limit: int = 100) -> list[Turn]:
+        given = (self.session.given_time(), lease_seconds, limit)
+        return [rows.turn(row) for row in await self.session.rows(_SQL["list_due_turns"], *given)]
 
 
 class TurnOutputOperations(Operations):
@@ -120,8 +106,8 @@ class TurnOutputOperations(Operations):
         return [Chunk(n, chunk) for n, chunk in found]
 
     @in_transaction
-    async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        return await self.session.run(_SQL["drop_chunks"], finished_before)
+    async def drop_chunks(self, *, older_than: dt.timedelta) -> int:
+        return await self.session.run(_SQL["drop_chunks"], self.session.given_time(), older_than)
 
     @in_transaction
     async def start_tool_run(

@@ -22,7 +22,7 @@ from threadline.core.turn_commits import (
     outbox_id,
     refuse_system_arrival,
 )
-from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, NewTurn, Turn, TurnEnd
+from threadline.core.turns import ACTIVE, TRANSITIONS, Chunk, Lease, Turn, TurnEnd
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import Head, find_head, holder
@@ -33,7 +33,8 @@ from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.threads import create_thread, existing_thread, find_thread, thread_by_key
 from threadline.stores.sqlite.timelines import move
 from threadline.stores.sqlite.turns import (
-    create_turn,
+    add_turn,
+    continue_interrupted,
     find_hold,
     find_turn,
     find_turn_by_key,
@@ -102,7 +103,34 @@ def _replay(session: ScopedSession, new: TurnAcceptance, earlier: Turn) -> Accep
     if earlier.request_hash != new.request_hash or thread is None:
         return AcceptRefusal("key_reused", thread, earlier.id)
     _claim(session, new, earlier.id)
+    if earlier.status == "interrupted" and new.lease is not None and new.arrival is None:
+        return _continue_interrupted(session, earlier, thread, new.lease)
     return Accepted(earlier, thread, replayed=True)
+
+
+def _continue_interrupted(session: ScopedSession, turn: Turn, thread: Thread, lease: Lease) -> Accepted | AcceptRefusal:
+    """Leases an interrupted turn to run again, if nothing follows it in the thread. If the thread ends with its partial
+    reply, it is rewound to before that."""
+    request = _find_request(session, turn)
+    if request is None or not _is_last(session, turn, request):
+        return Accepted(turn, thread, replayed=True)
+    for _, active_id, _ in _active_turns(session, request.head):
+        return AcceptRefusal("turn_running", thread, active_id)
+    if turn.reply_seq is not None:
+        move(session, thread.id, turn.reply_seq - 1, None)
+    leased = continue_interrupted(session, turn, lease)
+    return Accepted(leased, existing_thread(session, thread.id), replayed=True, leased=True)
+
+
+def _is_last(session: ScopedSession, turn: Turn, request: _Request) -> bool:
+    """Whether the thread ends with the turn's partial reply, or with its request if it has no reply."""
+    head, last = request.head, request.head.message_count - 1
+    if turn.reply_seq is None:
+        return request.seq == last
+    if turn.reply_seq != last or turn.reply_seq == request.seq:
+        return False
+    found = session.row(_SQL["find_request"], (holder(head.timeline_no, last, head.ancestors), last, turn.id))
+    return found is not None
 
 
 def _find_target(session: ScopedSession, new: TurnAcceptance) -> _Target | AcceptRefusal:
@@ -123,14 +151,20 @@ def _find_target(session: ScopedSession, new: TurnAcceptance) -> _Target | Accep
 
 def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) -> AcceptRefusal | None:
     """Whether the request can be stored in a thread that exists."""
-    if new.policy == "reject":
-        for _, active_id in _active_turns(session, find_head(session, thread.id)):
+    for _, active_id, worker in _active_turns(session, find_head(session, thread.id)):
+        is_own = new.lease is not None and worker == new.lease.worker
+        if new.policy == "reject" or (new.must_check_holder and not is_own):
             return AcceptRefusal("turn_running", thread, active_id)
+        break
     count = thread.message_count
     if new.replaces is not None:
         replaced = find_message(session, thread.id, new.replaces)
-        if replaced is None or replaced.role != "user":
-            return AcceptRefusal("replaced_missing" if replaced is None else "replaced_not_user", thread)
+        if replaced is None:
+            return AcceptRefusal("replaced_missing", thread)
+        if replaced.role != new.message.role:
+            return AcceptRefusal("replaced_not_user", thread)
+        if replaced.role == "assistant" and replaced.seq != count - 1:
+            return AcceptRefusal("replaced_not_last", thread)
         count = replaced.seq
     known = find_message(session, thread.id, new.message.id)
     if known is not None and known.seq < count:
@@ -157,33 +191,22 @@ def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target)
         bind(session, new.arrival.platform, new.arrival.place, thread.id, None, None)
     _claim(session, new, new.turn_id)
     if new.policy == "interrupt":
-        for _, active_id in _active_turns(session, find_head(session, thread.id)):
+        for _, active_id, _ in _active_turns(session, find_head(session, thread.id)):
             request_stop(session, active_id)
     if new.replaces is not None:
         replaced = find_message(session, thread.id, new.replaces)
         assert replaced is not None
         move(session, thread.id, replaced.seq - 1, None)
     appended = append(session, thread.id, [new.message], None, None, new.turn_id, 0, new.title)
-    turn = create_turn(
-        session,
-        NewTurn(
-            id=new.turn_id,
-            thread_id=thread.id,
-            surface=new.surface,
-            agent_id=thread.agent_id if new.agent_id is None else new.agent_id,
-            model=new.model,
-            status=new.status,
-            idempotency_key=new.key,
-            request_hash=new.request_hash,
-            request_seq=appended.first_seq,
-        ),
-    )
-    leased = None if new.lease is None or not turn.is_active else lease_turn(session, turn.id, *new.lease)
+    turn = add_turn(session, new, thread, appended.first_seq)
+    leased = None if new.lease is None or not turn.is_active else lease_turn(session, turn.id, new.lease)
     return Accepted(leased or turn, existing_thread(session, thread.id), leased=leased is not None)
 
 
-def _active_turns(session: ScopedSession, head: Head) -> list[tuple[int, str]]:
-    return [(no, id) for no, id in session.rows(_SQL["find_active_turns"], (session.tenant_id, head.thread_no))]
+def _active_turns(session: ScopedSession, head: Head) -> list[tuple[int, str, str | None]]:
+    """In order of acceptance, with the process that holds each."""
+    found = session.rows(_SQL["find_active_turns"], (session.tenant_id, head.thread_no))
+    return [(no, id, worker) for no, id, worker in found]
 
 
 def _claim(session: ScopedSession, new: TurnAcceptance, turn_id: str) -> None:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, KeyReused, no_such_seq
-from threadline.core.ids import check_id
-from threadline.core.messages import to_us
+from threadline.core.errors import no_such_seq
+from threadline.core.messages import from_us, to_us
 from threadline.core.sealing import CleanJson, CleanText
-from threadline.core.turns import ACTIVE, Chunk, NewTurn, Summary, Surface, ToolRun, Turn, TurnEnd, TurnStatus
+from threadline.core.threads import Thread
+from threadline.core.turn_commits import TurnAcceptance
+from threadline.core.turns import ACTIVE, Chunk, Lease, Summary, Surface, ToolRun, Turn, TurnEnd, TurnStatus
 from threadline.stores import rows
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
@@ -29,12 +30,10 @@ from threadline.stores.sqlite.lineage import Head, bound, find_head, holder, seg
 from threadline.stores.sqlite.session import ScopedSession
 
 _SQL = load_queries(__package__, "queries/turns.sql")
+_SECOND_US = 1_000_000
 
 
 class TurnOperations(Operations):
-    async def create_turn(self, new: NewTurn) -> Turn:
-        return await self._engine.write(create_turn, new)
-
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._engine.read(find_turn, turn_id)
 
@@ -50,14 +49,23 @@ class TurnOperations(Operations):
     async def surfaces(self, thread_ids: Sequence[str]) -> dict[str, tuple[Surface, ...]]:
         return await self._engine.read(list_surfaces, thread_ids)
 
-    async def lease_turn(self, turn_id: str, worker: str, *, until: dt.datetime) -> Turn | None:
-        return await self._engine.write(lease_turn, turn_id, worker, until)
+    async def lease_time(self) -> dt.datetime:
+        return await self._engine.read(lease_time)
 
-    async def renew_lease(self, turn_id: str, fence: int, *, until: dt.datetime) -> bool:
-        return await self._engine.write(renew_lease, turn_id, fence, until)
+    async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
+        return await self._engine.write(lease_turn, turn_id, Lease(worker, seconds))
+
+    async def renew_lease(self, turn_id: str, fence: int, worker: str, *, seconds: float) -> bool:
+        return await self._engine.write(renew_lease, turn_id, fence, Lease(worker, seconds))
 
     async def release_lease(self, turn_id: str, fence: int) -> bool:
         return await self._engine.write(release_lease, turn_id, fence)
+
+    async def expire_leases(self, worker: str, *, turn_id: str | None = None) -> int:
+        return await self._engine.write(expire_leases, worker, turn_id)
+
+    async def lease_workers(self) -> list[str]:
+        return await self._engine.read(list_lease_workers)
 
     async def request_stop(self, turn_id: str) -> bool:
         return await self._engine.write(request_stop, turn_id)
@@ -65,8 +73,8 @@ class TurnOperations(Operations):
     async def is_stop_requested(self, turn_id: str) -> bool:
         return await self._engine.read(is_stop_requested, turn_id)
 
-    async def due_turns(self, *, limit: int = 100) -> list[Turn]:
-        return await self._engine.read(list_due_turns, limit)
+    async def due_turns(self, *, lease_seconds: float, limit: int = 100) -> list[Turn]:
+        return await self._engine.read(list_due_turns, lease_seconds, limit)
 
 
 class Hold(NamedTuple):
@@ -91,20 +99,16 @@ def held(session: ScopedSession, turn_id: str, fence: int) -> Hold | None:
     return hold if hold is not None and hold.fence == fence else None
 
 
-def create_turn(session: ScopedSession, new: NewTurn) -> Turn:
-    check_id("turn", new.id)
-    head = find_head(session, new.thread_id)
-    if is_turn_known(session, new.id):
-        raise DuplicateId("turn", new.id)
-    key = new.idempotency_key
-    if key is not None and session.row(_SQL["find_turn_key"], (session.tenant_id, head.owner_id, key)):
-        raise KeyReused(key)
-    now = session.now_us()
-    whose = (session.tenant_id, new.id, head.owner_id, head.thread_no)
-    what = (new.surface, new.agent_id, new.status, key, new.request_hash, new.request_seq, new.model)
-    session.run(_SQL["add_turn"], (*whose, *what, now, None if new.status in ACTIVE else now))
-    session.touch(new.thread_id)
-    return _known_turn(session, new.id)
+def add_turn(session: ScopedSession, new: TurnAcceptance, thread: Thread, request_seq: int) -> Turn:
+    """Stores the turn of a request, reserved for the process that is going to run it."""
+    now, is_active = session.now_us(), new.status in ACTIVE
+    agent_id = thread.agent_id if new.agent_id is None else new.agent_id
+    whose = (session.tenant_id, new.turn_id, thread.owner_id, find_head(session, thread.id).thread_no)
+    what = (new.surface, agent_id, new.status, new.key, new.request_hash, request_seq, new.model)
+    holder = (None, None) if new.lease is None or not is_active else (new.lease.worker, _until(session, new.lease))
+    session.run(_SQL["add_turn"], (*whose, *what, *holder, now, None if is_active else now))
+    session.touch(thread.id)
+    return _known_turn(session, new.turn_id)
 
 
 def is_turn_known(session: ScopedSession, turn_id: str) -> bool:
@@ -150,18 +154,28 @@ def list_surfaces(session: ScopedSession, thread_ids: Sequence[str]) -> dict[str
     return {thread_id: tuple(surfaces.split(",")) for thread_id, surfaces in found if surfaces}
 
 
-def list_due_turns(session: ScopedSession, limit: int) -> list[Turn]:
-    wanted = (session.tenant_id, session.user_id, session.sees_all, session.now_us(), limit)
+def list_due_turns(session: ScopedSession, lease_seconds: float, limit: int) -> list[Turn]:
+    now = session.now_us()
+    farthest = now + 2 * int(lease_seconds * _SECOND_US)
+    wanted = (session.tenant_id, session.user_id, session.sees_all, now, farthest, limit)
     return session.read_all(rows.turn, _SQL["list_due_turns"], wanted)
 
 
-def lease_turn(session: ScopedSession, turn_id: str, worker: str, until: dt.datetime) -> Turn | None:
+def lease_time(session: ScopedSession) -> dt.datetime:
+    return from_us(session.now_us())
+
+
+def _until(session: ScopedSession, lease: Lease) -> int:
+    return session.now_us() + int(lease.seconds * _SECOND_US)
+
+
+def lease_turn(session: ScopedSession, turn_id: str, lease: Lease) -> Turn | None:
     hold = find_hold(session, turn_id)
     if hold is None or not _is_free(hold, session.now_us()):
         return None
     if session.row(_SQL["find_earlier_turn"], (session.tenant_id, hold.thread_no, hold.no)):
         return None
-    session.run(_SQL["lease_turn"], (worker, to_us(until), hold.no))
+    session.run(_SQL["lease_turn"], (lease.worker, _until(session, lease), hold.no))
     session.touch(turn_id)
     return _known_turn(session, turn_id)
 
@@ -172,12 +186,35 @@ def _is_free(hold: Hold, now_us: int) -> bool:
     return hold.status == "accepted"
 
 
-def renew_lease(session: ScopedSession, turn_id: str, fence: int, until: dt.datetime) -> bool:
+def renew_lease(session: ScopedSession, turn_id: str, fence: int, lease: Lease) -> bool:
     hold = held(session, turn_id, fence)
-    if hold is None or hold.status != "running":
+    if hold is None or hold.status not in ACTIVE:
         return False
-    session.run(_SQL["renew_lease"], (to_us(until), hold.no))
+    session.run(_SQL["renew_lease"], (lease.worker, _until(session, lease), hold.no))
     return True
+
+
+def expire_leases(session: ScopedSession, worker: str, turn_id: str | None) -> int:
+    now = session.now_us()
+    whose = (session.tenant_id, worker, session.user_id, session.sees_all)
+    expired = session.rows(_SQL["find_leases"], (*whose, now, turn_id, turn_id))
+    session.run_many(_SQL["expire_lease"], [(now, no) for no, _ in expired])
+    session.touch(*(id for _, id in expired))
+    return len(expired)
+
+
+def list_lease_workers(session: ScopedSession) -> list[str]:
+    found = session.rows(_SQL["list_lease_workers"], (session.tenant_id, session.user_id, session.sees_all))
+    return [worker for (worker,) in found]
+
+
+def continue_interrupted(session: ScopedSession, turn: Turn, lease: Lease) -> Turn:
+    """An interrupted turn, leased to run again. The caller has checked that no turn of the thread is active."""
+    hold = find_hold(session, turn.id)
+    assert hold is not None
+    session.run(_SQL["continue_interrupted"], (lease.worker, _until(session, lease), hold.no))
+    session.touch(turn.id, turn.thread_id)
+    return _known_turn(session, turn.id)
 
 
 def release_lease(session: ScopedSession, turn_id: str, fence: int) -> bool:
@@ -220,8 +257,8 @@ class TurnOutputOperations(Operations):
     async def chunks(self, turn_id: str, *, after: int = 0, limit: int = 1000) -> list[Chunk]:
         return await self._engine.read(read_chunks, turn_id, after, limit)
 
-    async def drop_chunks(self, *, finished_before: dt.datetime) -> int:
-        return await self._engine.write_large(drop_chunks, finished_before)
+    async def drop_chunks(self, *, older_than: dt.timedelta) -> int:
+        return await self._engine.write_large(drop_chunks, older_than)
 
     async def start_tool_run(
         self, turn_id: str, fence: int, call_id: str, name: str, input_json: CleanJson, *, repeatable: bool
@@ -255,10 +292,9 @@ def read_chunks(session: ScopedSession, turn_id: str, after: int, limit: int) ->
     return [Chunk(n, chunk) for n, chunk in session.rows(_SQL["read_chunks"], wanted)]
 
 
-def drop_chunks(session: ScopedSession, finished_before: dt.datetime) -> int:
-    return session.run(
-        _SQL["drop_chunks"], (session.tenant_id, session.user_id, session.sees_all, to_us(finished_before))
-    )
+def drop_chunks(session: ScopedSession, older_than: dt.timedelta) -> int:
+    finished_before = to_us(from_us(session.now_us()) - older_than)
+    return session.run(_SQL["drop_chunks"], (session.tenant_id, session.user_id, session.sees_all, finished_before))
 
 
 def start_tool_run(

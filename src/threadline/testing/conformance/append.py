@@ -12,11 +12,11 @@ from threadline.core.errors import DuplicateId, HeadMoved, InvalidInput, KeyReus
 from threadline.core.messages import NewMessage, new_message, to_us
 from threadline.core.sealing import Sealed
 from threadline.core.threads import Appended, NewThread, ThreadState
-from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.fixtures import LIMITS
 from threadline.testing.conformance.message_builders import (
+    add_turn,
     assistant_message,
     clean_text,
     create_thread_with,
@@ -70,11 +70,11 @@ class TestAppending:
 
     async def test_metadata_and_the_turn_are_kept(self, alice: Transaction) -> None:
         thread = await alice.create_thread(NewThread())
-        await alice.create_turn(NewTurn("turn-1", thread.id, "web"))
+        await add_turn(alice, "turn-1", thread.id, "web")
         reply = seal(new_message("assistant", "done", metadata={"status": "stopped", "n": 2**70}))
         await alice.append(thread.id, [reply], turn_id="turn-1")
         await alice.append(thread.id, exchange("next"))
-        first, second = await alice.messages(thread.id)
+        _, first, second = await alice.messages(thread.id)
         assert (first.metadata, first.turn_id) == ({"status": "stopped", "n": 2**70}, "turn-1")
         assert (second.metadata, second.turn_id) == ({}, None)
 

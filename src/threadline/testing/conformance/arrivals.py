@@ -12,10 +12,10 @@ from threadline.core.errors import InvalidInput, RoleRefused
 from threadline.core.open_questions import METADATA_KEY
 from threadline.core.threads import NewThread, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
-from threadline.core.turns import NewTurn, Turn
+from threadline.core.turns import Turn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import clean_json, clean_text, history, user_message
+from threadline.testing.conformance.message_builders import add_turn, clean_json, clean_text, history, user_message
 
 
 def arrival(key: str = "Ev1", **changes: Any) -> TurnAcceptance:
@@ -84,8 +84,8 @@ class TestArrivals:
             await take_in(alice, arrival(f"Ev{number}", text=f"text {number}"))
         assert await history(alice, thread.id) == ["text 0", "text 1", "text 2"]
         assert [turn.id for turn in await alice.active_turns(thread.id)] == ["turn-Ev0", "turn-Ev1", "turn-Ev2"]
-        assert await alice.lease_turn("turn-Ev1", "w", until=clock.after(30)) is None
-        assert await alice.lease_turn("turn-Ev0", "w", until=clock.after(30)) is not None
+        assert await alice.lease_turn("turn-Ev1", "w", seconds=30) is None
+        assert await alice.lease_turn("turn-Ev0", "w", seconds=30) is not None
 
     @pytest.mark.req("S3-17")
     async def test_of_many_copies_at_the_same_time_one_is_accepted(self, alice: Transaction) -> None:
@@ -104,7 +104,7 @@ class TestArrivals:
             case "duplicate_arrival":
                 await system.claim_inbox("slack", "Ev1", owner_id="bob")
             case "key_reused":
-                await alice.create_turn(NewTurn("earlier", thread.id, "slack", idempotency_key="key-Ev1"))
+                await add_turn(alice, "earlier", thread.id, "slack", key="key-Ev1")
             case "question_open":
                 await alice.bind("slack", "D1 alice", thread.id, metadata=clean_json({METADATA_KEY: {"does": "clear"}}))
             case "message_known":
@@ -197,7 +197,7 @@ class TestArrivals:
             case "duplicate_arrival":
                 await system.claim_inbox("slack", "Ev1", owner_id="bob")
             case "key_reused":
-                await alice.create_turn(NewTurn("earlier", other.id, "slack", idempotency_key="key-Ev1"))
+                await add_turn(alice, "earlier", other.id, "slack", key="key-Ev1")
             case "place_taken":
                 await bob.bind("slack", "D1 alice", (await bob.create_thread(NewThread())).id)
             case "message_known":

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from threadline.core.threads import NewThread, Thread, ThreadChanges
-from threadline.core.turns import NewTurn, Turn, TurnEnd
+from threadline.core.turns import Turn, TurnEnd
 from threadline.ports import Store, Transaction, TransactionBody
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.arrivals import arrival, take_in
@@ -60,7 +60,6 @@ ACTS: dict[str, Act] = {
     "move": lambda tx, at: tx.move(at.thread.id, 0),
     "switch": lambda tx, at: tx.switch(at.thread.id, at.earlier),
     "load": lambda tx, at: tx.load(at.thread.id, "here"),
-    "create_turn": lambda tx, at: tx.create_turn(NewTurn("turn-1", at.thread.id, "web")),
     "accept_turn": lambda tx, at: accept_new(tx, at.clock, thread_id=at.thread.id),
     "accept_arrival": lambda tx, _: take_in(tx, arrival()),
     "rename": lambda tx, at: tx.update_thread(at.thread.id, ThreadChanges(title="Lisbon")),

@@ -1,4 +1,4 @@
-"""What is said: sealed messages in one word, and histories as plain lists to compare."""
+"""What is said: sealed messages in one word, turns that ask, and histories as plain lists to compare."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from threadline.core import messages
 from threadline.core.messages import Message, NewMessage
 from threadline.core.sealing import CleanJson, CleanText, Sealed, Sealer
 from threadline.core.threads import NewThread, Thread
+from threadline.core.turn_commits import Accepted, TurnAcceptance
+from threadline.core.turns import Surface, Turn, TurnStatus
 from threadline.ports import Transaction
 
 _SEALER = Sealer()
@@ -54,3 +56,30 @@ async def create_thread_with(tx: Transaction, *said: str, new: NewThread | None 
     stored = await tx.thread(thread.id)
     assert stored is not None
     return stored
+
+
+async def add_turn(
+    tx: Transaction,
+    turn_id: str,
+    thread_id: str,
+    surface: Surface = "web",
+    *,
+    key: str | None = None,
+    request_hash: bytes | None = None,
+    status: TurnStatus = "accepted",
+    model: str | None = None,
+) -> Turn:
+    """A turn of the thread that no process has leased, with the message that it answers."""
+    new = TurnAcceptance(
+        turn_id=turn_id,
+        surface=surface,
+        message=user_message("Is it far?"),
+        thread_id=thread_id,
+        key=key,
+        request_hash=request_hash,
+        status=status,
+        model=model,
+    )
+    outcome = await tx.accept_turn(new)
+    assert isinstance(outcome, Accepted)
+    return outcome.turn

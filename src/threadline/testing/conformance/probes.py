@@ -15,7 +15,7 @@ from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
-from threadline.core.turns import Chunk, NewTurn
+from threadline.core.turns import Chunk
 from threadline.core.usage import USAGE_GROUPS, Charge, UsageQuery
 from threadline.ports import Transaction
 from threadline.testing.conformance.message_builders import (
@@ -89,7 +89,9 @@ asks("turn_by_key", "turn_key")
 asks("active_turns", "thread_id")
 asks("turns", "thread_id")
 asks("is_stop_requested", "running_id")
-asks("due_turns")
+asks("due_turns", lease_seconds=30)
+asks("lease_workers")
+asks("lease_time")
 asks("chunks", "running_id")
 asks("tool_runs", "running_id")
 asks("credentials", platform="slack")
@@ -112,12 +114,12 @@ asks("forget_saved_point", "saved_name")
 asks("clear_context", "agent_id")
 asks("delete_agent", "agent_id")
 asks("requeue", "outbox_id")
-asks("lease_turn", "running_id", worker="thief", until=LATER)
-asks("renew_lease", "running_id", fence=1, until=LATER)
+asks("lease_turn", "running_id", worker="thief", seconds=30)
+asks("renew_lease", "running_id", fence=1, worker="thief", seconds=30)
 asks("release_lease", "running_id", fence=1)
 asks("request_stop", "running_id")
 asks("put_chunks", "running_id", fence=1, chunks=[Chunk(2, b"{}")])
-asks("drop_chunks", finished_before=LATER)
+asks("drop_chunks", older_than=dt.timedelta(hours=-1))
 asks("drop_settled", before=NOW)
 asks("delete_credentials", platform="slack")
 asks("put_credentials", platform="telegram", key_id="forged", sealed=b"forged")
@@ -301,22 +303,9 @@ async def _(tx: Transaction, ids: Ids) -> Any:
     return row.payload
 
 
-@probe("create_turn")
+@probe("expire_leases")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.create_turn(NewTurn("forged", ids.thread_id + "-branch", "web"))
-
-
-@probe("create_turn", in_tenant="DuplicateId")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await tx.create_thread(NewThread())
-    return (await tx.create_turn(NewTurn(ids.turn_id, own.id, "web"))).id
-
-
-@probe("create_turn")
-async def _(tx: Transaction, ids: Ids) -> Any:
-    own = await tx.create_thread(NewThread())
-    turn = await tx.create_turn(NewTurn(own.id, own.id, "web", idempotency_key=ids.turn_key))
-    return turn.idempotency_key
+    return await tx.expire_leases("w1", turn_id=ids.running_id)
 
 
 @probe("start_tool_run")

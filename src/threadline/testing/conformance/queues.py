@@ -10,10 +10,9 @@ import pytest
 from threadline.core.channels import OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound, RoleRefused
 from threadline.core.threads import NewThread
-from threadline.core.turns import NewTurn
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import clean_text
+from threadline.testing.conformance.message_builders import add_turn, clean_text
 
 
 async def waiting(system: Transaction, clock: ManualClock, *ids: str) -> list[OutboxRow]:
@@ -101,7 +100,7 @@ class TestInbox:
             await system.settle_inbox("slack", name, status=status, turn_id=f"turn-{name}")
             clock.advance()
         for name in ("ended", "runs"):
-            await alice.create_turn(NewTurn(f"turn-{name}", thread.id, "slack"))
+            await add_turn(alice, f"turn-{name}", thread.id, "slack")
         assert await alice.request_stop("turn-ended")
         assert [row.key for row in await system.unanswered()] == ["ended", "gone"]
         assert [row.key for row in await system.unanswered(limit=1)] == ["ended"]

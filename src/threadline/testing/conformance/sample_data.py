@@ -14,11 +14,11 @@ from threadline.core.access import NewToken
 from threadline.core.channels import Agent, User
 from threadline.core.events import Usage
 from threadline.core.threads import NewThread, Scope, system_scope
-from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.core.turns import Chunk, TurnEnd
 from threadline.core.usage import Charge, UsageQuery
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import clean_json, clean_text, exchange
+from threadline.testing.conformance.message_builders import add_turn, clean_json, clean_text, exchange
 
 FIRST_DAY, LAST_DAY = dt.date(2025, 1, 1), dt.date(2027, 1, 1)
 SECRET = "xyzzy"
@@ -100,14 +100,14 @@ async def _settle_in(tx: Transaction, system: Transaction, ids: Ids, clock: Manu
 
 
 async def _take_turns(tx: Transaction, ids: Ids, clock: ManualClock) -> None:
-    await tx.create_turn(NewTurn(ids.turn_id, ids.thread_id, "web", idempotency_key=ids.turn_key))
-    turn = await tx.lease_turn(ids.turn_id, "w1", until=clock.after(30))
+    await add_turn(tx, ids.turn_id, ids.thread_id, "web", key=ids.turn_key)
+    turn = await tx.lease_turn(ids.turn_id, "w1", seconds=30)
     assert turn is not None
     charge = Charge(ids.agent_id, f"{SECRET} provider", f"{SECRET} model", Usage(3, 4), 5)
     end = TurnEnd("executed", error=f"{SECRET} error", usage={"a": SECRET}, charge=charge)
     await tx.finish_turn(ids.turn_id, turn.fence, end)
-    await tx.create_turn(NewTurn(ids.running_id, ids.thread_id, "web"))
-    running = await tx.lease_turn(ids.running_id, "w1", until=clock.after(3_000))
+    await add_turn(tx, ids.running_id, ids.thread_id, "web")
+    running = await tx.lease_turn(ids.running_id, "w1", seconds=3_000)
     assert running is not None
     await tx.put_chunks(ids.running_id, running.fence, [Chunk(1, f'{{"text":"{SECRET}"}}'.encode())])
     tool_input = clean_json({"word": SECRET})

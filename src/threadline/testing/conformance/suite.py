@@ -51,7 +51,12 @@ from threadline.testing.conformance.timelines import (
 from threadline.testing.conformance.transactions import TestSessions, TestTheStore, TestTransacting
 from threadline.testing.conformance.turn_commits import TestAcceptTurn, TestFinishTurn
 from threadline.testing.conformance.turn_output import TestChunks, TestSummaries, TestToolRuns
-from threadline.testing.conformance.turns import TestCreatingTurns, TestEnding, TestLeasing
+from threadline.testing.conformance.turn_takeovers import (
+    TestContinuingInterruptedTurns,
+    TestHolderChecks,
+    TestReplacingReplies,
+)
+from threadline.testing.conformance.turns import TestEnding, TestLeasing, TestListingTurns
 from threadline.testing.conformance.usage import TestUsage
 
 __all__ = [
@@ -67,9 +72,9 @@ __all__ = [
     "TestChangingThreads",
     "TestChunks",
     "TestContextSnapshots",
+    "TestContinuingInterruptedTurns",
     "TestCopying",
     "TestCreatingThreads",
-    "TestCreatingTurns",
     "TestCredentials",
     "TestDeletingThreads",
     "TestDelivering",
@@ -77,6 +82,7 @@ __all__ = [
     "TestEnqueueing",
     "TestExpectedCount",
     "TestFinishTurn",
+    "TestHolderChecks",
     "TestInbox",
     "TestIsolation",
     "TestKeepingBytes",
@@ -85,6 +91,7 @@ __all__ = [
     "TestLinkCodes",
     "TestLinks",
     "TestListingThreads",
+    "TestListingTurns",
     "TestLoading",
     "TestMoving",
     "TestPermits",
@@ -94,6 +101,7 @@ __all__ = [
     "TestReadingMessages",
     "TestReadingThreads",
     "TestRepeating",
+    "TestReplacingReplies",
     "TestReporting",
     "TestRequeueing",
     "TestSaving",

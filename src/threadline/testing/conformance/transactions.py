@@ -8,9 +8,8 @@ import pytest
 
 from threadline.core.errors import DuplicateId, HeadMoved, NotFound
 from threadline.core.threads import NewThread, Thread
-from threadline.core.turns import NewTurn
 from threadline.ports import Store, Transaction
-from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
+from threadline.testing.conformance.message_builders import add_turn, clean_text, create_thread_with, exchange, history
 
 
 class Interrupted(Exception):
@@ -24,14 +23,14 @@ class TestTransacting:
         async def work(tx: Transaction) -> Thread:
             thread = await tx.create_thread(NewThread())
             await tx.append(thread.id, exchange("a", "b"), key="k1")
-            await tx.create_turn(NewTurn("turn-1", thread.id, "web"))
+            await add_turn(tx, "turn-1", thread.id, "web")
             await tx.enqueue("slack", "C1", clean_text("reply"), turn_id="turn-1", owner_id="alice", id="o1")
             assert tx.scope == alice.scope
-            assert await history(tx, thread.id) == ["a", "b"]
+            assert await history(tx, thread.id) == ["a", "b", "Is it far?"]
             return thread
 
         thread = await store.transact(alice.scope, work)
-        assert await history(alice, thread.id) == ["a", "b"]
+        assert await history(alice, thread.id) == ["a", "b", "Is it far?"]
         assert await alice.turn("turn-1") is not None
         assert [row.id for row in await alice.outbox()] == ["o1"]
 
@@ -132,8 +131,7 @@ class TestTransacting:
             async def work(tx: Transaction) -> bool:
                 if await tx.active_turns(thread.id):
                     return False
-                await tx.append(thread.id, exchange(f"question {number}"))
-                await tx.create_turn(NewTurn(f"turn-{number}", thread.id, "web"))
+                await add_turn(tx, f"turn-{number}", thread.id)
                 return True
 
             return await store.transact(alice.scope, work)

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from threadline.core.errors import NotFound
-from threadline.core.threads import NewThread
+from threadline.core.threads import NewThread, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, FinishRefusal, ReplyDelivery, TurnAcceptance
-from threadline.core.turns import ACTIVE, Chunk, Lease, NewTurn, Turn, TurnEnd
+from threadline.core.turns import ACTIVE, Chunk, Lease, Turn, TurnEnd
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.fixtures import LIMITS
 from threadline.testing.conformance.message_builders import (
+    add_turn,
     assistant_message,
     clean_text,
     create_thread_with,
@@ -29,9 +30,8 @@ async def accept(
     new = TurnAcceptance(
         turn_id=turn_id,
         surface="web",
-        message=user_message("Is it far?", message_id),
         title=clean_text("A title"),
-        **{"policy": "reject", "lease": Lease("w1", clock.after(30)), **given},
+        **{"message": user_message("Is it far?", message_id), "policy": "reject", "lease": Lease("w1", 30), **given},
     )
     return await tx.accept_turn(new)
 
@@ -48,6 +48,12 @@ async def accept_and_lease(tx: Transaction, clock: ManualClock, thread_id: str, 
     stored = await accept_new(tx, clock, turn_id, thread_id=thread_id)
     assert stored.leased
     return stored.turn
+
+
+async def existing(tx: Transaction, thread_id: str) -> Thread:
+    found = await tx.thread(thread_id)
+    assert found is not None
+    return found
 
 
 async def finish(tx: Transaction, turn: Turn, *, reply_id: str | None = None, **given: Any) -> Turn | FinishRefusal:
@@ -172,9 +178,9 @@ class TestAcceptTurn:
         given: dict[str, Any] = {"thread_id": thread.id, "key": "key-1", "request_hash": b"1"}
         match reason:
             case "turn_running":
-                await alice.create_turn(NewTurn("turn-0", thread.id, "web"))
+                await add_turn(alice, "turn-0", thread.id, "web")
             case "key_reused":
-                await alice.create_turn(NewTurn("turn-0", thread.id, "web", idempotency_key="key-1", request_hash=b"2"))
+                await add_turn(alice, "turn-0", thread.id, "web", key="key-1", request_hash=b"2")
             case "message_known":
                 given["message_id"] = messages[0].id
             case "message_repeated":
@@ -189,7 +195,7 @@ class TestAcceptTurn:
             case "replaced_not_user":
                 given["replaces"] = messages[1].id
             case "id_known":
-                await bob.create_turn(NewTurn("turn-1", other.id, "web"))
+                await add_turn(bob, "turn-1", other.id, "web")
             case "thread id":
                 given |= {"thread_id": None, "new_thread": NewThread(id=other.id)}
         before = await alice.row_counts()
@@ -200,7 +206,7 @@ class TestAcceptTurn:
         if reason in ("turn_running", "key_reused"):
             assert refused.turn_id == "turn-0"
             assert refused.thread is not None
-            assert (refused.thread.id, refused.thread.message_count) == (thread.id, 2)
+            assert (refused.thread.id, refused.thread.message_count) == (thread.id, 3)
 
     async def test_a_full_thread_takes_a_request_that_replaces_an_earlier_one(
         self, alice: Transaction, clock: ManualClock
@@ -309,12 +315,14 @@ class TestFinishTurn:
         """if the turn continues a reply that waited for approval, it takes that one's place on a new timeline, and
         later messages follow it under their own seq."""
         thread = await create_thread_with(alice, "Pay?")
-        await alice.append(thread.id, [assistant_message("May I?", "reply-1")], turn_id="turn-1")
-        await alice.create_turn(NewTurn("turn-1", thread.id, "web", request_seq=1))
+        await alice.append(thread.id, [assistant_message("May I, please?", "reply-1")])
+        answered = assistant_message("May I?", "reply-1")
+        await accept_new(alice, clock, thread_id=thread.id, replaces="reply-1", message=answered, lease=None)
+        thread = await existing(alice, thread.id)
         later = await accept_new(alice, clock, "turn-2", thread_id=thread.id, policy="queue")
         before = (await alice.messages(thread.id))[2]
         clock.advance()
-        turn = await alice.lease_turn("turn-1", "w1", until=clock.after(30))
+        turn = await alice.lease_turn("turn-1", "w1", seconds=30)
         assert turn is not None
         ended = await finish(alice, turn, reply_id="reply-1", tokens=5)
         assert isinstance(ended, Turn)
@@ -341,7 +349,7 @@ class TestFinishTurn:
         match reason:
             case "lease_lost":
                 clock.advance(30)
-                assert await alice.lease_turn(turn.id, "w2", until=clock.after(30)) is not None
+                assert await alice.lease_turn(turn.id, "w2", seconds=30) is not None
             case "already_ended":
                 await alice.finish_turn(turn.id, 1, TurnEnd("stopped"))
             case "reply_known":

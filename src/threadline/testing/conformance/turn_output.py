@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 
 import pytest
 
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.threads import NewThread
-from threadline.core.turns import Chunk, NewTurn, TurnEnd
+from threadline.core.turns import Chunk, TurnEnd
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import clean_json, clean_text, create_thread_with, exchange
+from threadline.testing.conformance.message_builders import (
+    add_turn,
+    clean_json,
+    clean_text,
+    create_thread_with,
+    exchange,
+)
 
 
 async def run(tx: Transaction, clock: ManualClock, turn_id: str = "turn-1") -> int:
     """A turn that runs; its fence."""
     thread = await tx.create_thread(NewThread())
-    await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
-    turn = await tx.lease_turn(turn_id, "w1", until=clock.after(30))
+    await add_turn(tx, turn_id, thread.id, "web")
+    turn = await tx.lease_turn(turn_id, "w1", seconds=30)
     assert turn is not None
     return turn.fence
 
 
 async def take_over(tx: Transaction, clock: ManualClock, turn_id: str = "turn-1") -> int:
     clock.advance(31)
-    turn = await tx.lease_turn(turn_id, "w2", until=clock.after(30))
+    turn = await tx.lease_turn(turn_id, "w2", seconds=30)
     assert turn is not None
     return turn.fence
 
@@ -64,16 +71,16 @@ class TestChunks:
     async def test_chunks_of_turns_that_ended_long_ago_are_dropped(
         self, alice: Transaction, clock: ManualClock
     ) -> None:
-        """Removes the chunks of turns that ended before then; returns how many chunks."""
+        """Removes the chunks of turns that ended so long ago; returns how many chunks."""
         for turn_id in ("over", "just-over", "running"):
             fence = await run(alice, clock, turn_id)
             await alice.put_chunks(turn_id, fence, chunks(1, 3))
             clock.advance()
             if turn_id != "running":
                 await alice.finish_turn(turn_id, fence, TurnEnd("executed"))
-        assert await alice.drop_chunks(finished_before=clock.after(-1)) == 3
+        assert await alice.drop_chunks(older_than=dt.timedelta(seconds=1)) == 3
         assert [len(await alice.chunks(id)) for id in ("over", "just-over", "running")] == [0, 3, 3]
-        assert await alice.drop_chunks(finished_before=clock.now()) == 3
+        assert await alice.drop_chunks(older_than=dt.timedelta(0)) == 3
         assert [len(await alice.chunks(id)) for id in ("over", "just-over", "running")] == [0, 0, 3]
 
     async def test_the_system_scope_drops_the_tenants_chunks(
@@ -84,9 +91,9 @@ class TestChunks:
             fence = await run(tx, clock, turn_id)
             await tx.put_chunks(turn_id, fence, chunks(1, 2))
             await tx.finish_turn(turn_id, fence, TurnEnd("executed"))
-        assert await alice.drop_chunks(finished_before=clock.after(1)) == 2
+        assert await alice.drop_chunks(older_than=dt.timedelta(seconds=-1)) == 2
         assert len(await bob.chunks("b")) == 2
-        assert await system.drop_chunks(finished_before=clock.after(1)) == 2
+        assert await system.drop_chunks(older_than=dt.timedelta(seconds=-1)) == 2
         assert await bob.chunks("b") == []
         assert len(await other_tenant.chunks("far")) == 2
 

@@ -10,7 +10,7 @@ from threadline.core.turn_commits import AcceptRefusal, ArrivalClaim, FinishRefu
 from threadline.core.turns import Chunk, Lease, TurnEnd
 from threadline.ports import Transaction
 from threadline.testing.conformance.message_builders import clean_text, user_message
-from threadline.testing.conformance.probes import LATER, PROBES, Probe, probe
+from threadline.testing.conformance.probes import PROBES, Probe, probe
 from threadline.testing.conformance.sample_data import Ids
 
 __all__ = ["PROBES", "Probe"]
@@ -22,7 +22,7 @@ async def _accept(tx: Transaction, message_id: str | None = None, **given: Any) 
         turn_id=given.pop("turn_id", new_id()),
         surface="web",
         message=user_message("forged", message_id),
-        lease=Lease("thief", LATER),
+        lease=Lease("thief", 30),
         **given,
     )
     outcome = await tx.accept_turn(new)

@@ -7,13 +7,15 @@ from typing import get_args
 
 import pytest
 
-from threadline.core.errors import DuplicateId, InvalidInput, KeyReused, NotFound
+from threadline.core.errors import InvalidInput
 from threadline.core.threads import NewThread
 from threadline.core.turn_commits import FinishRefusal
-from threadline.core.turns import ACTIVE, TRANSITIONS, NewTurn, Turn, TurnEnd, TurnStatus
+from threadline.core.turns import ACTIVE, TRANSITIONS, Surface, Turn, TurnEnd, TurnStatus
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.message_builders import add_turn
 
+SURFACES_ASKED: tuple[tuple[str, Surface], ...] = (("a", "web"), ("b", "slack"), ("c", "web"))
 ENDS: tuple[TurnStatus, ...] = tuple(status for status in get_args(TurnStatus) if status not in ACTIVE)
 
 
@@ -25,63 +27,35 @@ async def accepted(tx: Transaction, *turn_ids: str) -> str:
     """A thread with these turns accepted; its id."""
     thread = await tx.create_thread(NewThread())
     for turn_id in turn_ids:
-        await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
+        await add_turn(tx, turn_id, thread.id, "web")
     return thread.id
 
 
 async def leased(tx: Transaction, clock: ManualClock, turn_id: str, worker: str = "w1") -> Turn:
-    turn = await tx.lease_turn(turn_id, worker, until=clock.after(30))
+    turn = await tx.lease_turn(turn_id, worker, seconds=30)
     assert turn is not None
     return turn
 
 
-class TestCreatingTurns:
-    async def test_a_turn_is_stored_as_given(self, alice: Transaction, clock: ManualClock) -> None:
-        thread = await alice.create_thread(NewThread())
-        new = NewTurn("turn-1", thread.id, "slack", "helper", "accepted", "key-1", b"\x00\xff", 3)
-        turn = await alice.create_turn(new)
-        assert {f: getattr(turn, f) for f in new.__struct_fields__} == {
-            f: getattr(new, f) for f in new.__struct_fields__
-        }
-        assert (turn.owner_id, turn.fence, turn.usage, turn.seen) == ("alice", 0, {}, {})
-        assert (turn.reply_seq, turn.error, turn.lease_owner, turn.lease_until, turn.finished_at) == (None,) * 5
-        assert turn.created_at == clock.now()
-        assert await alice.turn("turn-1") == turn
-        assert await alice.turn("nowhere") is None
-
-    async def test_a_turn_id_is_unique(self, alice: Transaction) -> None:
-        """DuplicateId if the id exists"""
-        thread_id = await accepted(alice, "turn-1")
-        with pytest.raises(DuplicateId):
-            await alice.create_turn(NewTurn("turn-1", thread_id, "web"))
-
+class TestListingTurns:
     async def test_an_owner_has_one_turn_per_key(
         self, alice: Transaction, bob: Transaction, other_tenant: Transaction
     ) -> None:
-        """KeyReused if this owner has a turn under the key (look it up first). This owner's turn under an idempotency
-        key."""
+        """This owner's turn under an idempotency key."""
         for index, tx in enumerate((alice, bob, other_tenant)):
             thread_id = await accepted(tx)
             assert await tx.turn_by_key("key-1") is None
-            turn = await tx.create_turn(NewTurn(f"turn-{index}", thread_id, "web", idempotency_key="key-1"))
+            turn = await add_turn(tx, f"turn-{index}", thread_id, key="key-1")
             assert await tx.turn_by_key("key-1") == turn
-            with pytest.raises(KeyReused, match="key-1"):
-                await tx.create_turn(NewTurn("another", thread_id, "web", idempotency_key="key-1"))
-            assert ids(await tx.turns(thread_id)) == [turn.id]
-
-    async def test_a_turn_needs_a_thread(self, alice: Transaction) -> None:
-        """NotFound for an unknown thread."""
-        with pytest.raises(NotFound, match="nowhere"):
-            await alice.create_turn(NewTurn("turn-1", "nowhere", "web"))
-        assert await alice.turn("turn-1") is None
+            assert await tx.turn("nowhere") is None
 
     @pytest.mark.parametrize("status", ["denied_rbac", "denied_no_agent", "denied_sentinel"])
     async def test_a_denied_turn_has_ended(self, alice: Transaction, clock: ManualClock, status: TurnStatus) -> None:
         thread_id = await accepted(alice)
-        turn = await alice.create_turn(NewTurn("turn-1", thread_id, "slack", status=status))
+        turn = await add_turn(alice, "turn-1", thread_id, "slack", status=status)
         assert (turn.status, turn.finished_at) == (status, clock.now())
-        assert await alice.active_turns(thread_id) == await alice.due_turns() == []
-        assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
+        assert await alice.active_turns(thread_id) == await alice.due_turns(lease_seconds=30) == []
+        assert await alice.lease_turn("turn-1", "w1", seconds=30) is None
 
     async def test_turns_are_listed_in_order_of_acceptance(self, alice: Transaction, clock: ManualClock) -> None:
         """The accepted and running turns of the thread, in order of acceptance. Newest first."""
@@ -101,14 +75,14 @@ class TestCreatingTurns:
         """The surfaces of the newest 50 turns of each of these threads, sorted by name, by thread id. Threads that have
         no turn or do not exist are left out."""
         both, one, none = [await accepted(alice) for _ in range(3)]
-        for new in (NewTurn("a", both, "web"), NewTurn("b", both, "slack"), NewTurn("c", both, "web")):
-            await alice.create_turn(new)
-        await alice.create_turn(NewTurn("d", one, "cli"))
+        for turn_id, surface in SURFACES_ASKED:
+            await add_turn(alice, turn_id, both, surface)
+        await add_turn(alice, "d", one, "cli")
         asked = [both, one, none, "unknown"]
         assert await alice.surfaces(asked) == {both: ("slack", "web"), one: ("cli",)}
         assert await alice.surfaces([]) == await bob.surfaces(asked) == {}
         for number in range(50):
-            await alice.create_turn(NewTurn(f"more-{number}", one, "api"))
+            await add_turn(alice, f"more-{number}", one, "api")
         assert await alice.surfaces([one]) == {one: ("api",)}
         await alice.delete_thread(one)
         assert await alice.surfaces([one]) == {}
@@ -127,16 +101,16 @@ class TestLeasing:
     async def test_of_many_workers_one_gets_the_turn(self, alice: Transaction, clock: ManualClock) -> None:
         """None if it cannot be leased now."""
         await accepted(alice, "turn-1")
-        tries = [alice.lease_turn("turn-1", f"w{n}", until=clock.after(30)) for n in range(20)]
+        tries = [alice.lease_turn("turn-1", f"w{n}", seconds=30) for n in range(20)]
         assert sum(turn is not None for turn in await asyncio.gather(*tries)) == 1
-        assert await alice.lease_turn("nowhere", "w1", until=clock.after(30)) is None
+        assert await alice.lease_turn("nowhere", "w1", seconds=30) is None
 
     async def test_an_expired_lease_is_taken_over(self, alice: Transaction, clock: ManualClock) -> None:
         """or a running one whose lease has expired"""
         await accepted(alice, "turn-1")
         await leased(alice, clock, "turn-1")
         clock.advance(29)
-        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        assert await alice.lease_turn("turn-1", "w2", seconds=30) is None
         clock.advance(1)
         taken = await leased(alice, clock, "turn-1", "w2")
         assert (taken.fence, taken.lease_owner, taken.lease_until) == (2, "w2", clock.after(30))
@@ -146,15 +120,15 @@ class TestLeasing:
         await accepted(alice, "turn-1")
         turn = await leased(alice, clock, "turn-1")
         clock.advance(29)
-        assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is True
+        assert await alice.renew_lease("turn-1", turn.fence, "w1", seconds=30) is True
         clock.advance(29)
-        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        assert await alice.lease_turn("turn-1", "w2", seconds=30) is None
         clock.advance(1)
         taken = await leased(alice, clock, "turn-1", "w2")
-        assert await alice.renew_lease("turn-1", turn.fence, until=clock.after(30)) is False
+        assert await alice.renew_lease("turn-1", turn.fence, "w1", seconds=30) is False
         await alice.finish_turn("turn-1", taken.fence, TurnEnd("executed"))
-        assert await alice.renew_lease("turn-1", taken.fence, until=clock.after(30)) is False
-        assert await alice.renew_lease("nowhere", 1, until=clock.after(30)) is False
+        assert await alice.renew_lease("turn-1", taken.fence, "w1", seconds=30) is False
+        assert await alice.renew_lease("nowhere", 1, "w1", seconds=30) is False
 
     async def test_a_released_lease_can_be_taken_by_any_worker(self, alice: Transaction, clock: ManualClock) -> None:
         """Releases an active turn for another process: its lease ends now and has no owner (see
@@ -168,7 +142,7 @@ class TestLeasing:
         assert given_up.is_handed_over is True
         assert (given_up.status, given_up.fence, given_up.lease_owner) == ("running", turn.fence, None)
         assert given_up.lease_until == clock.now()
-        assert await alice.due_turns() == [given_up]
+        assert await alice.due_turns(lease_seconds=30) == [given_up]
         taken = await leased(alice, clock, "turn-1", "w2")
         assert (taken.fence, taken.lease_owner, taken.is_handed_over) == (turn.fence + 1, "w2", False)
 
@@ -183,7 +157,7 @@ class TestLeasing:
         given_up = await alice.turn("second")
         assert given_up is not None
         assert (given_up.status, given_up.lease_until, given_up.is_handed_over) == ("accepted", clock.now(), True)
-        assert await alice.lease_turn("second", "w2", until=clock.after(30)) is None
+        assert await alice.lease_turn("second", "w2", seconds=30) is None
 
     async def test_only_the_holder_releases_a_lease(self, alice: Transaction, clock: ManualClock) -> None:
         """False if the fence is old or the turn has ended."""
@@ -215,11 +189,11 @@ class TestLeasing:
         """if no earlier turn of its thread is active"""
         await accepted(alice, "first", "second")
         await accepted(alice, "elsewhere")
-        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        assert await alice.lease_turn("second", "w1", seconds=30) is None
         first = await leased(alice, clock, "first")
-        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        assert await alice.lease_turn("second", "w1", seconds=30) is None
         clock.advance(30)
-        assert await alice.lease_turn("second", "w1", until=clock.after(30)) is None
+        assert await alice.lease_turn("second", "w1", seconds=30) is None
         await leased(alice, clock, "elsewhere")
         await alice.finish_turn("first", first.fence, TurnEnd("dispatch_failed"))
         await leased(alice, clock, "second")
@@ -227,18 +201,75 @@ class TestLeasing:
     async def test_due_turns_are_those_that_no_process_runs(
         self, alice: Transaction, bob: Transaction, system: Transaction, other_tenant: Transaction, clock: ManualClock
     ) -> None:
-        """Accepted turns, and running ones whose lease has expired, in order of acceptance. The system scope sees the
-        tenant's, a user their own."""
+        """Active turns whose lease or reservation has expired, that have none, or whose lease ends more than twice
+        `lease_seconds` from now, which no clock in order can have written; in order of acceptance. The system scope
+        sees the tenant's, a user their own."""
         await accepted(alice, "b1", "b2")
         await accepted(bob, "a1")
         await accepted(other_tenant, "far")
         await leased(alice, clock, "b1")
-        assert ids(await system.due_turns()) == ["b2", "a1"]
-        assert ids(await alice.due_turns()) == ["b2"]
+        assert ids(await system.due_turns(lease_seconds=30)) == ["b2", "a1"]
+        assert ids(await alice.due_turns(lease_seconds=30)) == ["b2"]
         clock.advance(30)
-        assert ids(await system.due_turns()) == ["b1", "b2", "a1"]
-        assert ids(await system.due_turns(limit=2)) == ["b1", "b2"]
-        assert ids(await bob.due_turns()) == ["a1"]
+        assert ids(await system.due_turns(lease_seconds=30)) == ["b1", "b2", "a1"]
+        assert ids(await system.due_turns(lease_seconds=30, limit=2)) == ["b1", "b2"]
+        assert ids(await bob.due_turns(lease_seconds=30)) == ["a1"]
+
+    async def test_a_lease_far_ahead_is_due(self, alice: Transaction, clock: ManualClock) -> None:
+        """whose lease ends more than twice `lease_seconds` from now, which no clock in order can have written"""
+        await accepted(alice, "turn-1")
+        assert await alice.lease_turn("turn-1", "w1", seconds=3600) is not None
+        assert await alice.due_turns(lease_seconds=1800) == []
+        assert ids(await alice.due_turns(lease_seconds=1799)) == ["turn-1"]
+
+    async def test_a_waiting_process_reserves_a_turn(self, alice: Transaction, clock: ManualClock) -> None:
+        """Renews the lease of a running turn, or reserves an accepted one for the process that waits to run it."""
+        await accepted(alice, "first", "second")
+        await leased(alice, clock, "first")
+        assert await alice.renew_lease("second", 0, "w2", seconds=30) is True
+        waiting = await alice.turn("second")
+        assert waiting is not None
+        assert (waiting.status, waiting.fence, waiting.lease_owner) == ("accepted", 0, "w2")
+        assert waiting.lease_until == clock.after(30)
+        assert waiting.is_handed_over is False
+        assert await alice.due_turns(lease_seconds=30) == []
+        clock.advance(30)
+        assert ids(await alice.due_turns(lease_seconds=30)) == ["first", "second"]
+
+    async def test_the_leases_of_an_ended_process_expire_at_once(
+        self, alice: Transaction, bob: Transaction, system: Transaction, clock: ManualClock
+    ) -> None:
+        """Ends the leases and reservations of a process that has ended, or of one turn of it; its name stays. Returns
+        how many. The processes that hold leases or reservations of active turns, sorted. The system scope sees the
+        tenant's, a user those of their own turns."""
+        for turn_id in ("a1", "a2", "a3"):
+            await accepted(alice, turn_id)
+            await leased(alice, clock, turn_id, "w2" if turn_id == "a3" else "w1")
+        await accepted(bob, "b1", "b2")
+        await leased(bob, clock, "b1", "w1")
+        await bob.renew_lease("b2", 0, "w3", seconds=30)
+        assert await alice.lease_workers() == ["w1", "w2"]
+        assert await bob.lease_workers() == ["w1", "w3"]
+        assert await system.lease_workers() == ["w1", "w2", "w3"]
+        assert await alice.expire_leases("w1", turn_id="a2") == 1
+        assert ids(await system.due_turns(lease_seconds=30)) == ["a2"]
+        assert await system.expire_leases("w1") == 2
+        assert await system.expire_leases("w1") == 0
+        due = await system.due_turns(lease_seconds=30)
+        assert [(turn.id, turn.lease_owner, turn.is_handed_over) for turn in due] == [
+            ("a1", "w1", False), ("a2", "w1", False), ("b1", "w1", False),
+        ]  # fmt: skip
+        taken = await leased(alice, clock, "a1", "w2")
+        assert (taken.fence, taken.lease_owner) == (2, "w2")
+        assert await alice.expire_leases("w1") == 0
+
+    async def test_leases_expire_by_the_time_of_the_store(self, alice: Transaction, clock: ManualClock) -> None:
+        """The time by which leases expire. On PostgreSQL it is the server's: the clocks of processes on several
+        machines differ."""
+        await accepted(alice, "turn-1")
+        turn = await leased(alice, clock, "turn-1")
+        assert turn.lease_until is not None
+        assert (turn.lease_until - await alice.lease_time()).total_seconds() == 30
 
 
 class TestEnding:
@@ -256,9 +287,9 @@ class TestEnding:
         assert await alice.turn("turn-1") == ended
         clock.advance(100)
         assert await alice.finish_turn("turn-1", fence, TurnEnd("executed")) == FinishRefusal("already_ended")
-        assert await alice.lease_turn("turn-1", "w2", until=clock.after(30)) is None
+        assert await alice.lease_turn("turn-1", "w2", seconds=30) is None
         assert await alice.request_stop("turn-1") is False
-        assert await alice.due_turns() == await alice.active_turns(thread_id) == []
+        assert await alice.due_turns(lease_seconds=30) == await alice.active_turns(thread_id) == []
         assert await alice.turn("turn-1") == ended
 
     async def test_an_old_fence_ends_nothing(self, alice: Transaction, clock: ManualClock) -> None:
@@ -293,7 +324,7 @@ class TestEnding:
         turn = await alice.turn("turn-1")
         assert turn is not None
         assert (turn.status, turn.finished_at) == ("stopped", clock.now())
-        assert await alice.lease_turn("turn-1", "w1", until=clock.after(30)) is None
+        assert await alice.lease_turn("turn-1", "w1", seconds=30) is None
 
     async def test_a_running_turn_is_asked_to_stop(self, alice: Transaction, clock: ManualClock) -> None:
         """Records a request to stop, for the process that runs the turn; False if the turn is not active."""

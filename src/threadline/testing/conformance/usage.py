@@ -8,11 +8,11 @@ import pytest
 
 from threadline.core.events import Usage
 from threadline.core.threads import Scope
-from threadline.core.turns import NewTurn, Turn, TurnEnd
+from threadline.core.turns import Turn, TurnEnd
 from threadline.core.usage import USAGE_GROUPS, Charge, UsageGroup, UsageQuery, UsageRow
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import create_thread_with
+from threadline.testing.conformance.message_builders import add_turn, create_thread_with
 
 GPT = Charge("helper", "openai", "gpt", Usage(10, 5, 4, 2), 1_500)
 LLAMA = Charge("helper", "openai", "llama", Usage(100, 50))
@@ -29,8 +29,8 @@ def counts(rows: list[UsageRow]) -> list[tuple[int, int, int]]:
 
 async def end_turn(tx: Transaction, clock: ManualClock, turn_id: str, charge: Charge | None) -> Turn:
     thread = await create_thread_with(tx)
-    await tx.create_turn(NewTurn(turn_id, thread.id, "web"))
-    leased = await tx.lease_turn(turn_id, "w1", until=clock.after(30))
+    await add_turn(tx, turn_id, thread.id)
+    leased = await tx.lease_turn(turn_id, "w1", seconds=30)
     assert leased is not None
     ended = await tx.finish_turn(turn_id, leased.fence, TurnEnd("executed", charge=charge))
     assert isinstance(ended, Turn)
@@ -134,6 +134,6 @@ class TestUsage:
 
     async def test_a_request_may_name_its_model(self, alice: Transaction, clock: ManualClock) -> None:
         thread = await create_thread_with(alice)
-        made = await alice.create_turn(NewTurn("t", thread.id, "web", model="gpt"))
+        made = await add_turn(alice, "t", thread.id, model="gpt")
         assert (made.model, made.provider) == ("gpt", None)
         assert (await alice.turns(thread.id))[0].model == "gpt"

@@ -6,17 +6,21 @@
 -- several steps, so what is looked up here holds until the commit.
 CREATE FUNCTION threadline.accept_turn(
     _tenant text, _owner text, _role text, _now_us bigint, _request jsonb, _parts bytea,
-    OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT thread threadline.threads
+    OUT outcome text, OUT turn_id text, OUT is_created boolean, OUT is_leased boolean, OUT accepted_us bigint,
+    OUT thread threadline.threads
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
     given constant threadline.turn_request := jsonb_populate_record(NULL::threadline.turn_request, _request);
     earlier threadline.turns;
+    continued record;
     target record;
     is_busy boolean := false;
     rewind_to integer;
 BEGIN
+    _now_us := threadline.shared_us(_now_us);
+    accepted_us := _now_us;
     PERFORM pg_advisory_xact_lock(hashtextextended(_tenant || '/' || _owner, 1));
     IF given.platform IS NOT NULL AND EXISTS (
         SELECT FROM threadline.inbox i
@@ -36,8 +40,23 @@ BEGIN
                 WHEN NOT threadline.claim_arrival(_tenant, _owner, _now_us, given, earlier.id) THEN 'duplicate_arrival'
                 ELSE 'replayed'
             END;
+            IF outcome = 'replayed' AND earlier.status = 'interrupted' AND given.lease_owner IS NOT NULL
+                AND given.platform IS NULL THEN
+                continued := threadline.continue_interrupted(_tenant, _owner, _role, _now_us, given, thread, earlier);
+                outcome := continued.outcome;
+                turn_id := continued.turn_id;
+                is_leased := continued.is_leased;
+                thread := continued.thread;
+            END IF;
             RETURN;
         END IF;
+    END IF;
+    -- The turn that answers an approval has a fixed id: a repeat must find it and not the turn that runs.
+    IF given.message_role = 'a' AND EXISTS (
+        SELECT FROM threadline.turns r WHERE r.tenant_id = _tenant AND r.id = given.turn_id
+    ) THEN
+        outcome := 'id_known';
+        RETURN;
     END IF;
     SELECT * INTO target FROM threadline.find_turn_thread(_tenant, _owner, given);
     outcome := target.outcome;
@@ -78,13 +97,78 @@ BEGIN
         coalesce(given.agent_id, thread.agent_id), given.model, CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
         given.request_hash, thread.message_count - 1, threadline.from_us(_now_us),
         CASE WHEN given.status <> 'accepted' THEN threadline.from_us(_now_us) END,
-        CASE WHEN is_leased THEN given.lease_owner END,
-        CASE WHEN is_leased THEN threadline.from_us(given.lease_until_us) END, is_leased::integer)
+        CASE WHEN given.status = 'accepted' THEN given.lease_owner END,
+        CASE WHEN given.status = 'accepted'
+            THEN threadline.from_us(_now_us) + make_interval(secs => given.lease_seconds) END,
+        is_leased::integer)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'id_known';
     END IF;
     outcome := 'accepted';
+END $$;
+
+-- Leases an interrupted turn to run again, for a request that was repeated. If the thread ends with the turn's partial
+-- reply, it is rewound to before it on a new timeline. The turn stays as it is if its request was undone or messages
+-- follow it. Rows are locked in the order thread, turn.
+CREATE FUNCTION threadline.continue_interrupted(
+    _tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _thread threadline.threads,
+    _turn threadline.turns,
+    OUT outcome text, OUT turn_id text, OUT is_leased boolean, OUT thread threadline.threads
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    active text;
+BEGIN
+    outcome := 'replayed';
+    turn_id := _turn.id;
+    thread := _thread;
+    SELECT * INTO _thread FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.id = _turn.thread_id AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+    IF NOT FOUND OR threadline.role_in_history(_tenant, _thread, _turn.id, _turn.request_seq) IS NULL THEN
+        RETURN;
+    END IF;
+    IF coalesce(_turn.reply_seq, _turn.request_seq) <> _thread.message_count - 1 OR _turn.reply_seq = _turn.request_seq
+        OR threadline.role_in_history(_tenant, _thread, _turn.id, _turn.reply_seq) IS NULL AND _turn.reply_seq IS NOT NULL
+    THEN
+        RETURN;
+    END IF;
+    SELECT r.id INTO active FROM threadline.turns r
+    WHERE r.tenant_id = _tenant AND r.thread_id = _thread.id AND r.status IN ('accepted', 'running')
+    ORDER BY r.place LIMIT 1;
+    IF FOUND THEN
+        outcome := 'turn_running';
+        turn_id := active;
+        thread := _thread;
+        RETURN;
+    END IF;
+    UPDATE threadline.turns r SET status = 'running', error = NULL, reply_seq = NULL, finished_at = NULL,
+        stop_asked = false, fence = r.fence + 1, lease_owner = _given.lease_owner,
+        lease_until = threadline.from_us(_now_us) + make_interval(secs => _given.lease_seconds)
+    WHERE r.tenant_id = _tenant AND r.id = _turn.id AND r.status = 'interrupted' AND r.fence = _turn.fence;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF _turn.reply_seq IS NOT NULL THEN
+        PERFORM threadline.move_thread(
+            _tenant, _owner, _role, _now_us, _thread.id, _given.new_timeline_id, _turn.reply_seq - 1, NULL
+        );
+    END IF;
+    PERFORM threadline.notify(_tenant, _turn.id);
+    is_leased := true;
+    SELECT * INTO thread FROM threadline.threads t WHERE t.tenant_id = _tenant AND t.id = _thread.id;
+END $$;
+
+-- The role of the turn's message at this seq of the thread's present history; null if there is none.
+CREATE FUNCTION threadline.role_in_history(_tenant text, _thread threadline.threads, _turn text, _seq integer)
+RETURNS "char" LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT m.role FROM threadline.timelines l
+        CROSS JOIN LATERAL unnest(l.id || l.ancestors, (_thread.message_count - 1) || l.ancestor_seqs) AS h (line, top)
+        JOIN threadline.messages m ON m.tenant_id = _tenant AND m.timeline_id = h.line AND m.seq = _seq
+        WHERE l.tenant_id = _tenant AND l.id = _thread.timeline_id AND _seq <= h.top AND m.turn_id = _turn LIMIT 1
+    );
 END $$;
 
 -- The living thread that a request goes to, locked; null if it has to be created. must_bind says that the arrival's place
@@ -140,11 +224,14 @@ CREATE FUNCTION threadline.check_request(
 DECLARE
     replaced record;
     known record;
+    holder text;
 BEGIN
-    SELECT r.id INTO active_id FROM threadline.turns r
+    SELECT r.id, r.lease_owner INTO active_id, holder FROM threadline.turns r
     WHERE r.tenant_id = _tenant AND r.thread_id = _thread.id AND r.status IN ('accepted', 'running')
     ORDER BY r.place LIMIT 1;
-    IF active_id IS NOT NULL AND _given.policy = 'reject' THEN
+    IF active_id IS NOT NULL AND (
+        _given.policy = 'reject' OR (_given.must_check_holder AND holder IS DISTINCT FROM _given.lease_owner)
+    ) THEN
         outcome := 'turn_running';
         RETURN;
     END IF;
@@ -152,7 +239,8 @@ BEGIN
         SELECT f.seq, f.role INTO replaced FROM threadline.find_in_history(_tenant, _thread, _given.replaces) f;
         outcome := CASE
             WHEN replaced.seq IS NULL THEN 'replaced_missing'
-            WHEN replaced.role <> 'u' THEN 'replaced_not_user'
+            WHEN replaced.role <> _given.message_role::"char" THEN 'replaced_not_user'
+            WHEN replaced.role = 'a' AND replaced.seq <> _thread.message_count - 1 THEN 'replaced_not_last'
         END;
         IF outcome IS NOT NULL THEN
             RETURN;

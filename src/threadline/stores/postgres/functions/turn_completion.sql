@@ -14,6 +14,7 @@ DECLARE
     placed threadline.append_result;
     seq integer;
 BEGIN
+    _now_us := threadline.shared_us(_now_us);
     SELECT t.* INTO thread FROM threadline.turns r
     JOIN threadline.threads t ON t.tenant_id = _tenant AND t.id = r.thread_id AND t.deleted_at IS NULL
     WHERE r.tenant_id = _tenant AND r.id = given.turn_id FOR NO KEY UPDATE OF t;

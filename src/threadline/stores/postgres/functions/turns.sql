@@ -33,17 +33,23 @@ BEGIN
         WHERE c.tenant_id = _tenant AND c.turn_id = _turn AND c.n > _after ORDER BY c.n LIMIT _limit;
 END $$;
 
--- No row for a turn that cannot be leased now: it has ended, another worker has it, or an earlier turn of its thread is active.
+CREATE FUNCTION threadline.lease_time(_tenant text, _owner text, _role text) RETURNS timestamptz LANGUAGE sql STABLE
+    RETURN now();
+
+-- No row for a turn that cannot be leased now: it has ended, another worker has it, or an earlier turn of its thread is
+-- active. The conditions are checked again under the row's lock.
 CREATE FUNCTION threadline.lease_turn(
-    _tenant text, _owner text, _role text, _turn text, _worker text, _until timestamptz, _now timestamptz
+    _tenant text, _owner text, _role text, _now_us bigint, _turn text, _worker text, _seconds double precision
 ) RETURNS SETOF threadline.turns LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    at constant timestamptz := threadline.from_us(threadline.shared_us(_now_us));
     leased threadline.turns;
 BEGIN
-    UPDATE threadline.turns t SET status = 'running', fence = t.fence + 1, lease_owner = _worker, lease_until = _until
+    UPDATE threadline.turns t SET status = 'running', fence = t.fence + 1, lease_owner = _worker,
+        lease_until = at + make_interval(secs => _seconds)
     WHERE t.tenant_id = _tenant AND t.id = _turn
-        AND (t.status = 'accepted' OR (t.status = 'running' AND t.lease_until <= _now))
+        AND (t.status = 'accepted' OR (t.status = 'running' AND t.lease_until <= at))
         AND NOT EXISTS (
             SELECT FROM threadline.turns e
             WHERE e.tenant_id = _tenant AND e.thread_id = t.thread_id AND e.place < t.place
@@ -56,14 +62,17 @@ BEGIN
     END IF;
 END $$;
 
+-- Also reserves an accepted turn for the process that waits to run it.
 CREATE FUNCTION threadline.renew_lease(
-    _tenant text, _owner text, _role text, _turn text, _fence integer, _until timestamptz
+    _tenant text, _owner text, _role text, _now_us bigint, _turn text, _fence integer, _worker text,
+    _seconds double precision
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
-    UPDATE threadline.turns t SET lease_until = _until
-    WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence AND t.status = 'running';
+    UPDATE threadline.turns t SET lease_owner = _worker,
+        lease_until = threadline.from_us(threadline.shared_us(_now_us)) + make_interval(secs => _seconds)
+    WHERE t.tenant_id = _tenant AND t.id = _turn AND t.fence = _fence AND t.status IN ('accepted', 'running');
     RETURN FOUND;
 END $$;
 

@@ -1,5 +1,5 @@
 -- name: accept_turn
-SELECT outcome, turn_id, is_created, is_leased, (thread).id, (thread).owner_id, (thread).state_key,
+SELECT outcome, turn_id, is_created, is_leased, accepted_us, (thread).id, (thread).owner_id, (thread).state_key,
     (thread).timeline_id, (thread).title, (thread).title_by_person, (thread).agent_id, (thread).model,
     (thread).system_prompt, (thread).working_dir, (thread).metadata, (thread).message_count, (thread).token_count,
     (thread).created_at, (thread).updated_at, (thread).archived_at, (thread).deleted_at

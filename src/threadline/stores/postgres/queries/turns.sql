@@ -1,13 +1,3 @@
--- name: lock_thread
-SELECT owner_id FROM threadline.threads WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE
-
--- name: add_turn
-INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, status, idempotency_key,
-    request_hash, request_seq, model, created_at, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING
-RETURNING id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
-    error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
-
 -- name: find_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
@@ -41,25 +31,41 @@ GROUP BY t.id
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.turns
-WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (status = 'accepted' OR lease_until <= $2)
-ORDER BY place LIMIT $3
+WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND (
+    lease_until IS NULL OR lease_until <= coalesce($2, now())
+    OR lease_until > coalesce($2, now()) + 2 * make_interval(secs => $3)
+)
+ORDER BY place LIMIT $4
 
 -- name: lease_turn
 SELECT id, owner_id, thread_id, surface, agent_id, status, idempotency_key, request_hash, request_seq, reply_seq,
     error, usage, seen, lease_owner, lease_until, fence, created_at, finished_at, provider, model
 FROM threadline.lease_turn($1, $2, $3, $4, $5, $6, $7)
 
+-- name: lease_time
+SELECT threadline.lease_time($1, $2, $3)
+
 -- name: renew_lease
-SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6)
+SELECT threadline.renew_lease($1, $2, $3, $4, $5, $6, $7, $8)
+
+-- name: expire_leases
+UPDATE threadline.turns SET lease_until = coalesce($4, now())
+WHERE tenant_id = $1 AND lease_owner = $2 AND ($3::text IS NULL OR id = $3) AND status IN ('accepted', 'running')
+    AND lease_until > coalesce($4, now())
+RETURNING threadline.notify($1, id)
+
+-- name: list_lease_workers
+SELECT DISTINCT lease_owner FROM threadline.turns
+WHERE tenant_id = $1 AND status IN ('accepted', 'running') AND lease_owner IS NOT NULL ORDER BY lease_owner
 
 -- name: release_lease
-UPDATE threadline.turns SET lease_owner = NULL, lease_until = $4
+UPDATE threadline.turns SET lease_owner = NULL, lease_until = coalesce($4, now())
 WHERE tenant_id = $1 AND id = $2 AND fence = $3 AND status IN ('accepted', 'running')
 RETURNING threadline.notify($1, id)
 
 -- name: request_stop
 UPDATE threadline.turns SET stop_asked = true,
-    finished_at = CASE status WHEN 'accepted' THEN $3::timestamptz END,
+    finished_at = CASE status WHEN 'accepted' THEN coalesce($3::timestamptz, now()) END,
     status = CASE status WHEN 'accepted' THEN 'stopped' ELSE status END
 WHERE tenant_id = $1 AND id = $2 AND status IN ('accepted', 'running')
 RETURNING thread_id, threadline.notify($1, id)
@@ -75,7 +81,7 @@ SELECT n, chunk FROM threadline.read_chunks($1, $2, $3, $4, $5, $6)
 
 -- name: drop_chunks
 DELETE FROM threadline.turn_chunks c USING threadline.turns t
-WHERE c.tenant_id = $1 AND t.tenant_id = $1 AND t.id = c.turn_id AND t.finished_at < $2
+WHERE c.tenant_id = $1 AND t.tenant_id = $1 AND t.id = c.turn_id AND t.finished_at < coalesce($2, now()) - $3::interval
 
 -- name: lock_fence
 SELECT owner_id FROM threadline.turns WHERE tenant_id = $1 AND id = $2 AND fence = $3 FOR SHARE

@@ -1,5 +1,5 @@
 -- name: find_active_turns
-SELECT no, id FROM turns INDEXED BY turns_active
+SELECT no, id, lease_owner FROM turns INDEXED BY turns_active
 WHERE tenant_id = ? AND thread_no = ? AND status IN ('accepted', 'running') ORDER BY no;
 
 -- name: find_request

@@ -42,7 +42,7 @@ SELECT r.id, r.owner_id, t.id AS thread_id, r.surface, r.agent_id, r.status, r.i
     r.provider, r.model
 FROM turns r INDEXED BY turns_active CROSS JOIN threads t ON t.no = r.thread_no
 WHERE r.tenant_id = ? AND r.status IN ('accepted', 'running') AND (r.owner_id = ? OR ?)
-    AND (r.status = 'accepted' OR r.lease_until_us <= ?)
+    AND (r.lease_until_us IS NULL OR r.lease_until_us <= ? OR r.lease_until_us > ?)
 ORDER BY r.no LIMIT ?;
 
 -- name: find_thread_no
@@ -51,13 +51,10 @@ SELECT no FROM threads WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
 -- name: find_turn_id
 SELECT 1 FROM turns WHERE tenant_id = ? AND id = ?;
 
--- name: find_turn_key
-SELECT 1 FROM turns WHERE tenant_id = ? AND owner_id = ? AND idempotency_key = ?;
-
 -- name: add_turn
 INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash,
-    request_seq, model, fence, stop_asked, created_us, finished_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
+    request_seq, model, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
 
 -- name: find_hold
 SELECT no, thread_no, status, fence, lease_until_us, stop_asked FROM turns
@@ -71,7 +68,25 @@ WHERE tenant_id = ? AND thread_no = ? AND no < ? AND status IN ('accepted', 'run
 UPDATE turns SET status = 'running', fence = fence + 1, lease_owner = ?, lease_until_us = ? WHERE no = ?;
 
 -- name: renew_lease
+UPDATE turns SET lease_owner = ?, lease_until_us = ? WHERE no = ?;
+
+-- name: find_leases
+SELECT no, id FROM turns INDEXED BY turns_active
+WHERE tenant_id = ? AND status IN ('accepted', 'running') AND lease_owner = ? AND (owner_id = ? OR ?)
+    AND lease_until_us > ? AND (? IS NULL OR id = ?);
+
+-- name: expire_lease
 UPDATE turns SET lease_until_us = ? WHERE no = ?;
+
+-- name: list_lease_workers
+SELECT DISTINCT lease_owner FROM turns INDEXED BY turns_active
+WHERE tenant_id = ? AND status IN ('accepted', 'running') AND lease_owner IS NOT NULL AND (owner_id = ? OR ?)
+ORDER BY lease_owner;
+
+-- name: continue_interrupted
+UPDATE turns SET status = 'running', error = NULL, reply_seq = NULL, finished_us = NULL, stop_asked = 0,
+    fence = fence + 1, lease_owner = ?, lease_until_us = ?
+WHERE no = ?;
 
 -- name: release_lease
 UPDATE turns SET lease_owner = NULL, lease_until_us = ? WHERE no = ?;
