@@ -54,7 +54,7 @@ from threadline.testing.conformance.turn_output import TestChunks, TestSummaries
 from threadline.testing.conformance.turn_takeovers import (
     TestContinuingInterruptedTurns,
     TestHolderChecks,
-    TestReplacingReplies,
+    TestReplacing,
 )
 from threadline.testing.conformance.turns import TestEnding, TestLeasing, TestListingTurns
 from threadline.testing.conformance.usage import TestUsage
@@ -101,7 +101,7 @@ __all__ = [
     "TestReadingMessages",
     "TestReadingThreads",
     "TestRepeating",
-    "TestReplacingReplies",
+    "TestReplacing",
     "TestReporting",
     "TestRequeueing",
     "TestSaving",

@@ -208,19 +208,6 @@ class TestAcceptTurn:
             assert refused.thread is not None
             assert (refused.thread.id, refused.thread.message_count) == (thread.id, 3)
 
-    async def test_a_full_thread_takes_a_request_that_replaces_an_earlier_one(
-        self, alice: Transaction, clock: ManualClock
-    ) -> None:
-        thread = await create_thread_with(alice, *["said"] * LIMITS.messages_per_thread)
-        replaced = (await alice.last_turns(thread.id, 2))[0]
-        stored = await accept_new(alice, clock, thread_id=thread.id, replaces=replaced.id)
-        assert stored.turn.request_seq == replaced.seq
-
-    async def test_room_is_kept_for_the_replies_of_active_turns(self, alice: Transaction, clock: ManualClock) -> None:
-        thread = await create_thread_with(alice, *["said"] * (LIMITS.messages_per_thread - 4))
-        tried = [await accept(alice, clock, f"turn-{n}", thread_id=thread.id, policy="queue") for n in range(3)]
-        assert [type(each) for each in tried] == [Accepted, Accepted, AcceptRefusal]
-
     async def test_of_many_at_the_same_time_one_is_accepted(self, alice: Transaction, clock: ManualClock) -> None:
         """Requests of one user are serialised, see `Store.transact`."""
         tries = [

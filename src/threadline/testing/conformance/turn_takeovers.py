@@ -11,6 +11,7 @@ from threadline.core.turn_commits import Accepted, AcceptRefusal
 from threadline.core.turns import Lease, Turn, TurnEnd
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
+from threadline.testing.conformance.fixtures import LIMITS
 from threadline.testing.conformance.message_builders import (
     assistant_message,
     create_thread_with,
@@ -20,7 +21,20 @@ from threadline.testing.conformance.message_builders import (
 from threadline.testing.conformance.turn_commits import accept, accept_new, finish
 
 
-class TestReplacingReplies:
+class TestReplacing:
+    async def test_a_full_thread_takes_a_request_that_replaces_an_earlier_one(
+        self, alice: Transaction, clock: ManualClock
+    ) -> None:
+        thread = await create_thread_with(alice, *["said"] * LIMITS.messages_per_thread)
+        replaced = (await alice.last_turns(thread.id, 2))[0]
+        stored = await accept_new(alice, clock, thread_id=thread.id, replaces=replaced.id)
+        assert stored.turn.request_seq == replaced.seq
+
+    async def test_room_is_kept_for_the_replies_of_active_turns(self, alice: Transaction, clock: ManualClock) -> None:
+        thread = await create_thread_with(alice, *["said"] * (LIMITS.messages_per_thread - 4))
+        tried = [await accept(alice, clock, f"turn-{n}", thread_id=thread.id, policy="queue") for n in range(3)]
+        assert [type(each) for each in tried] == [Accepted, Accepted, AcceptRefusal]
+
     async def test_a_reply_at_the_end_is_replaced(self, alice: Transaction, clock: ManualClock) -> None:
         """The message that this one replaces, of the same role"""
         thread = await create_thread_with(alice, "Pay?", "May I?")
