@@ -35,8 +35,8 @@ from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
 from threadline.observability.tracing import TracedAgent
-from threadline.ports import Admission, Agent, Approver, Clock, Guard, Processes, Store, Tracer
-from threadline.processes import LocalProcesses, runtime_folder, sqlite_folder
+from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Tracer
+from threadline.processes import LocalProcesses, local_processes
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
@@ -98,7 +98,6 @@ class Threadline:
         admission: Admission | None = None,
         processes: Processes | None = None,
     ) -> None:
-        """`processes` tells which of the processes that use the store still run; without one, their leases do."""
         self.store = store
         self.settings = settings
         self.clock = clock
@@ -108,7 +107,8 @@ class Threadline:
         self.metrics = Metrics()
         loop_share = LoopShare()
         self.processes = processes or LocalProcesses(None)
-        self.streams = Streams(store, self._continue_turn, loop_share)
+        # The runner writes to the streams, so it is made after them.
+        self.streams = Streams(store, lambda *turn: self.runner.continue_turn(*turn), loop_share)  # noqa: PLW0108
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self.agent_secrets = AgentSecrets(store, self.vault)
@@ -221,10 +221,6 @@ class Threadline:
             )
         )
 
-    async def _continue_turn(self, scope: Scope, turn: Turn, approver: Approver | None) -> None:
-        # Looked up when it is needed: the runner writes to the streams and is made after them.
-        await self.runner.continue_turn(scope, turn, approver)
-
     async def close(self) -> None:
         """Waits a few seconds for running turns, then interrupts them; what they showed is stored."""
         await self.runner.close(_GRACE_SECONDS)
@@ -282,33 +278,16 @@ def open(
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
         settings = msgspec.structs.replace(settings, database=str(database))
-    chosen = settings
+    chosen, ticking = settings, clock or SystemClock()
     named = {name: as_agent(agent) for name, agent in (agents or {}).items()}
 
     async def opening() -> Threadline:
         tracer = _tracer(chosen)
         store = await open_store(chosen, clock, read_only=read_only)
-        return Threadline(
-            store,
-            chosen,
-            clock or SystemClock(),
-            agents=named,
-            tracer=tracer,
-            admission=admission,
-            processes=local_processes(chosen),
-        )
+        processes = local_processes(chosen.database, chosen.process_folder)
+        return Threadline(store, chosen, ticking, agents=named, tracer=tracer, admission=admission, processes=processes)
 
     return Opening(opening)
-
-
-def local_processes(settings: Settings) -> Processes:
-    """The processes of this machine that use the database of these settings."""
-    if settings.process_folder:
-        return LocalProcesses(Path(settings.process_folder).expanduser())
-    if is_postgres(settings.database):
-        return LocalProcesses(runtime_folder(), is_private=True)
-    path = sqlite_path(settings.database)
-    return LocalProcesses(None if path == ":memory:" else sqlite_folder(Path(path)))
 
 
 async def open_store(settings: Settings, clock: Clock | None = None, *, read_only: bool = False) -> Store:

@@ -45,6 +45,16 @@ def runtime_folder() -> Path:
     return Path(given) / "threadline" if given else Path(tempfile.gettempdir()) / f"threadline-{os.getuid()}"
 
 
+def local_processes(database: str, folder: str = "") -> LocalProcesses:
+    """The processes of this machine that use the database at this path or address."""
+    if folder:
+        return LocalProcesses(Path(folder).expanduser())
+    path = database.removeprefix("sqlite:///")
+    if "://" in path:
+        return LocalProcesses(runtime_folder(), is_private=True)
+    return LocalProcesses(None if path == ":memory:" else sqlite_folder(Path(path).expanduser()))
+
+
 class LocalProcesses:
     """Without a folder nothing is known of other processes. The lock is taken when the name is first asked for."""
 

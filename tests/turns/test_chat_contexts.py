@@ -15,7 +15,8 @@ from threadline.core.threads import Scope, ThreadChanges
 from threadline.core.turns import Lease
 from threadline.messaging.chat_contexts import ChatContexts
 from threadline.testing.clock import ManualClock
-from threadline.turns.acceptance import Holder, TurnRequest
+from threadline.turns.acceptance import TurnRequest
+from threadline.turns.leases import Holder
 
 
 @pytest.fixture

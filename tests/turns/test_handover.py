@@ -24,7 +24,8 @@ from threadline.ports import Store
 from threadline.replies import Defer, Reply
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
-from threadline.turns.acceptance import Holder, TurnRequest
+from threadline.turns.acceptance import TurnRequest
+from threadline.turns.leases import Holder
 
 _HANDOVER_SECONDS = 300
 _LEASE_SECONDS = 60

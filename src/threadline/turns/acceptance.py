@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -39,11 +39,12 @@ from threadline.core.turn_commits import (
     ReplyDelivery,
     TurnAcceptance,
 )
-from threadline.core.turns import Chunk, Lease, Policy, Surface, Turn, TurnEnd, reply_id
+from threadline.core.turns import Chunk, Policy, Surface, Turn, TurnEnd, reply_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_model, admit_thread
 from threadline.threads.user_threads import first_title
+from threadline.turns.leases import Holder
 from threadline.turns.metering import Metering
 
 STOPPED = "stopped by the user"
@@ -80,20 +81,6 @@ class TurnRequest(msgspec.Struct, frozen=True):
     key: str | None = None
     policy: Policy | None = None
     new_thread: NewThread = NewThread()
-
-
-class MakeWay(Protocol):
-    async def __call__(self, scope: Scope, turn_id: str, *, interrupts: bool = False) -> None:
-        """Ends a turn that no process runs any more, because another one needs its thread. One that its sender waits
-        for is run instead, unless the other one `interrupts` it."""
-        ...
-
-
-class Holder(NamedTuple):
-    """The process that accepts a turn in order to run it."""
-
-    lease: Lease
-    make_way: MakeWay
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -24,7 +24,8 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
 from threadline.core.turns import Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
 from threadline.ports import Guard, Store, StoreSession
-from threadline.turns.acceptance import Holder, Turns, find_present_request
+from threadline.turns.acceptance import Turns, find_present_request
+from threadline.turns.leases import Holder
 
 
 class AnswerRequest(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,6 @@ from threadline.core.errors import StoreFailed
 from threadline.core.threads import Scope
 from threadline.core.turns import CHANNELS, Lease, Turn
 from threadline.ports import Processes, Store
-from threadline.turns.acceptance import MakeWay
 from threadline.turns.streams import LiveStream
 
 log = logging.getLogger("threadline.turns")
@@ -42,6 +41,20 @@ _PATIENCE_LEASES = 2
 _FARTHEST_LEASES = 2
 
 TurnTask: TypeAlias = "asyncio.Task[Turn | None]"
+
+
+class MakeWay(Protocol):
+    async def __call__(self, scope: Scope, turn_id: str, *, interrupts: bool = False) -> None:
+        """Ends a turn that no process runs any more, because another one needs its thread. One that its sender waits
+        for is run instead, unless the other one `interrupts` it."""
+        ...
+
+
+class Holder(NamedTuple):
+    """The process that accepts a turn in order to run it."""
+
+    lease: Lease
+    make_way: MakeWay
 
 
 class Timing(msgspec.Struct, frozen=True):

@@ -204,8 +204,8 @@ class Recovery:
         return await self._store.scoped(scope).drop_chunks(older_than=self._retention)
 
     async def recover(self, scope: Scope, *, surface: Surface | None = None) -> int:
-        """The same for what one scope sees: a user's own turns or, for the system, a tenant's; only those of one surface
-        if it is given."""
+        """The same for what one scope sees: a user's own turns or, for the system, a tenant's. With a surface, only its
+        turns."""
         recovered = 0
         for turn in await self._leases.find_due(scope):
             if surface is not None and turn.surface != surface:

@@ -22,9 +22,9 @@ from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
 from threadline.ports import Agent, AgentServices, Approver, Store
-from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Holder, Turns, cut_reason, find_present_request
+from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
-from threadline.turns.leases import Leases, ThreadQueue, TurnTask
+from threadline.turns.leases import Holder, Leases, ThreadQueue, TurnTask
 from threadline.turns.loop_share import LoopShare
 from threadline.turns.metering import Metering
 from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
