@@ -105,6 +105,8 @@ SLOW_CLIENTS = Measure("1,000 slow clients: a request of another")
 SLOW_CLIENTS_P99 = Measure("1,000 slow clients: a request of another, slowest of 100", _value(100))
 RESUME = Measure("readers that come back at once")
 RESUME_P99 = Measure("readers that come back at once: slowest of 100")
+SIMULATION = Measure("simulation with faults: steps")
+SIMULATION_WRONG = Measure("simulation with faults: seeds that violate an invariant", _value(0))
 PAGE_SIZE = Measure("the page: first view, packed", _value(120))
 PAGE_PAINT = Measure("the page: first paint, cold")
 PAGE_INTERACTIVE = Measure("the page: ready to write, cold")
@@ -171,6 +173,8 @@ MEASURES = (
     RESUME_P99,
     SLOW_CLIENTS,
     SLOW_CLIENTS_P99,
+    SIMULATION,
+    SIMULATION_WRONG,
     PAGE_SIZE,
     PAGE_PAINT,
     PAGE_INTERACTIVE,
