@@ -24,14 +24,13 @@ from threadline.messaging.credentials import Credentials
 from threadline.messaging.diagnosis import ChannelDiagnosis
 from threadline.messaging.inbox import Inbox
 from threadline.messaging.links import Links
-from threadline.messaging.outbox import Outbox
+from threadline.messaging.outbox import Outbox, UnansweredSweep
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.polling import Polling
 from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.settlement import DeliveryRetry, Settlement
-from threadline.messaging.unanswered_sweep import UnansweredSweep
 from threadline.messaging.unlinked_senders import UnlinkedSenders
-from threadline.observability.metrics import Metrics
+from threadline.observability.metrics import Metrics, Reading
 from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Store
 from threadline.settings import ChannelSettings, ChannelsSettings
 from threadline.turns.acceptance import Turns
@@ -41,7 +40,9 @@ from threadline.vault import Vault
 
 log = logging.getLogger("threadline.messaging")
 
+# Old rows do no harm while they wait to be deleted.
 _DELETE_SECONDS = 3_600.0
+# Unanswered messages are rare (see UnansweredSweep), and the search costs a query for each tenant.
 _SWEEP_SECONDS = 10.0
 PLATFORMS: tuple[Surface, ...] = ("slack", "telegram", "whatsapp")
 
@@ -126,7 +127,7 @@ class Messaging:
         self.codecs = Codecs(settings)
         self.credentials = Credentials(store, self._vault, self.codecs)
         self.links = Links(store, clock, lifetime=dt.timedelta(minutes=settings.link_minutes))
-        retry = retry or DeliveryRetry()
+        retry = retry or DeliveryRetry(give_up_seconds=settings.retry_hours * 3_600)
         self.settlement = Settlement(store, sealer, clock, metrics, retry)
         self.outbox_worker = OutboxWorker(
             store, self.codecs, self.credentials, self.http, clock, self.settlement, platforms=PLATFORMS, retry=retry
@@ -138,6 +139,34 @@ class Messaging:
         self._sealer = sealer
         self._clock = clock
         self._metrics = metrics
+        self._register_gauges()
+
+    def _register_gauges(self) -> None:
+        async def open_circuits() -> Reading:
+            return {(platform,): self.outbox_worker.open_circuits(platform) for platform in PLATFORMS}
+
+        async def oldest() -> Reading:
+            found: dict[tuple[str, ...], float] = {}
+            now = self._clock.now()
+            for tenant_id in await self._store.tenants():
+                for each in await self._store.scoped(system_scope(tenant_id)).outbox_backlog():
+                    if each.status in ("waiting", "claimed"):
+                        age = (now - each.oldest_at).total_seconds()
+                        found[each.platform,] = max(found.get((each.platform,), 0.0), age)
+            return found
+
+        self._metrics.gauge(
+            "threadline_outbox_open_circuits",
+            "Tenants whose deliveries this process has paused because the platform fails.",
+            ("platform",),
+            read=open_circuits,
+        )
+        self._metrics.gauge(
+            "threadline_outbox_oldest_seconds",
+            "Age of the oldest delivery that waits to be sent.",
+            ("platform",),
+            read=oldest,
+        )
 
     def wake(self, tenant_id: str) -> None:
         """Something was enqueued for this tenant."""
@@ -169,7 +198,7 @@ class Messaging:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def close(self) -> None:
-        """Waits for running sends."""
+        """After `run` was cancelled and turns have ended: delivers what they enqueued, and gives back the rest."""
         await self.outbox_worker.close()
 
     async def _delete_settled(self) -> None:
@@ -219,6 +248,7 @@ class Messaging:
             platforms=PLATFORMS,
             agents=self._agents(default_agent),
             stand_ins=stand_ins,
+            clock=self._clock,
         )
 
     def open_polling(self, inbox: Inbox, platform: str) -> Polling:
@@ -226,4 +256,5 @@ class Messaging:
         channel = self.codecs.get("telegram")
         if platform != "telegram" or channel is None:
             raise NotFound("platform that can be polled", platform)
+        # The protocol cannot be checked at run time, and Telegram's codec is the only one that can be polled.
         return Polling(cast(PolledChannel, channel), inbox, self.credentials, self.http)

@@ -35,7 +35,7 @@ class PlatformHttp:
             async with asyncio.timeout(seconds):
                 return await _exchange(target, request, seconds, public_only=not is_stand_in)
         except NotSent:
-            return Transient("the platform could not be reached")
+            return Transient("the platform could not be reached", is_outage=True)
         except RequestFailed:
             return Ambiguous("the connection broke before the response")
         except TimeoutError:

@@ -205,6 +205,7 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_seconds: float = 86_400.0
     link_minutes: float = 10.0
     sweep_seconds: float = 2.0
+    retry_hours: float = 24.0
     keep_days: float = 30.0
     slack: ChannelSettings = ChannelSettings()
     telegram: ChannelSettings = ChannelSettings()

@@ -24,7 +24,15 @@ from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, RetryA
 from threadline.channels.slack import Slack
 from threadline.channels.telegram import Telegram
 from threadline.channels.whatsapp import WhatsApp
-from threadline.core.platform_messages import HttpRequest, HttpResponse, Permanent, Sent, Transient, WindowClosed
+from threadline.core.platform_messages import (
+    HttpRequest,
+    HttpResponse,
+    LookedUp,
+    Permanent,
+    Sent,
+    Transient,
+    WindowClosed,
+)
 from threadline.ports import Channel
 from threadline.testing.clock import ManualClock
 from threadline.testing.platforms import FakePlatform, FakeSlack, FakeTelegram, FakeWhatsApp, Fault
@@ -246,16 +254,61 @@ async def test_requests_of_our_codec_arrive_and_their_responses_are_parsed(fake:
         assert len(platform.sent) == 1
 
 
-async def test_slack_posts_one_message_per_key_on_repeated_requests(slack: FakeSlack) -> None:
+@pytest.mark.req("H-09")
+@pytest.mark.parametrize("recipient", ["DU1001", "C0GENERAL"])
+async def test_a_message_on_slack_is_found_by_its_key(slack: FakeSlack, recipient: str) -> None:
+    channel, client = Slack(slack.api), AsyncWebClient(token=slack.secrets["bot_token"], base_url=f"{slack.api}/")
+    since = slack.clock.now() - dt.timedelta(hours=1)
+    if recipient == "C0GENERAL":
+        (arrival,) = channel.parse_webhook(slack.mention("hello")[1]).arrivals
+        recipient = arrival.recipient
+    for number in range(3):
+        await perform(channel.build_request(slack.secrets, recipient, channel.render("hi")[0], f"outbox-{number}"))
+
+    async def find(key: str) -> LookedUp | Transient | Permanent:
+        return channel.parse_search(await perform(channel.build_search(slack.secrets, recipient, since, None)), key)
+
+    found = await find("outbox-1")
+    assert isinstance(found, LookedUp)
+    assert found.found is not None
+    assert await find("outbox-9") == LookedUp()
+    place, _, ts = recipient.partition(":")
+    read = client.conversations_replies(channel=place, ts=ts) if ts else client.conversations_history(channel=place)
+    assert not any("metadata" in message for message in (await read)["messages"]), "not unless it is asked for"
+
+
+@pytest.mark.req("H-09")
+async def test_slack_posts_a_repeated_message_twice_and_shows_pages_newest_first(slack: FakeSlack) -> None:
     channel = Slack(slack.api)
     request = channel.build_request(slack.secrets, "DU1001", channel.render("hi")[0], "outbox-1")
-    slack.fail_next(Fault("silent"))
-    with pytest.raises(OSError):
+    for _ in range(3):
         await perform(request)
-    first, second = channel.parse_response(await perform(request)), channel.parse_response(await perform(request))
-    assert isinstance(first, Sent)
-    assert first == second
-    assert (len(slack.sent), slack.calls) == (1, 3)
+    assert len(slack.sent) == 3
+    client = AsyncWebClient(token=slack.secrets["bot_token"], base_url=f"{slack.api}/")
+    first = await client.conversations_history(channel="DU1001", limit=2, include_all_metadata=True)
+    assert [message["metadata"]["event_payload"]["id"] for message in first["messages"]] == ["outbox-1"] * 2
+    assert first["messages"][0]["ts"] > first["messages"][1]["ts"]
+    cursor = first["response_metadata"]["next_cursor"]
+    last = await client.conversations_history(channel="DU1001", cursor=cursor)
+    assert len(last["messages"]) == 1
+
+
+@pytest.mark.req("H-09")
+async def test_without_the_scope_slack_does_not_say_what_was_sent() -> None:
+    async with FakeSlack(scopes=frozenset(("chat:write",))) as slack:
+        channel = Slack(slack.api)
+        request = channel.build_search(slack.secrets, "DU1001", slack.clock.now(), None)
+        assert channel.parse_search(await perform(request), "outbox-1") == Permanent("missing_scope")
+
+
+async def test_slack_limits_messages_in_a_channel(slack: FakeSlack) -> None:
+    channel = Slack(slack.api)
+    request = channel.build_request(slack.secrets, "DU1001", channel.render("hi")[0], "outbox-1")
+    outcomes = [channel.parse_response(await perform(request)) for _ in range(80)]
+    limited = next(outcome for outcome in outcomes if isinstance(outcome, Transient))
+    assert (limited.retry_after, limited.is_outage) == (1, False)
+    elsewhere = channel.build_request(slack.secrets, "DU1002", channel.render("hi")[0], "outbox-1")
+    assert isinstance(channel.parse_response(await perform(elsewhere)), Sent)
 
 
 async def test_the_window_closes_24_hours_after_the_last_message() -> None:

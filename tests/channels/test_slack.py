@@ -203,17 +203,14 @@ class TestSending:
     def test_a_request_has_its_channel_and_key(self) -> None:
         (payload,) = CHANNEL.render("**hi**")
         request = CHANNEL.build_request(SECRETS, "C0001:1700000000.000100", payload, "outbox-1")
-        assert (request.method, request.url, request.repeatable) == (
-            "POST",
-            "https://slack.com/api/chat.postMessage",
-            True,
-        )
+        assert (request.method, request.url) == ("POST", "https://slack.com/api/chat.postMessage")
         assert request.headers["authorization"] == "Bearer xoxb-1-2-three"
         body = json.loads(request.body)
         assert (body["channel"], body["thread_ts"], body["text"]) == ("C0001", "1700000000.000100", "*hi*")
         assert (body["unfurl_links"], body["unfurl_media"]) == (False, False)
         again = json.loads(CHANNEL.build_request(SECRETS, "C0001", payload, "outbox-1").body)
         assert again["client_msg_id"] == body["client_msg_id"]
+        assert again["metadata"] == {"event_type": "threadline_delivery", "event_payload": {"id": "outbox-1"}}
         assert "thread_ts" not in again
 
     def test_the_repr_of_a_request_has_no_secret(self) -> None:
@@ -246,8 +243,10 @@ class TestSending:
             (200, {"ok": False}, Permanent("unknown_error")),
             (200, "<html>", Ambiguous("the response could not be read")),
             (429, {"ok": False, "error": "ratelimited"}, Transient("ratelimited", 7)),
-            (503, "<html>", Transient("http_503", 7)),
-            (408, "", Transient("http_408", 7)),
+            (500, "<html>", Ambiguous("http_500")),
+            (502, "<html>", Ambiguous("http_502")),
+            (503, "<html>", Transient("http_503", 7, is_outage=True)),
+            (408, "", Transient("http_408", 7, is_outage=True)),
             (404, "", Permanent("http_404")),
             (302, "", Permanent("http_302")),
         ],

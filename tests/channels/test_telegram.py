@@ -218,7 +218,7 @@ class TestSending:
                 {"ok": False, "description": "Bad Request: chat not found"},
                 Permanent("Bad Request: chat not found"),
             ),
-            (502, "<html>", Transient("http_502", None)),
+            (502, "<html>", Transient("http_502", None, is_outage=True)),
             (400, {"ok": False}, Permanent("http_400")),
         ],
     )

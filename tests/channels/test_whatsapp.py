@@ -210,7 +210,6 @@ class TestSending:
         request = CHANNEL.build_request(SECRETS, self.RECIPIENT, payload, "outbox-1")
         assert request.url == f"https://graph.facebook.com/v23.0/{NUMBER_ID}/messages"
         assert "EAAG" not in repr(request)
-        assert not request.repeatable
         assert json.loads(request.body) == {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
@@ -236,8 +235,8 @@ class TestSending:
             (400, {"error": {"code": 130429}}, Transient("130429", None)),
             (400, {"error": {"code": 100, "message": "Invalid parameter"}}, Permanent("100 Invalid parameter")),
             (401, {"error": {"code": 190}}, Permanent("190")),
-            (500, {"error": {"code": 99}}, Transient("99", None)),
-            (503, "", Transient("http_503", None)),
+            (500, {"error": {"code": 99}}, Transient("99", None, is_outage=True)),
+            (503, "", Transient("http_503", None, is_outage=True)),
         ],
     )
     def test_a_response_has_its_outcome(self, status: int, body: Any, outcome: object) -> None:

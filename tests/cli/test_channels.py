@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 from threadline.bootstrap import open as open_threadline
 from threadline.core.sealing import CleanText
 from threadline.core.threads import Scope, system_scope
+from threadline.core.turns import Surface
 from threadline.settings import load
 from threadline.testing.platforms import FakeTelegram
 
@@ -108,11 +109,44 @@ def test_dead_deliveries_are_listed_without_their_text_and_can_be_requeued(run: 
     assert "row-1" in listed.out
     assert "is_archived" in listed.out
     assert "private" not in listed.out + run("channels", "outbox", "list", "--json").out
-    assert "dead letters: 1" in run("channels", "doctor").out
+    assert "1 dead letters to slack, with 'is_archived'" in run("channels", "doctor").out
     assert "row-1" in run("channels", "outbox", "requeue", "row-1").out
     assert run("channels", "outbox", "requeue", "row-1").code == 4
     assert run("channels", "outbox", "requeue", "row-2").code == 3
     assert run("channels", "outbox", "list", "--limit", "0").code == 2
+
+
+@pytest.mark.req("S3-22")
+def test_dead_deliveries_are_requeued_together(run: Run, home: Path) -> None:
+    async def dead_letters() -> None:
+        async with open_threadline(settings=load()) as threadline:
+            system = threadline.store.scoped(system_scope("local"))
+            platforms: list[Surface] = ["slack", "slack", "telegram"]
+            for number, platform in enumerate(platforms):
+                id, text = f"row-{number}", CleanText("private")
+                await system.enqueue(platform, "D1", text, turn_id=None, owner_id="local", id=id)
+                await system.claim_outbox("w", until=threadline.clock.now())
+                await system.settle_outbox(id, "w", status="dead", error="is_archived")
+
+    asyncio.run(dead_letters())
+    assert [each["count"] for each in run("channels", "outbox", "backlog", "--json").json()["backlog"]] == [2, 1]
+    assert run("channels", "outbox", "requeue", "--since", "2126-01-01T00:00Z").out == "Requeued 0 deliveries\n"
+    for wrong in (
+        [],
+        ["row-0", "--all"],
+        ["row-0", "--platform", "slack"],
+        ["--since", "2026-01-01"],
+        ["--since", "x"],
+    ):
+        refused = run("channels", "outbox", "requeue", *wrong)
+        assert (refused.code, refused.out) == (2, "")
+    assert run("channels", "outbox", "requeue", "--since", "1h", "--platform", "slack", "--json").json() == {
+        "requeued": 2
+    }
+    assert run("channels", "outbox", "requeue", "--all").out == "Requeued 1 delivery: a running service delivers it\n"
+    statuses = {each["status"] for each in run("channels", "outbox", "list", "--json").json()["deliveries"]}
+    assert statuses == {"waiting"}
+    assert "telegram" in run("channels", "outbox", "list", "--platform", "telegram").out
 
 
 async def test_telegram_can_be_polled_where_no_webhook_reaches_the_machine(

@@ -24,7 +24,7 @@ from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettin
 from threadline.turns.leases import Timing
 
 TIMING = Timing(lease_seconds=0.6, wait_seconds=0.05, flush_seconds=0.01)
-RETRY = DeliveryRetry(attempts=1_000, first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
+RETRY = DeliveryRetry(first_seconds=0.05, longest_seconds=0.2, claim_seconds=0.6, send_seconds=0.5)
 
 
 # Before the first is born, so that not each of them has to make its own.

@@ -50,14 +50,31 @@ async def test_a_hundred_copies_at_once_are_one_turn_and_one_reply(stage: Stage)
 @pytest.mark.req("S3-10", "S3-14")
 async def test_who_is_not_linked_gets_no_turn_and_learns_only_how_to_link(stage: Stage) -> None:
     told = await stage.slack.say("What did alice say?")
-    assert (told.status, decisions(told)) == (403, ["denied_unverified"])
+    assert (told.status, decisions(told)) == (200, ["denied_unverified"])
     (hint,) = await stage.slack.replies(1)
     assert "!link" in hint.text
     for text in ("Again", "!help", "!chats", "!open home-scripted_agent"):
         told = await stage.slack.say(text)
-        assert (told.status, decisions(told)) == (403, ["denied_unverified"])
+        assert (told.status, decisions(told)) == (200, ["denied_unverified"])
     await stage.threadline.messaging.outbox_worker.deliver(stage.tenant_id)
     assert len(stage.slack.sent) == 1, "one hint in a while, or anybody could make the bot talk"
+    assert (await stage.system.row_counts())["turns"] == 0
+    assert stage.threadline.metrics.value("threadline_inbox_messages_total", "slack", "denied_unverified") == 5
+
+
+@pytest.mark.req("S3-14", "S3-17")
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_what_was_written_before_the_account_was_linked_is_never_executed(stage: Stage, is_shared: bool) -> None:
+    first, second = (
+        stage.slack.mention(text)[1] if is_shared else stage.slack.write(text) for text in ("!new one", "Two")
+    )
+    for body in (first, second):
+        told = await stage.slack.deliver(body)
+        assert (told.status, decisions(told)) == (200, ["denied_unverified"])
+    await stage.link(stage.slack)
+    for body in (first, second):
+        told = await stage.slack.deliver(body)
+        assert (told.status, decisions(told)) == (200, ["duplicate"])
     assert (await stage.system.row_counts())["turns"] == 0
 
 
@@ -68,7 +85,7 @@ async def test_a_link_that_is_not_verified_is_none(small_stage: Stage, state: st
         "telegram", small_stage.telegram.person, "alice", "pending" if state == "pending" else "revoked"
     )
     told = await small_stage.telegram.say("Hello?")
-    assert (told.status, decisions(told)) == (403, ["denied_unverified"])
+    assert (told.status, decisions(told)) == (200, ["denied_unverified"])
     assert (await small_stage.system.row_counts())["turns"] == 0
 
 

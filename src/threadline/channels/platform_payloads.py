@@ -125,5 +125,6 @@ def retry_after(response: HttpResponse) -> float | None:
 def failure_for_status(response: HttpResponse, reason: str) -> Transient | Permanent:
     """The outcome of a failed request by its HTTP status alone."""
     if response.status in (408, 425, 429) or response.status >= 500:
-        return Transient(reason, retry_after(response))
+        # A rate limit is for this message or this chat; other failures are for every message.
+        return Transient(reason, retry_after(response), is_outage=response.status != 429)
     return Permanent(reason)

@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -45,6 +46,7 @@ from threadline.core.platform_messages import (
     HttpResponse,
     Ignored,
     IgnoredReason,
+    LookedUp,
     Outcome,
     Permanent,
     Sent,
@@ -71,7 +73,13 @@ _MEMBERSHIP = re.compile(
 )
 # Slack documents that the message may have been posted before one of these errors.
 _UNCLEAR = frozenset(("fatal_error", "internal_error"))
-_TRANSIENT = frozenset(("ratelimited", "rate_limited", "request_timeout", "service_unavailable", "team_added_to_org"))
+# A gateway in front of Slack may have given up on a request that Slack then carried out.
+_UNCLEAR_STATUSES = frozenset((500, 502, 504))
+_LIMITED = frozenset(("ratelimited", "rate_limited"))
+_OUTAGES = frozenset(("request_timeout", "service_unavailable", "team_added_to_org"))
+_EVENT_TYPE = "threadline_delivery"
+# Slack's recommended largest page.
+_PAGE = 200
 
 
 class _File(msgspec.Struct):
@@ -126,6 +134,30 @@ class _Answer(msgspec.Struct):
     ts: str | None = None
 
 
+class _Metadata(msgspec.Struct):
+    event_type: str = ""
+    event_payload: dict[str, Any] = {}
+
+    def is_of(self, key: str) -> bool:
+        return self.event_type == _EVENT_TYPE and self.event_payload.get("id") == key
+
+
+class _Posted(msgspec.Struct):
+    ts: str
+    metadata: _Metadata | None = None
+
+
+class _Cursor(msgspec.Struct):
+    next_cursor: str = ""
+
+
+class _Page(msgspec.Struct):
+    ok: bool
+    error: str = "unknown_error"
+    messages: list[Any] = []
+    response_metadata: _Cursor | None = None
+
+
 class Slack:
     platform: Surface = "slack"
     secret_names: Mapping[str, str] = {
@@ -170,29 +202,69 @@ class Slack:
         message = {"channel": channel, **jsontext.parse(payload, "payload")}
         if thread_ts:
             message["thread_ts"] = thread_ts
-        # Slack posts only one message per id, which must be a UUID: this makes retries safe.
+        # Slack documents errors about this id, but no rule that a second message under it is not posted.
         message["client_msg_id"] = str(uuid.uuid5(uuid.NAMESPACE_URL, f"threadline:{key}"))
-        headers = {
-            "authorization": f"Bearer {require_sendable_secret(secrets, 'bot_token')}",
-            "content-type": "application/json; charset=utf-8",
-        }
-        url = f"{self._api}/chat.postMessage"
-        return HttpRequest("POST", url, headers, jsontext.dump(message, "payload"), repeatable=True)
+        # Read back by `parse_search`: the documented way to recognise a message that was sent before.
+        message["metadata"] = {"event_type": _EVENT_TYPE, "event_payload": {"id": key}}
+        headers = self._headers(secrets, "application/json; charset=utf-8")
+        return HttpRequest("POST", f"{self._api}/chat.postMessage", headers, jsontext.dump(message, "payload"))
 
     def parse_response(self, response: HttpResponse) -> Outcome:
         answer = parse_body(response, _Answer)
+        reason = answer.error if answer else f"http_{response.status}"
+        if response.status in _UNCLEAR_STATUSES:
+            return Ambiguous(reason)
         if response.status != 200:
-            return failure_for_status(response, answer.error if answer else f"http_{response.status}")
+            return failure_for_status(response, reason)
         if answer is None:
             return Ambiguous("the response could not be read")
         if answer.ok:
             return Sent(answer.ts)
-        if answer.error in _UNCLEAR:
-            return Ambiguous(answer.error)
-        if answer.error in _TRANSIENT:
-            return Transient(answer.error, retry_after(response))
-        # The id belongs to a message that was deleted since: the message was sent.
-        return Sent() if answer.error == "duplicate_message_not_found" else Permanent(answer.error)
+        if answer.error == "duplicate_message_not_found":
+            # The id belongs to a message that was deleted since: the message was sent.
+            return Sent()
+        return Ambiguous(answer.error) if answer.error in _UNCLEAR else _failure(answer.error, response)
+
+    def build_search(
+        self, secrets: Mapping[str, str], recipient: str, since: dt.datetime, page: str | None
+    ) -> HttpRequest:
+        channel, _, thread_ts = recipient.partition(":")
+        given = {"channel": channel, "oldest": f"{since.timestamp():.6f}", "limit": str(_PAGE)}
+        # Without it Slack leaves the metadata out.
+        given["include_all_metadata"] = "true"
+        if thread_ts:
+            given["ts"] = thread_ts
+        if page is not None:
+            given["cursor"] = page
+        method = "conversations.replies" if thread_ts else "conversations.history"
+        # Slack's reading methods take a form, not JSON.
+        headers = self._headers(secrets, "application/x-www-form-urlencoded")
+        return HttpRequest("POST", f"{self._api}/{method}", headers, urlencode(given).encode())
+
+    def parse_search(self, response: HttpResponse, key: str) -> LookedUp | Transient | Permanent:
+        answer = parse_body(response, _Page)
+        if response.status != 200:
+            return failure_for_status(response, answer.error if answer else f"http_{response.status}")
+        if answer is None:
+            return Transient("the response could not be read", is_outage=True)
+        if not answer.ok:
+            is_unclear = answer.error in _UNCLEAR
+            return Transient(answer.error, is_outage=True) if is_unclear else _failure(answer.error, response)
+        for each in answer.messages:
+            message = convert_or_none(each, _Posted)
+            if message is not None and message.metadata is not None and message.metadata.is_of(key):
+                return LookedUp(Sent(message.ts))
+        return LookedUp(next_page=answer.response_metadata.next_cursor or None if answer.response_metadata else None)
+
+    def _headers(self, secrets: Mapping[str, str], content_type: str) -> dict[str, str]:
+        token = require_sendable_secret(secrets, "bot_token")
+        return {"authorization": f"Bearer {token}", "content-type": content_type}
+
+
+def _failure(error: str, response: HttpResponse) -> Transient | Permanent:
+    if error in _LIMITED:
+        return Transient(error, retry_after(response))
+    return Transient(error, retry_after(response), is_outage=True) if error in _OUTAGES else Permanent(error)
 
 
 def signature(secret: str, stamp: str, body: bytes) -> str:

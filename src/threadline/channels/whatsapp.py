@@ -58,7 +58,8 @@ _PERSON = re.compile(r"[0-9]{1,32}|[A-Z]{2}(?:\.ENT)?\.[A-Za-z0-9]{1,128}")
 """A phone number, or Meta's id of a user who hides the number from businesses."""
 _CHALLENGE = re.compile(r"[!-~]{1,256}")
 _WINDOW_CLOSED_CODE = 131047
-_TRANSIENT_CODES = frozenset((1, 2, 4, 80007, 130429, 131000, 131016, 131048, 131056, 131057, 133004, 135000))
+_LIMIT_CODES = frozenset((4, 80007, 130429, 131048, 131056))
+_OUTAGE_CODES = frozenset((1, 2, 131000, 131016, 131057, 133004, 135000))
 _MARKS = Marks(
     styles={"code": "`", "strike": "~", "italic": "_", "bold": "*"},
     escape=str,
@@ -194,8 +195,8 @@ def signature(secret: str, body: bytes) -> str:
 def _error_outcome(error: _Error, response: HttpResponse) -> Outcome:
     if error.code == _WINDOW_CLOSED_CODE:
         return WindowClosed(error.reason)
-    if error.code in _TRANSIENT_CODES:
-        return Transient(error.reason, retry_after(response))
+    if error.code in _LIMIT_CODES or error.code in _OUTAGE_CODES:
+        return Transient(error.reason, retry_after(response), is_outage=error.code in _OUTAGE_CODES)
     return failure_for_status(response, error.reason)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import datetime as dt
 import getpass
 import signal
 import sys
@@ -14,7 +15,9 @@ from threadline.bootstrap import Threadline
 from threadline.cli.connection import admin_scope, open_threadline
 from threadline.cli.output import format_time, print_json, print_table, report
 from threadline.cli.printable import printable
+from threadline.clock import SystemClock
 from threadline.core.channels import OutboxRow
+from threadline.core.durations import parse_duration
 from threadline.core.errors import InvalidInput, NotFound, SettingsInvalid
 from threadline.messaging.polling import Polling
 from threadline.ports import Channel
@@ -83,7 +86,7 @@ async def doctor(args: argparse.Namespace) -> int:
 async def list_outbox(args: argparse.Namespace) -> None:
     async with open_threadline(args) as threadline:
         rows = await threadline.messaging.outbox.list_rows(
-            admin_scope(threadline), status=args.status, limit=args.limit
+            admin_scope(threadline), status=args.status, platform=args.platform, limit=args.limit
         )
     if args.json:
         print_json({"deliveries": [_describe(row) for row in rows]})
@@ -110,10 +113,47 @@ def _describe(row: OutboxRow) -> dict[str, object]:
     }
 
 
-async def requeue(args: argparse.Namespace) -> None:
+async def show_backlog(args: argparse.Namespace) -> None:
     async with open_threadline(args) as threadline:
-        row = await threadline.messaging.outbox.requeue(admin_scope(threadline), args.id)
-    report(args, {"requeued": row.id}, f"Requeued {row.id}: a running service delivers it")
+        backlog = await threadline.messaging.outbox.backlog(admin_scope(threadline))
+    if args.json:
+        print_json({"backlog": backlog})
+        return
+    cells = [
+        (each.platform, each.status, str(each.count), format_time(each.oldest_at), each.last_error or "")
+        for each in backlog
+    ]
+    print_table(("platform", "status", "count", "oldest", "error"), cells, empty="Everything is delivered.")
+
+
+async def requeue(args: argparse.Namespace) -> None:
+    has_filter = args.all or args.since is not None
+    if (args.id is None) != has_filter:
+        raise InvalidInput("give either the id of a delivery, or --all or --since TIME")
+    if args.id is not None and (args.platform or args.status):
+        raise InvalidInput("--platform and --status can be used only with --all or --since")
+    since = None if args.since is None else _parse_since(args.since)
+    async with open_threadline(args) as threadline:
+        outbox, scope = threadline.messaging.outbox, admin_scope(threadline)
+        if args.id is not None:
+            row = await outbox.requeue(scope, args.id)
+            report(args, {"requeued": row.id}, f"Requeued {row.id}: a running service delivers it")
+            return
+        count = await outbox.requeue_all(scope, status=args.status, platform=args.platform, since=since)
+    what, them = ("delivery", "it") if count == 1 else ("deliveries", "them")
+    then = f": a running service delivers {them}" if count else ""
+    report(args, {"requeued": count}, f"Requeued {count} {what}{then}")
+
+
+def _parse_since(text: str) -> dt.datetime:
+    """A duration before now, or a time with a zone."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return SystemClock().now() - parse_duration(text)
+    if moment.tzinfo is None:
+        raise InvalidInput(f"--since must have a time zone, such as {text}Z, or be a duration such as 6h")
+    return moment.astimezone(dt.UTC)
 
 
 async def poll(args: argparse.Namespace) -> None:

@@ -15,7 +15,8 @@ from threadline.version import __version__
 PLATFORMS = ("slack", "telegram", "whatsapp")
 LINKED_PLATFORMS = (*PLATFORMS, "matrix")
 FORMATS = ("jsonl", "json", "markdown")
-OUTBOX_STATUSES = ("waiting", "claimed", "sent", "dead", "window_closed")
+REQUEUEABLE = ("dead", "window_closed")
+OUTBOX_STATUSES = ("waiting", "claimed", "sent", *REQUEUEABLE)
 MAX_PORT = 65_535
 
 
@@ -290,9 +291,20 @@ def _add_channels(commands: Any, common: argparse.ArgumentParser) -> None:
     outbox = _add_group(verbs, "outbox", "list and requeue deliveries", common)
     listing = outbox("list", "list deliveries, newest first", "channels:list_outbox")
     listing.add_argument("--status", choices=OUTBOX_STATUSES, help="only with this status (default: all)")
+    listing.add_argument("--platform", choices=LINKED_PLATFORMS, help="only to this platform (default: all)")
     listing.add_argument("--limit", type=int, default=50, help="print at most this many, 1–1000 (default: 50)")
-    requeue = outbox("requeue", "send a dead delivery again", "channels:requeue")
-    requeue.add_argument("id", help="its id, as threadline channels outbox list prints it")
+    outbox("backlog", "count deliveries that are not sent, by platform and status", "channels:show_backlog")
+    requeue = outbox(
+        "requeue",
+        "send undelivered messages again",
+        "channels:requeue",
+        examples=("01jcq8zx-0", "--all", "--since 6h --platform slack"),
+    )
+    requeue.add_argument("id", nargs="?", help="one delivery, as threadline channels outbox list prints it")
+    requeue.add_argument("--all", action="store_true", help="all that are dead or whose window was closed")
+    requeue.add_argument("--since", metavar="TIME", help="those of the last 30m, 6h or 2d, or since a time with a zone")
+    requeue.add_argument("--platform", choices=LINKED_PLATFORMS, help="with --all or --since: only to this platform")
+    requeue.add_argument("--status", choices=REQUEUEABLE, help="with --all or --since: only with this status")
     poll = add("poll", "fetch messages by polling, where no webhook reaches this machine", "channels:poll")
     poll.add_argument("platform", choices=("telegram",), help="the platform")
     _add_simulation(add)

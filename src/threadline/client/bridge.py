@@ -5,6 +5,7 @@ For tokens that act for users, on their own account.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +20,16 @@ from threadline.api_types import (
 )
 from threadline.client.transport import Transport
 from threadline.client.values import read
-from threadline.core.platform_messages import Ambiguous, Arrival, Opened, Outcome, Permanent, Sent, Transient
+from threadline.core.platform_messages import (
+    Ambiguous,
+    Arrival,
+    Opened,
+    Outcome,
+    Permanent,
+    Released,
+    Sent,
+    Transient,
+)
 from threadline.core.turns import Surface
 
 
@@ -46,10 +56,18 @@ class BridgeClient:
         return read(await self._transport.call("POST", f"{self._path}/arrivals", given), ArrivalResponse)
 
     async def claim(
-        self, worker: str, *, limit: int = 10, claim_seconds: float = 15.0, wait_seconds: float = 0.0
+        self,
+        worker: str,
+        *,
+        limit: int = 10,
+        claim_seconds: float = 15.0,
+        wait_seconds: float = 0.0,
+        holding: Sequence[str] | None = None,
     ) -> list[BridgeDelivery]:
-        """Claims what is due; waits for it up to `wait_seconds`."""
-        given = {"worker": worker, "limit": limit, "claimSeconds": claim_seconds, "waitSeconds": wait_seconds}
+        """Claims what is due; waits for it up to `wait_seconds`. With `holding`, the deliveries that this worker has,
+        its other claims are claimed again: an earlier process made them, or their response was lost."""
+        given: dict[str, Any] = {"worker": worker, "limit": limit, "claimSeconds": claim_seconds}
+        given |= {"waitSeconds": wait_seconds, "holding": None if holding is None else list(holding)}
         return read(await self._transport.call("POST", f"{self._path}/outbox/claim", given), ClaimedResponse).deliveries
 
     async def settle(self, worker: str, delivery_id: str, outcome: Outcome) -> bool:
@@ -96,4 +114,6 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
             return {"outcome": "ambiguous", "reason": reason}
         case Permanent(reason):
             return {"outcome": "permanent", "reason": reason}
+        case Released(may_be_sent):
+            return {"outcome": "released", "mayBeSent": may_be_sent}
     raise AssertionError(f"a bot does not report {outcome!r}")

@@ -15,6 +15,8 @@ LinkState: TypeAlias = Literal["pending", "verified", "revoked"]
 LinkResult: TypeAlias = Literal["linked", "link_refused", "link_limited"]
 OutboxStatus: TypeAlias = Literal["waiting", "claimed", "sent", "dead", "window_closed"]
 
+REQUEUEABLE: tuple[OutboxStatus, ...] = ("dead", "window_closed")
+
 AMBIGUOUS = "ambiguous"
 """How the error of a row begins that may have been sent without anybody knowing."""
 ABANDONED = f"{AMBIGUOUS}: the worker that was sending it went away"
@@ -131,3 +133,24 @@ class OutboxRow(msgspec.Struct, frozen=True):
     last_error: str | None
     created_at: dt.datetime
     sent_at: dt.datetime | None
+    requeued_at: dt.datetime | None = None
+
+    @property
+    def queued_at(self) -> dt.datetime:
+        """When it was enqueued, or last requeued: retries end so long after that."""
+        return self.requeued_at or self.created_at
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """It may have been sent by an earlier attempt."""
+        return (self.last_error or "").startswith(AMBIGUOUS)
+
+
+class OutboxBacklog(msgspec.Struct, frozen=True):
+    """Deliveries to a platform that are not sent."""
+
+    platform: Surface
+    status: OutboxStatus
+    count: int
+    oldest_at: dt.datetime
+    last_error: str | None

@@ -350,3 +350,7 @@ def nothing_to_undo(thread_id: str) -> InvalidInput:
 
 def no_such_seq(thread_id: str, seq: int) -> InvalidInput:
     return InvalidInput(f"thread {quote(thread_id)} has no message {seq}: read its `message_count`")
+
+
+def cannot_requeue(outbox_id: str, status: str) -> Conflict:
+    return Conflict(f"outbox row {quote(outbox_id)} is {status}: only a dead or window-closed one can be requeued")

@@ -67,8 +67,6 @@ class HttpRequest(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes = b""
-    repeatable: bool = False
-    """The platform recognises a repeat by its key, so that an unknown outcome can be retried."""
 
     def __repr__(self) -> str:
         # Telegram's token is part of the address, the others' of a header.
@@ -92,6 +90,8 @@ class Transient(NamedTuple):
     reason: str
     retry_after: float | None = None
     """Seconds that the platform asks to wait."""
+    is_outage: bool = False
+    """The platform is down or cannot be reached, so that other messages would fail as well."""
 
 
 class Permanent(NamedTuple):
@@ -112,6 +112,12 @@ class WindowClosed(NamedTuple):
     reason: str
 
 
+class Released(NamedTuple):
+    """A worker that stops gives its claim back. `may_be_sent`: it was sending, and the result is unknown."""
+
+    may_be_sent: bool
+
+
 class Opened(NamedTuple):
     """The room that was requested is open. `link` is its address for the user; `space` is set if one was opened."""
 
@@ -120,7 +126,7 @@ class Opened(NamedTuple):
     space: str | None = None
 
 
-Outcome: TypeAlias = Sent | Opened | Transient | Permanent | Ambiguous | WindowClosed
+Outcome: TypeAlias = Sent | Opened | Transient | Permanent | Ambiguous | WindowClosed | Released
 
 
 class Report(NamedTuple):
@@ -128,6 +134,13 @@ class Report(NamedTuple):
 
     key: str
     outcome: Sent | Permanent | WindowClosed
+
+
+class LookedUp(NamedTuple):
+    """A page of messages that a platform has: the one that was looked for, and where to go on if it is not there."""
+
+    found: Sent | None = None
+    next_page: str | None = None
 
 
 class Delivery(NamedTuple):

@@ -114,6 +114,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "last_error",
         "created_us",
         "sent_us",
+        "requeued_us",
     ),
     "api_tokens": (
         "id",

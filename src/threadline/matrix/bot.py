@@ -12,12 +12,12 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeAlias
 
+from threadline.clock import SystemClock
 from threadline.core.errors import StoreFailed, ThreadlineError, TokenRefused
 from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
-from threadline.matrix.bridge import CLAIM_PERIODS, Bridge
-from threadline.matrix.delivery_worker import DeliveryWorker
-from threadline.matrix.device import DeviceFolder
+from threadline.matrix.bridge import SURFACE, Bridge, RoomDelivery
+from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
 from threadline.matrix.events_in import (
     RawEvent,
     Retraction,
@@ -30,12 +30,20 @@ from threadline.matrix.events_in import (
     read_recipient,
     to_arrival,
 )
-from threadline.matrix.homeserver import Batch, Homeserver, HomeserverAway, HomeserverRefused, RoomBatch
+from threadline.matrix.homeserver import (
+    Batch,
+    Homeserver,
+    HomeserverAway,
+    HomeserverRefused,
+    RoomBatch,
+    retry_until_up,
+)
 from threadline.matrix.reply_stream import LiveViews
-from threadline.matrix.retry import retry_until_up
-from threadline.matrix.room_factory import RoomFactory, server_of
-from threadline.matrix.room_reconciler import RoomReconciler
-from threadline.matrix.sync_cursor import OpenBatch, SyncCursor
+from threadline.matrix.room_sender import RoomSender
+from threadline.matrix.rooms import RoomFactory, RoomReconciler, server_of
+from threadline.messaging.circuit_breaker import CircuitBreaker
+from threadline.messaging.delivery_worker import DeliveryWorker
+from threadline.messaging.settlement import ROOM_RETRY
 from threadline.settings import MatrixSettings
 
 log = logging.getLogger("threadline.matrix")
@@ -43,6 +51,11 @@ log = logging.getLogger("threadline.matrix")
 ReadEvent: TypeAlias = RoomText | Unreadable | Retraction
 Work: TypeAlias = Coroutine[Any, Any, None]
 
+# They are claimed at once and sent within a second or two.
+_EARLIER_REPLIES_SECONDS = 2.0
+# A send takes well under a second; what takes longer is given back, and the next process sends it.
+_GRACE_SECONDS = 2.0
+# Between attempts to sync: short at first, because most outages are restarts.
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _UNREADABLE = (
     "I cannot read this message: I do not have its key. I have asked your client for it. If nothing happens, send the "
@@ -78,10 +91,12 @@ class Bot:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         self._fault = loop.create_future()
-        # Replies that an earlier process had claimed come first: until its claims have expired, no live view may begin.
-        pause = CLAIM_PERIODS * self._settings.recovery_seconds if self._cursor.position else 0.0
+        # Replies that an earlier process left come first: until they are sent, no live view may begin.
+        pause = min(_EARLIER_REPLIES_SECONDS, self._settings.recovery_seconds) if self._cursor.position else 0.0
         views = LiveViews(self._bridge, self.homeserver, self._settings.edit_seconds, loop.time() + pause)
-        worker = DeliveryWorker(self._bridge, self.homeserver, RoomFactory(self.homeserver, self._settings), views)
+        sender = RoomSender(self.homeserver, RoomFactory(self.homeserver, self._settings), views)
+        breaker = CircuitBreaker(SystemClock(), ROOM_RETRY)
+        worker: DeliveryWorker[RoomDelivery] = DeliveryWorker(self._bridge, sender, breaker, [SURFACE])
         self._views = views
         listening = asyncio.create_task(self._listen(worker))
         recovering = asyncio.create_task(self._recover())
@@ -93,10 +108,11 @@ class Bot:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await worker.close(_GRACE_SECONDS)
             await views.close()
             await self.homeserver.close()
 
-    async def _listen(self, worker: DeliveryWorker) -> None:
+    async def _listen(self, worker: DeliveryWorker[RoomDelivery]) -> None:
         await retry_until_up(self.homeserver.log_in)
         position = await self._catch_up()
         self.ready.set()

@@ -11,26 +11,26 @@ from threadline.bootstrap import Threadline
 from threadline.client import Client
 from threadline.core.errors import ImpersonationRefused, RoleRefused
 from threadline.matrix.bot import Bot
-from threadline.matrix.bridge import Bridge, LocalBridge
+from threadline.matrix.bridge import Bridge, LocalBridge, RemoteBridge
 from threadline.matrix.device import DeviceFolder
-from threadline.matrix.homeserver import Homeserver
-from threadline.matrix.remote import RemoteBridge
-from threadline.matrix.retry import retry_until_up
+from threadline.matrix.homeserver import Homeserver, retry_until_up
 from threadline.settings import MatrixSettings, Settings, default_matrix_folder
 
 
 def build_bot(threadline: Threadline) -> Bot:
     """A bot in the process that holds the threads. SettingsInvalid if the section [matrix] is incomplete."""
     settings = threadline.settings.matrix
-    return _build(LocalBridge(threadline, settings), settings)
+    folder = _device_folder(settings)
+    return _build(LocalBridge(threadline, settings, folder.worker_id()), folder, settings)
 
 
 @asynccontextmanager
 async def remote_bot(client: Client, settings: Settings) -> AsyncIterator[Bot]:
     """A bot for a service elsewhere. TokenRefused; ImpersonationRefused for a token of one user; SettingsInvalid if the
     section [matrix] is incomplete."""
-    bridge = RemoteBridge(client, settings.matrix)
-    bot = _build(bridge, settings.matrix)
+    folder = _device_folder(settings.matrix)
+    bridge = RemoteBridge(client, settings.matrix, folder.worker_id())
+    bot = _build(bridge, folder, settings.matrix)
     await _check_token(bridge)
     yield bot
 
@@ -43,6 +43,9 @@ async def _check_token(bridge: Bridge) -> None:
         raise ImpersonationRefused("this token is for one user: create one with `--acts-for-users`") from exc
 
 
-def _build(bridge: Bridge, settings: MatrixSettings) -> Bot:
-    folder = DeviceFolder(Path(settings.folder) if settings.folder else default_matrix_folder(os.environ))
+def _device_folder(settings: MatrixSettings) -> DeviceFolder:
+    return DeviceFolder(Path(settings.folder) if settings.folder else default_matrix_folder(os.environ))
+
+
+def _build(bridge: Bridge, folder: DeviceFolder, settings: MatrixSettings) -> Bot:
     return Bot(folder, Homeserver(settings, folder), bridge, settings)

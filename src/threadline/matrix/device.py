@@ -1,14 +1,15 @@
 """The bot's device on the homeserver, stored between two runs of the process.
 
-A folder that only its owner can read holds the device's id and token, the position in the sync up to which everything
-is delivered, the messages that could not be decrypted yet, and (written by matrix-nio) the keys. Each file is replaced
-as a whole, so that a crash leaves the old one or the new one.
+A folder that only its owner can read holds the device's id and token, its name in claims, the position in the sync up
+to which everything is delivered, the messages that could not be decrypted yet, and (written by matrix-nio) the keys.
+Each file is replaced as a whole, so that a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,10 @@ from typing import TypeVar
 import msgspec
 
 from threadline.core.errors import SettingsInvalid
+from threadline.core.ids import new_id
+
+# Unreadable messages that are remembered: keys that have not arrived by then are unlikely to.
+_MOST_UNREAD = 200
 
 T = TypeVar("T")
 
@@ -38,6 +43,12 @@ class Progress(msgspec.Struct, frozen=True):
 
     position: str
     unread: tuple[tuple[str, str], ...] = ()
+
+
+class WorkerName(msgspec.Struct, frozen=True):
+    """How claims of deliveries name this device."""
+
+    id: str
 
 
 class DeviceFolder:
@@ -64,6 +75,15 @@ class DeviceFolder:
     def store_device(self, device: Device) -> None:
         self._write("device.json", device)
 
+    def worker_id(self) -> str:
+        """The same for every process that has this device, one after the other: each may take over what the one before
+        it had claimed."""
+        stored = self._read("worker.json", WorkerName)
+        if stored is None:
+            stored = WorkerName(new_id())
+            self._write("worker.json", stored)
+        return stored.id
+
     def progress(self) -> Progress | None:
         return self._read("progress.json", Progress)
 
@@ -87,3 +107,64 @@ class DeviceFolder:
             writing.flush()
             os.fsync(writing.fileno())
         fresh.replace(file)
+
+
+class OpenBatch:
+    """A batch of the sync that is being processed."""
+
+    def __init__(self, cursor: SyncCursor, position: str) -> None:
+        self._cursor = cursor
+        self.position = position
+        self._open = 1
+
+    @property
+    def is_done(self) -> bool:
+        return self._open == 0
+
+    def add(self) -> None:
+        """One more thing to do."""
+        self._open += 1
+
+    def done(self) -> None:
+        """One thing less; the batch itself counts as one until everything in it was added."""
+        self._open -= 1
+        if self.is_done:
+            self._cursor.advance()
+
+
+class SyncCursor:
+    """The position in the sync up to which everything has been delivered. Batches are processed side by side and end in
+    any order; the position moves past the oldest ones that are done. So an event that was read and not yet delivered is
+    read again after a crash; the inbox recognises what it had already."""
+
+    def __init__(self, folder: DeviceFolder) -> None:
+        self._folder = folder
+        stored = folder.progress()
+        self.position = stored.position if stored else None
+        self._unread = dict.fromkeys(stored.unread) if stored else {}
+        self._batches: deque[OpenBatch] = deque()
+
+    @property
+    def unread(self) -> list[tuple[str, str]]:
+        """Messages without a key: room and event."""
+        return list(self._unread)
+
+    def begin(self, position: str) -> OpenBatch:
+        batch = OpenBatch(self, position)
+        self._batches.append(batch)
+        return batch
+
+    def remember_unread(self, room_id: str, event_id: str) -> None:
+        self._unread[room_id, event_id] = None
+        while len(self._unread) > _MOST_UNREAD:
+            self._unread.pop(next(iter(self._unread)))
+
+    def forget_unread(self, room_id: str, event_id: str) -> None:
+        self._unread.pop((room_id, event_id), None)
+
+    def advance(self) -> None:
+        has_moved = False
+        while self._batches and self._batches[0].is_done:
+            self.position, has_moved = self._batches.popleft().position, True
+        if has_moved and self.position is not None:
+            self._folder.store_progress(Progress(self.position, tuple(self._unread)))

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Awaitable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 import nio
 
-from threadline.core.errors import SettingsInvalid
+from threadline.core.errors import ServiceUnavailable, SettingsInvalid, StoreFailed
 from threadline.matrix.device import Device, DeviceFolder
 from threadline.matrix.events_in import Content, RawEvent
+from threadline.messaging import delivery_worker
 from threadline.settings import MatrixSettings
+
+T = TypeVar("T")
 
 _PAGE = 100
 _TIMELINE = {"room": {"timeline": {"limit": 20}, "state": {"lazy_load_members": False}}}
@@ -25,7 +28,11 @@ _TYPING_MS = 30_000
 
 
 class HomeserverAway(Exception):
-    """It cannot be reached, or is busy. A retry may succeed."""
+    """It cannot be reached, or is busy. A retry may succeed. `is_outage`: other requests would fail as well."""
+
+    def __init__(self, reason: str, *, is_outage: bool = True) -> None:
+        super().__init__(reason)
+        self.is_outage = is_outage
 
 
 class HomeserverRefused(Exception):
@@ -34,6 +41,11 @@ class HomeserverRefused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})" if message else code)
         self.code = code
+
+
+async def retry_until_up(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats the call while the homeserver, the database or the service is down. Other errors are raised."""
+    return await delivery_worker.retry_until_up(call, (StoreFailed, ServiceUnavailable, HomeserverAway))
 
 
 class RoomBatch(NamedTuple):
@@ -190,7 +202,7 @@ class Homeserver:
     async def send(self, room_id: str, content: Content, transaction_id: str) -> str:
         """Sends a message; its event id. The same transaction id again gives the event of the first call."""
         if not self.is_known(room_id):
-            raise HomeserverAway(f"{room_id} is not known yet")
+            raise HomeserverAway(f"{room_id} is not known yet", is_outage=False)
         sending = self._client.room_send(
             room_id, "m.room.message", content, tx_id=transaction_id, ignore_unverified_devices=True
         )
@@ -199,7 +211,7 @@ class Homeserver:
         except HomeserverRefused as exc:
             if exc.code == "M_UNKNOWN_TOKEN":
                 # The sync notices it as well, and logs in again.
-                raise HomeserverAway("logged out") from exc
+                raise HomeserverAway("logged out", is_outage=False) from exc
             raise
         return event_id
 
@@ -252,7 +264,7 @@ class Homeserver:
         if isinstance(answer, nio.ErrorResponse):
             transport = getattr(answer, "transport_response", None)
             if transport is not None and (transport.status >= 500 or transport.status == 429):
-                raise HomeserverAway(f"it answered {transport.status}")
+                raise HomeserverAway(f"it answered {transport.status}", is_outage=transport.status != 429)
             raise HomeserverRefused(str(answer.status_code or "M_UNKNOWN"), str(answer.message or ""))
         return answer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -37,8 +38,6 @@ from threadline.ports import Clock, Store, Transaction
 
 # Other processes enqueue as well, and only the database knows: look again this often while a claim waits.
 _POLL_SECONDS = 0.5
-# More rows than a bot ever has claimed at a time.
-_MOST_CLAIMED = 1_000
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -114,32 +113,39 @@ class Bridges:
         limit: int = 10,
         claim_seconds: float = 15.0,
         wait_seconds: float = 0.0,
+        holding: Sequence[str] | None = None,
         stopping: asyncio.Event | None = None,
+        is_gone: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[OutboxRow]:
-        """Claims rows that are due; waits for one up to `wait_seconds`, but not while `stopping` is set."""
+        """Claims rows that are due; waits for one up to `wait_seconds`, but not while `stopping` is set. With
+        `holding`, claims of this worker on other rows are due: an earlier process made them, or their response was
+        lost. Nothing is claimed any more for a bot that is gone."""
         session = self._store.scoped(system_scope(tenant_id))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        while True:
+        gone = () if holding is None else (worker,)
+        while is_gone is None or not await is_gone():
             until = self._clock.now() + dt.timedelta(seconds=claim_seconds)
-            rows = await session.claim_outbox(worker, until=until, limit=limit, platforms=[platform])
+            rows = await session.claim_outbox(
+                worker, until=until, limit=limit, platforms=[platform], gone=gone, holding=holding or ()
+            )
             remaining = deadline - loop.time()
             if rows or remaining <= 0 or (stopping is not None and stopping.is_set()):
                 return rows
             await self._signal.wait(min(remaining, _POLL_SECONDS))
+        return []
 
     async def settle(self, tenant_id: str, platform: Surface, worker: str, outbox_id: str, outcome: Outcome) -> bool:
         """Records the outcome of a row that this worker claimed. False if it did not, or its claim expired.
         InvalidName."""
         check_id("delivery", outbox_id)
-        session = self._store.scoped(system_scope(tenant_id))
-        for row in await session.outbox(status="claimed", limit=_MOST_CLAIMED):
-            if row.id == outbox_id and row.platform == platform and row.claimed_by == worker:
-                settled = await self._settlement.settle(tenant_id, row, worker, outcome)
-                # The next row for its recipient, or its reply, is due now.
-                self._signal.wake()
-                return settled
-        return False
+        row = await self._store.scoped(system_scope(tenant_id)).outbox_row(outbox_id)
+        if row is None or row.platform != platform or row.claimed_by != worker:
+            return False
+        settled = await self._settlement.settle(tenant_id, row, worker, outcome)
+        # The next row for its recipient, or its reply, is due now.
+        self._signal.wake()
+        return settled
 
     async def rooms(self, tenant_id: str, platform: Surface) -> list[Room]:
         """Every bound room and space of the tenant. Spaces that are not open yet are left out."""

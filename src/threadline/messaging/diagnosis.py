@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncIterator, Mapping
 
+from threadline.core.channels import OutboxBacklog
 from threadline.core.errors import NotFound, SettingsInvalid, ThreadlineError
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials
-from threadline.ports import Channel, Cipher, Finding, Store
+from threadline.ports import Channel, Cipher, Clock, Finding, Store
 from threadline.turns.agent_directory import Directory
 
-_MANY = 1_000
+# Replies are normally sent within a second: what waits longer has failed, or nothing sends it.
+_PATIENCE = dt.timedelta(minutes=1)
 
 
 class ChannelDiagnosis:
@@ -28,7 +31,9 @@ class ChannelDiagnosis:
         platforms: tuple[Surface, ...],
         agents: Mapping[Surface, str],
         stand_ins: frozenset[Surface],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._cipher = cipher
         self._credentials = credentials
@@ -59,11 +64,24 @@ class ChannelDiagnosis:
                     yield finding
                 if platform not in linked:
                     yield Finding("warning", f"no account is linked on {platform}", "threadline link code")
-        dead = len(await tx.outbox(status="dead", limit=_MANY))
-        if dead:
-            count = f"{_MANY} or more" if dead == _MANY else str(dead)
-            remedy = "threadline channels outbox list --status dead, then … outbox requeue ID"
-            yield Finding("warning", f"dead letters: {count}", remedy)
+        for each in await tx.outbox_backlog():
+            if (late := self._undelivered(each)) is not None:
+                yield late
+
+    def _undelivered(self, backlog: OutboxBacklog) -> Finding | None:
+        platform, count = backlog.platform, f"{backlog.count:,}"
+        age = self._clock.now() - backlog.oldest_at
+        error = f", with {backlog.last_error!r}" if backlog.last_error else ""
+        if backlog.status == "dead":
+            remedy = f"remove the cause, then: threadline channels outbox requeue --all --platform {platform}"
+            return Finding("warning", f"{count} dead letters to {platform}{error}", remedy)
+        if backlog.status in ("waiting", "claimed") and age > _PATIENCE:
+            minutes = int(age.total_seconds() // 60)
+            remedy = "a running service retries them; check the platform's status page, and that a service is running"
+            return Finding(
+                "warning", f"{count} deliveries to {platform} wait, the oldest for {minutes} min{error}", remedy
+            )
+        return None
 
     def _keys(self) -> Finding | None:
         try:

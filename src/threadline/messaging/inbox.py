@@ -52,6 +52,9 @@ from threadline.turns.runner import AgentFinder, Runner
 
 log = logging.getLogger("threadline.inbox")
 
+# Platforms that refuse messages to people who have not written for a day.
+_WINDOWED: frozenset[Surface] = frozenset(("whatsapp",))
+
 
 class Denial(NamedTuple):
     status: TurnStatus
@@ -138,12 +141,11 @@ class Inbox:
                 return Receipt("replay_blocked")
             return await self._link(tenant_id, arrival, command.argument, correlation_id)
         if sender is None or not is_linked:
-            if arrival.kind in ("message", "invitation") and arrival.is_addressed:
-                await self._unlinked.hint(tenant_id, arrival, correlation_id)
-            return Receipt("denied_unverified")
+            return Receipt(await self._unlinked.deny(tenant_id, arrival, correlation_id))
         if self._is_replay(arrival):
             return Receipt("replay_blocked")
         scope = Scope(tenant_id, sender.owner_id, sender.role)
+        await self._send_held_replies(scope, arrival)
         match arrival.kind:
             case "invitation":
                 agent_id = self._agents[arrival.platform]
@@ -174,6 +176,17 @@ class Inbox:
     def _is_replay(self, arrival: Arrival) -> bool:
         window = self._replay_windows.get(arrival.platform)
         return window is not None and abs(self._clock.now() - arrival.sent_at) > window
+
+    async def _send_held_replies(self, scope: Scope, arrival: Arrival) -> None:
+        """Whoever writes opens the platform's window again: replies that it had refused are sent, before the reply to
+        this message. Only those to this user: the account may have been another's."""
+        if arrival.platform not in _WINDOWED:
+            return
+        held = await self._store.scoped(scope).requeue_all(
+            ["window_closed"], platform=arrival.platform, recipient=arrival.recipient
+        )
+        if held:
+            self._wake(scope.tenant_id)
 
     async def _take(self, scope: Scope, arrival: Arrival, correlation_id: str, *, is_command: bool) -> Receipt:
         agent_id = self._agents[arrival.platform]

@@ -6,12 +6,14 @@ listed, and an administrator can requeue them.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import get_args
 
-from threadline.core.channels import InboxRow, OutboxRow, OutboxStatus
+from threadline.core.channels import REQUEUEABLE, InboxRow, OutboxBacklog, OutboxRow, OutboxStatus
 from threadline.core.checks import check_choice, check_range
+from threadline.core.messages import Message
 from threadline.core.parts import decode
 from threadline.core.platform_messages import Arrival, Permanent, Report, Sent, WindowClosed
 from threadline.core.reply_text import arrived_as, delivered_text, reply_markdown
@@ -19,7 +21,7 @@ from threadline.core.room_messages import RoomMessage, encode
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import ReplyDelivery, outbox_id
-from threadline.core.turns import Surface, Turn
+from threadline.core.turns import CHANNELS, Surface, Turn, reply_id
 from threadline.messaging.rooms import NO_CHANGES, ROOM_PLATFORMS, RoomChanges
 from threadline.ports import Channel, Store, Transaction
 
@@ -125,15 +127,23 @@ class Outbox:
         tx = self._store.scoped(system_scope(tenant_id))
         return await tx.report_outbox(report.key, was=was, status=status, error=error)
 
-    async def list_rows(self, scope: Scope, *, status: str | None = None, limit: int = 100) -> list[OutboxRow]:
+    async def list_rows(
+        self, scope: Scope, *, status: str | None = None, platform: str | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
         """The tenant's rows, newest first. Administrators only."""
         scope.require("admin")
         check_range("limit", limit, 1, _MOST_LISTED)
-        return await self._store.scoped(system_scope(scope.tenant_id)).outbox(status=_status(status), limit=limit)
+        session = self._store.scoped(system_scope(scope.tenant_id))
+        return await session.outbox(status=_status(status), platform=_platform(platform), limit=limit)
+
+    async def backlog(self, scope: Scope) -> list[OutboxBacklog]:
+        """What is not delivered. Administrators only."""
+        scope.require("admin")
+        return await self._store.scoped(system_scope(scope.tenant_id)).outbox_backlog()
 
     async def requeue(self, scope: Scope, outbox_id: str) -> OutboxRow:
-        """Queues a dead letter again, with its attempts reset. NotFound; Conflict if the row is not dead.
-        Administrators only."""
+        """Queues a dead or window-closed delivery again, with its attempts reset. NotFound; Conflict if it has another
+        status. Administrators only."""
         scope.require("admin")
 
         async def work(tx: Transaction) -> OutboxRow:
@@ -144,6 +154,64 @@ class Outbox:
         row = await self._store.transact(system_scope(scope.tenant_id), work)
         self._wake(scope.tenant_id)
         return row
+
+    async def requeue_all(
+        self, scope: Scope, *, status: str | None = None, platform: str | None = None, since: dt.datetime | None = None
+    ) -> int:
+        """Queues undelivered rows again: dead and window-closed ones, or those with one of these statuses, for one
+        platform, enqueued at or after `since`. How many. Administrators only. InvalidInput."""
+        scope.require("admin")
+        statuses = REQUEUEABLE if status is None else (check_choice("status", status, REQUEUEABLE),)
+        wanted = _platform(platform)
+
+        async def work(tx: Transaction) -> int:
+            count = await tx.requeue_all(statuses, platform=wanted, since=since)
+            if count:
+                await tx.record_act("outbox.requeued", f"{count} deliveries", actor_id=scope.user_id)
+            return count
+
+        count = await self._store.transact(system_scope(scope.tenant_id), work)
+        self._wake(scope.tenant_id)
+        return count
+
+
+class UnansweredSweep:
+    """Messages whose turn has ended, and for which no reply was enqueued. A reply is enqueued in the transaction that
+    ends its turn, so this is rare: the turn was stopped before it ran, or its platform was disabled when it ended. Safe
+    with any number of workers, because the ids of a reply's rows are fixed."""
+
+    def __init__(self, store: Store, outbox: Outbox) -> None:
+        self._store = store
+        self._outbox = outbox
+
+    async def sweep(self) -> int:
+        """Sweeps every tenant. How many messages were found."""
+        return sum([await self.catch_up(tenant_id) for tenant_id in await self._store.tenants()])
+
+    async def catch_up(self, tenant_id: str) -> int:
+        rows = await self._store.scoped(system_scope(tenant_id)).unanswered()
+        for row in rows:
+            if row.owner_id is not None:
+                await self._answer(Scope(tenant_id, row.owner_id), row)
+        return len(rows)
+
+    async def _answer(self, scope: Scope, row: InboxRow) -> None:
+        async def work(tx: Transaction) -> None:
+            current = await tx.inbox_row(row.platform, row.key)
+            if current is None or current.status != "accepted":
+                return
+            turn = None if row.turn_id is None else await tx.turn(row.turn_id)
+            if turn is None:
+                # The thread was purged: there is nothing to answer.
+                await tx.settle_inbox(row.platform, row.key, status="done", decision="gone", turn_id=row.turn_id)
+            elif not turn.is_active:
+                reply = await _reply(tx, turn)
+                if reply is None:
+                    await self._outbox.enqueue_reply(tx, turn, turn.error or "", None)
+                else:
+                    await self._outbox.enqueue_reply(tx, turn, reply.text, reply.parts_json)
+
+        await self._store.transact(scope, work)
 
 
 def answer_id(platform: Surface, key: str) -> str:
@@ -164,3 +232,12 @@ def _reported(report: Report) -> tuple[OutboxStatus, str | None]:
 def _status(given: str | None) -> OutboxStatus | None:
     statuses: tuple[OutboxStatus, ...] = get_args(OutboxStatus)
     return None if given is None else check_choice("status", given, statuses)
+
+
+async def _reply(tx: Transaction, turn: Turn) -> Message | None:
+    thread = await tx.thread(turn.thread_id)
+    return None if thread is None else await tx.message(thread.id, reply_id(turn.id))
+
+
+def _platform(given: str | None) -> Surface | None:
+    return None if given is None else check_choice("platform", given, sorted(CHANNELS))

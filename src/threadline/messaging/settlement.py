@@ -1,14 +1,15 @@
 """Settlement: records what came of a delivery, for the outbox worker and for bots that deliver themselves.
 
-A transient fault is retried with exponential backoff until the attempts are used up; what cannot be delivered is a dead
-letter. A send with an unknown outcome is repeated and marked as ambiguous: twice is better than never, and platforms
-that know our key show it once. A room that was opened is bound, one that was refused is discarded (see `rooms`).
+A transient fault is retried with exponential backoff until the delivery is too old; what is refused is a dead letter at
+once. A send with an unknown outcome is retried and marked as ambiguous, so that its sender looks for it first. A room
+that was opened is bound, one that was refused is discarded (see `rooms`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 import random
 from collections.abc import Callable
 
@@ -16,7 +17,16 @@ import msgspec
 
 from threadline.core.channels import AMBIGUOUS, OutboxRow
 from threadline.core.errors import InvalidInput
-from threadline.core.platform_messages import Ambiguous, Opened, Outcome, Permanent, Sent, Transient, WindowClosed
+from threadline.core.platform_messages import (
+    Ambiguous,
+    Opened,
+    Outcome,
+    Permanent,
+    Released,
+    Sent,
+    Transient,
+    WindowClosed,
+)
 from threadline.core.room_messages import RoomRequest, decode
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, system_scope
@@ -30,12 +40,15 @@ _REASON_LENGTH = 300
 
 
 class DeliveryRetry(msgspec.Struct, frozen=True):
-    """How often and when a delivery is retried."""
+    """When a delivery is retried, and for how long."""
 
-    attempts: int = 5
+    give_up_seconds: float = 86_400.0
+    """A delivery that fails this long after it was enqueued or requeued is a dead letter. Outages of platforms last
+    hours, and WhatsApp accepts replies for a day."""
     first_seconds: float = 5.0
     longest_seconds: float = 120.0
     claim_seconds: float = 30.0
+    """Longer than a send may take, so that a row is claimed by somebody else only if its worker is gone."""
     send_seconds: float = 20.0
 
     def wait(self, failed: int, asked: float | None, chance: float) -> float:
@@ -46,7 +59,7 @@ class DeliveryRetry(msgspec.Struct, frozen=True):
 
 
 # A homeserver that is down is usually the user's own: replies wait for it instead of becoming dead letters.
-ROOM_RETRY = DeliveryRetry(attempts=1_000_000, first_seconds=0.25, longest_seconds=30.0)
+ROOM_RETRY = DeliveryRetry(give_up_seconds=math.inf, first_seconds=0.25, longest_seconds=30.0)
 
 
 class Settlement:
@@ -98,7 +111,7 @@ class Settlement:
         return await self._store.transact(scope, work)
 
     async def _settle(self, tx: StoreSession, row: OutboxRow, worker: str, outcome: Outcome) -> bool:
-        doubtful = row.last_error if (row.last_error or "").startswith(AMBIGUOUS) else None
+        doubtful = row.last_error if row.is_ambiguous else None
         match outcome:
             case Sent():
                 self._deliveries.add(row.platform, "sent")
@@ -113,16 +126,20 @@ class Settlement:
                 return await self._reschedule(tx, row, worker, doubtful or _short(reason), retry_after)
             case Ambiguous(reason):
                 return await self._reschedule(tx, row, worker, f"{AMBIGUOUS}: {_short(reason)}", None)
+            case Released(may_be_sent):
+                error = f"{AMBIGUOUS}: the worker stopped while it was sending" if may_be_sent else row.last_error
+                now = self._clock.now()
+                return await tx.settle_outbox(row.id, worker, status="waiting", next_attempt_at=now, error=error)
             case Opened():
                 raise InvalidInput(f"delivery {row.id!r} does not request a room")
 
     async def _reschedule(self, tx: StoreSession, row: OutboxRow, worker: str, error: str, asked: float | None) -> bool:
         retry = ROOM_RETRY if row.platform in ROOM_PLATFORMS else self._retry
-        failed = row.attempts + 1
-        if failed >= retry.attempts:
+        now = self._clock.now()
+        if (now - row.queued_at).total_seconds() >= retry.give_up_seconds:
             return await self._dead_letter(tx, row, worker, error)
         self._deliveries.add(row.platform, "rescheduled")
-        next_attempt_at = self._clock.now() + dt.timedelta(seconds=retry.wait(failed, asked, self._chance()))
+        next_attempt_at = now + dt.timedelta(seconds=retry.wait(row.attempts + 1, asked, self._chance()))
         return await tx.settle_outbox(row.id, worker, status="waiting", next_attempt_at=next_attempt_at, error=error)
 
     async def _dead_letter(self, tx: StoreSession, row: OutboxRow, worker: str, error: str) -> bool:

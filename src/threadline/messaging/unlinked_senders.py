@@ -53,22 +53,31 @@ class UnlinkedSenders:
 
         return await self._store.transact(system_scope(tenant_id), work)
 
-    async def hint(self, tenant_id: str, arrival: Arrival, correlation_id: str) -> None:
-        """Tells an account how to link, at most once in a few minutes, and only in private."""
-        if arrival.shared:
-            return
+    async def deny(
+        self, tenant_id: str, arrival: Arrival, correlation_id: str
+    ) -> Literal["denied_unverified", "duplicate"]:
+        """Claims a message of an account without a link, so that it is never executed later: a repeat is a duplicate,
+        also if the account is linked by then. In private the account is told how to link, at most once in a few
+        minutes."""
 
-        async def work(tx: Transaction) -> None:
-            # An invitation is one event for each room, so its hint needs no limit of its own.
-            is_limited = arrival.kind != "invitation"
-            if is_limited and not await self._links.may_hint_in(tx, arrival.platform, arrival.sender):
-                return
+        async def work(tx: Transaction) -> Literal["denied_unverified", "duplicate"]:
             arrived = await claim(tx, arrival, correlation_id)
-            if arrived is not None:
+            if arrived is None:
+                return "duplicate"
+            if await self._must_hint(tx, arrival):
                 await self._outbox.answer(tx, arrived, HOW_TO_LINK_TEXT, owner_id=tx.scope.user_id)
-                await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="denied_unverified")
+            await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="denied_unverified")
+            return "denied_unverified"
 
-        await self._store.transact(system_scope(tenant_id), work)
+        return await self._store.transact(system_scope(tenant_id), work)
+
+    async def _must_hint(self, tx: Transaction, arrival: Arrival) -> bool:
+        if arrival.shared or not arrival.is_addressed:
+            return False
+        if arrival.kind == "invitation":
+            # One event for each room, so its hint needs no limit of its own.
+            return True
+        return arrival.kind == "message" and await self._links.may_hint_in(tx, arrival.platform, arrival.sender)
 
 
 async def claim(

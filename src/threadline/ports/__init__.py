@@ -9,7 +9,7 @@ from threadline.core.sealing import Masker
 from threadline.ports.admission import Admission, Spending, SpendingRefusal
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
-from threadline.ports.platforms import Answered, Channel, Http, PolledChannel
+from threadline.ports.platforms import Answered, Channel, Http, PolledChannel, SearchableChannel
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
 
@@ -33,6 +33,7 @@ __all__ = [
     "PolledChannel",
     "PoolStats",
     "Processes",
+    "SearchableChannel",
     "Span",
     "SpanKind",
     "Spending",

@@ -13,6 +13,7 @@ from threadline.core.channels import (
     InboxRow,
     Link,
     LinkState,
+    OutboxBacklog,
     OutboxRow,
     OutboxStatus,
     SealedCredentials,
@@ -152,13 +153,21 @@ class QueueOperations(Protocol):
         ...
 
     async def claim_outbox(
-        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+        self,
+        worker: str,
+        *,
+        until: dt.datetime,
+        limit: int = 10,
+        platforms: Sequence[Surface] | None = None,
+        gone: Sequence[str] = (),
+        holding: Sequence[str] = (),
     ) -> list[OutboxRow]:
         """Rows of the tenant that are due (waiting and past their time, or claimed and past their claim), oldest first,
-        now claimed by this worker. With `platforms`, only rows for these: a worker claims what it can send. Rows for
-        one recipient are delivered in order: a row is due only when no earlier one for its recipient is waiting or
-        claimed. A claim that is taken over counts as an attempt, and its `last_error` says that the result is unknown.
-        System scope."""
+        now claimed by this worker. With `platforms`, only rows for these: a worker claims what it can send. Claims of
+        the workers in `gone` are due at once. The rows in `holding` are not claimed: this worker has them. Rows for one
+        recipient are delivered in order: a row is due only when no earlier one for its recipient is waiting or claimed.
+        A claim that is taken over counts as an attempt, and its `last_error` says that the result is unknown. System
+        scope."""
         ...
 
     async def settle_outbox(
@@ -180,12 +189,34 @@ class QueueOperations(Protocol):
         not `was`. System scope."""
         ...
 
-    async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
+    async def outbox(
+        self, *, status: OutboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
         """Newest first."""
         ...
 
+    async def outbox_row(self, outbox_id: str) -> OutboxRow | None: ...
+
+    async def outbox_backlog(self) -> list[OutboxBacklog]:
+        """What is not delivered, by platform and status, sorted by both: how many rows, since when, and the error of
+        the oldest row that has one. System scope."""
+        ...
+
     async def requeue(self, outbox_id: str) -> OutboxRow:
-        """Makes a dead row wait again, with its attempts reset. NotFound; Conflict if it is not dead."""
+        """Makes a dead or window-closed row wait again, with its attempts reset, in its old place. NotFound; Conflict
+        if it has another status."""
+        ...
+
+    async def requeue_all(
+        self,
+        statuses: Sequence[OutboxStatus],
+        *,
+        platform: Surface | None = None,
+        recipient: str | None = None,
+        since: dt.datetime | None = None,
+    ) -> int:
+        """Requeues every row with one of these statuses, for this platform and recipient, enqueued at or after `since`.
+        How many. The system scope requeues the tenant's rows, a user their own."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
@@ -12,6 +12,7 @@ from threadline.core.platform_messages import (
     Delivery,
     HttpRequest,
     HttpResponse,
+    LookedUp,
     Outcome,
     Permanent,
     Polled,
@@ -77,6 +78,21 @@ class PolledChannel(Channel, Protocol):
 
     def parse_poll_response(self, response: HttpResponse) -> Polled | Transient | Permanent:
         """What the answer holds, or why there is none."""
+        ...
+
+
+@runtime_checkable
+class SearchableChannel(Channel, Protocol):
+    """A platform that can be asked which messages it has, so that one whose result is unknown is not sent twice."""
+
+    def build_search(
+        self, secrets: Mapping[str, str], recipient: str, since: dt.datetime, page: str | None
+    ) -> HttpRequest:
+        """Asks for the recipient's messages since then, in pages. SettingsInvalid like `build_request`."""
+        ...
+
+    def parse_search(self, response: HttpResponse, key: str) -> LookedUp | Transient | Permanent:
+        """The message that was sent under this key, if the page has it. Permanent if the platform refuses to say."""
         ...
 
 

@@ -30,6 +30,7 @@ from threadline.core.channels import (
     ContextSnapshot,
     InboxRow,
     Link,
+    OutboxBacklog,
     OutboxRow,
     SealedCredentials,
     User,
@@ -198,8 +199,9 @@ credentials = RowReader(SealedCredentials, SealedCredentials.__struct_fields__, 
 outbox_row = RowReader(
     OutboxRow,
     OutboxRow.__struct_fields__,
-    times=("next_attempt_at", "claimed_until", "created_at", "sent_at"),
+    times=("next_attempt_at", "claimed_until", "created_at", "sent_at", "requeued_at"),
 )
+outbox_backlog = RowReader(OutboxBacklog, OutboxBacklog.__struct_fields__, times=("oldest_at",))
 turn = RowReader(
     Turn,
     Turn.__struct_fields__,

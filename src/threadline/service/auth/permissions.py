@@ -90,6 +90,7 @@ PERMISSIONS: dict[str, Permission] = {
     "restoreRoom": BOT,
     "listDeliveries": ADMIN,
     "requeueDelivery": ADMIN,
+    "requeueDeliveries": ADMIN,
     "listCredentials": ADMIN,
     "putCredentials": ADMIN,
     "deleteCredentials": ADMIN,

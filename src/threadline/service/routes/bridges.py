@@ -32,6 +32,7 @@ from threadline.core.platform_messages import (
     Opened,
     Outcome,
     Permanent,
+    Released,
     Sent,
     Transient,
 )
@@ -66,24 +67,29 @@ class NewArrivalBody(RequestStruct, frozen=True):
 
 
 class ClaimBody(RequestStruct, frozen=True):
-    """Who claims, how many deliveries, for how long, and how long to wait for the first."""
+    """Who claims, how many deliveries, for how long, and how long to wait for the first. `holding` are the deliveries
+    that the worker has: with it, what the same worker claimed otherwise is claimed again, because an earlier process
+    claimed it, or the response was lost."""
 
     worker: Worker
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
     claim_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 15.0
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.0
+    holding: Annotated[list[PlatformId], msgspec.Meta(max_length=1_000)] | None = None
 
 
 class SettleBody(RequestStruct, frozen=True):
-    """`place` and `link` are the room that was opened, `space` the space if one was opened with it."""
+    """`place` and `link` are the room that was opened, `space` the space if one was opened with it. `released` gives
+    the claim back: the delivery was not sent, or `mayBeSent`."""
 
     worker: Worker
-    outcome: Literal["sent", "opened", "transient", "ambiguous", "permanent"]
+    outcome: Literal["sent", "opened", "transient", "ambiguous", "permanent", "released"]
     reason: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
     retry_after: Annotated[float, msgspec.Meta(ge=0, le=3_600)] | None = None
     place: PlatformId | None = None
     link: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
     space: PlatformId | None = None
+    may_be_sent: bool = False
 
 
 class RestoreBody(RequestStruct, frozen=True):
@@ -179,7 +185,9 @@ class BridgeRoutes:
             limit=body.limit,
             claim_seconds=body.claim_seconds,
             wait_seconds=body.wait_seconds,
+            holding=body.holding,
             stopping=self._stopping,
+            is_gone=request.is_disconnected,
         )
         deliveries = [BridgeDelivery(row.id, row.recipient, row.payload, row.attempts, row.turn_id) for row in rows]
         return json_response(ClaimedResponse(deliveries))
@@ -189,7 +197,7 @@ class BridgeRoutes:
         "Report the outcome of a delivery",
         ResponseSpec(200, "Whether the claim was still this worker's.", SettledResponse),
         tag="channels",
-        description="A delivery that body for a room is `opened` with the room, or `permanent` if it was refused.",
+        description="A delivery that asks for a room is `opened` with the room, or `permanent` if it was refused.",
         body=Body(SettleBody, {"sent": {"worker": "bot-1", "outcome": "sent"}}),
         errors=(errors.NotFound, errors.InvalidName),
         path=_PATH,
@@ -256,3 +264,5 @@ def _read_outcome(body: SettleBody) -> Outcome:
             return Ambiguous(body.reason)
         case "permanent":
             return Permanent(body.reason)
+        case "released":
+            return Released(body.may_be_sent)

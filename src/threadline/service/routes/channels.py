@@ -5,7 +5,8 @@ Users see their own links, administrators those of the tenant. Credentials can b
 
 from __future__ import annotations
 
-from typing import Annotated
+import datetime as dt
+from typing import Annotated, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -71,6 +72,7 @@ class LinkCodeResponse(ApiStruct, frozen=True):
 
 class DeliveriesQuery(RequestStruct, frozen=True):
     status: OutboxStatus | msgspec.UnsetType = msgspec.UNSET
+    platform: str | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
 
 
@@ -90,8 +92,31 @@ class DeliveryInfo(ApiStruct, frozen=True):
     sent_at: Moment | None = None
 
 
+class BacklogInfo(ApiStruct, frozen=True):
+    """Deliveries to a platform that are not sent: how many, since when, and the error of the oldest that has one."""
+
+    platform: Surface
+    status: OutboxStatus
+    count: int
+    oldest_at: Moment
+    last_error: str | None = None
+
+
 class DeliveriesResponse(ApiStruct, frozen=True):
     deliveries: list[DeliveryInfo]
+    backlog: list[BacklogInfo]
+
+
+class RequeueBody(RequestStruct, frozen=True):
+    """Which deliveries: dead and window-closed ones by default, for every platform, of any age."""
+
+    status: Literal["dead", "window_closed"] | None = None
+    platform: str | None = None
+    since: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class RequeuedResponse(ApiStruct, frozen=True):
+    requeued: int
 
 
 class CredentialsBody(RequestStruct, frozen=True):
@@ -122,6 +147,7 @@ class ChannelRoutes:
             Route(_LINKS + "/code", self.create_link_code, methods=["POST"]),
             Route(_LINKS + "/redeem", self.redeem_link_code, methods=["POST"]),
             Route(_OUTBOX, self.list_deliveries, methods=["GET"]),
+            Route(_OUTBOX + "/requeue", self.requeue_deliveries, methods=["POST"]),
             Route(_OUTBOX + "/{outbox_id}/requeue", self.requeue_delivery, methods=["POST"]),
             Route(_CREDENTIALS, self.list_credentials, methods=["GET"]),
             Route("/api/v1/channels/{platform}/credentials", self.put_credentials, methods=["PUT"]),
@@ -216,19 +242,49 @@ class ChannelRoutes:
     @operation(
         "listDeliveries",
         "List deliveries to platforms",
-        ResponseSpec(200, "The tenant's deliveries, newest first.", DeliveriesResponse),
+        ResponseSpec(
+            200, "The tenant's deliveries, newest first, and a count of those that are not sent.", DeliveriesResponse
+        ),
         tag="channels",
         query=DeliveriesQuery,
+        errors=(errors.InvalidText,),
     )
     async def list_deliveries(self, request: Request) -> Response:
         scope = scope_of(request)
         query = read_query(request, DeliveriesQuery)
-        found = await self._messaging.outbox.list_rows(scope, status=query.status or None, limit=query.limit)
-        return json_response(DeliveriesResponse([_delivery_info(row) for row in found]))
+        found = await self._messaging.outbox.list_rows(
+            scope, status=query.status or None, platform=query.platform or None, limit=query.limit
+        )
+        backlog = [
+            BacklogInfo(each.platform, each.status, each.count, each.oldest_at, each.last_error)
+            for each in await self._messaging.outbox.backlog(scope)
+        ]
+        return json_response(DeliveriesResponse([_delivery_info(row) for row in found], backlog))
+
+    @operation(
+        "requeueDeliveries",
+        "Requeue all undelivered messages, or those of a platform or since a time",
+        ResponseSpec(200, "How many deliveries are pending again, with their attempts reset.", RequeuedResponse),
+        tag="channels",
+        description="In their old order: earlier messages of a conversation are sent before later ones.",
+        body=Body(
+            RequeueBody,
+            {"all": {}, "an outage": {"platform": "slack", "since": "2026-11-16T12:00:00Z", "status": "dead"}},
+            required=False,
+        ),
+        errors=(errors.InvalidText,),
+    )
+    async def requeue_deliveries(self, request: Request) -> Response:
+        scope = scope_of(request)
+        body = await read_body(request, RequeueBody)
+        count = await self._messaging.outbox.requeue_all(
+            scope, status=body.status, platform=body.platform, since=body.since
+        )
+        return json_response(RequeuedResponse(count))
 
     @operation(
         "requeueDelivery",
-        "Requeue a dead delivery",
+        "Requeue a dead or window-closed delivery",
         ResponseSpec(200, "The delivery, pending again with its attempts reset.", DeliveryInfo),
         tag="channels",
         errors=(errors.NotFound, errors.Conflict),

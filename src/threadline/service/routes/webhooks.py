@@ -65,7 +65,6 @@ class WebhookRoutes:
             "The messages are stored; replies are sent through the platform. A challenge is answered.",
             WebhookResponse,
         ),
-        ResponseSpec(403, "Every message came from an account that is not linked.", WebhookResponse),
         tag="channels",
         description="In the platform's format, signed by the platform.",
         body=Body(dict[str, Any]),
@@ -90,9 +89,9 @@ class WebhookRoutes:
         receipts = [
             await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals
         ]
-        is_unlinked = bool(receipts) and all(receipt.decision == "denied_unverified" for receipt in receipts)
         results = [MessageResult(receipt.decision, receipt.turn_id) for receipt in receipts]
-        return json_response(WebhookResponse(correlation_id, results), 403 if is_unlinked else 200)
+        # 200 whatever the decisions: platforms repeat refused deliveries and finally disable the webhook.
+        return json_response(WebhookResponse(correlation_id, results))
 
     async def _record_ignored(
         self, tenant_id: str, channel: Channel, delivery: Delivery, body: bytes, correlation_id: str

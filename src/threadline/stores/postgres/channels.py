@@ -9,8 +9,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus, SealedCredentials
-from threadline.core.errors import Conflict, DuplicateId, NotFound
+from threadline.core.channels import (
+    ABANDONED,
+    InboxRow,
+    OutboxBacklog,
+    OutboxRow,
+    OutboxStatus,
+    SealedCredentials,
+)
+from threadline.core.errors import DuplicateId, NotFound, cannot_requeue
 from threadline.core.ids import check_id, new_id
 from threadline.core.sealing import CleanText
 from threadline.core.turns import Surface
@@ -85,11 +92,18 @@ class QueueOperations(Operations):
         return rows.outbox_row(found[0])
 
     async def claim_outbox(
-        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+        self,
+        worker: str,
+        *,
+        until: dt.datetime,
+        limit: int = 10,
+        platforms: Sequence[Surface] | None = None,
+        gone: Sequence[str] = (),
+        holding: Sequence[str] = (),
     ) -> list[OutboxRow]:
         self.session.scope.require("system")
         wanted = None if platforms is None else list(platforms)
-        values = (worker, until, self.session.now(), limit, ABANDONED, wanted)
+        values = (worker, until, self.session.now(), limit, ABANDONED, wanted, list(gone), list(holding))
         return [rows.outbox_row(row) for row in await self.session.call(_SQL["claim_outbox"], *values)]
 
     async def settle_outbox(
@@ -114,9 +128,21 @@ class QueueOperations(Operations):
         return await self.session.run(_SQL["report_outbox"], *values) > 0
 
     @in_transaction
-    async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
-        found = await self.session.rows(_SQL["list_outbox"], self.session.owner_filter, status, limit)
+    async def outbox(
+        self, *, status: OutboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
+        found = await self.session.rows(_SQL["list_outbox"], self.session.owner_filter, status, limit, platform)
         return [rows.outbox_row(row) for row in found]
+
+    @in_transaction
+    async def outbox_row(self, outbox_id: str) -> OutboxRow | None:
+        row = await self.session.row(_SQL["find_outbox"], outbox_id)
+        return None if row is None else rows.outbox_row(row)
+
+    @in_transaction
+    async def outbox_backlog(self) -> list[OutboxBacklog]:
+        self.session.scope.require("system")
+        return [rows.outbox_backlog(row) for row in await self.session.rows(_SQL["list_backlog"])]
 
     @in_transaction
     async def requeue(self, outbox_id: str) -> OutboxRow:
@@ -126,7 +152,19 @@ class QueueOperations(Operations):
         found = await self.session.row(_SQL["find_outbox"], outbox_id)
         if found is None:
             raise NotFound("outbox row", outbox_id)
-        raise Conflict(f"outbox row {outbox_id!r} is {found['status']}, only a dead one can be requeued")
+        raise cannot_requeue(outbox_id, found["status"])
+
+    @in_transaction
+    async def requeue_all(
+        self,
+        statuses: Sequence[OutboxStatus],
+        *,
+        platform: Surface | None = None,
+        recipient: str | None = None,
+        since: dt.datetime | None = None,
+    ) -> int:
+        which = (list(statuses), platform, recipient, since)
+        return await self.session.run(_SQL["requeue_all"], self.session.now(), self.session.owner_filter, *which)
 
 
 class CredentialOperations(Operations):

@@ -339,6 +339,7 @@ CREATE TABLE threadline.outbox (
     last_error text,
     created_at timestamp with time zone NOT NULL,
     sent_at timestamp with time zone,
+    requeued_at timestamp with time zone,
     CONSTRAINT outbox_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT outbox_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'claimed'::text, 'sent'::text, 'dead'::text, 'window_closed'::text]))),
     CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
@@ -353,6 +354,8 @@ CREATE INDEX outbox_by_place ON threadline.outbox USING btree (tenant_id, place)
 CREATE INDEX outbox_by_recipient ON threadline.outbox USING btree (tenant_id, platform, recipient, place) WHERE (status = ANY (ARRAY['waiting'::text, 'claimed'::text]));
 
 CREATE INDEX outbox_due ON threadline.outbox USING btree (tenant_id, place) WHERE (status = ANY (ARRAY['waiting'::text, 'claimed'::text]));
+
+CREATE INDEX outbox_undelivered ON threadline.outbox USING btree (tenant_id, platform, recipient, place) WHERE (status = ANY (ARRAY['dead'::text, 'window_closed'::text]));
 
 CREATE POLICY of_owner ON threadline.outbox TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), false)));
 
@@ -714,7 +717,7 @@ CREATE FUNCTION threadline.claim_arrival(_tenant text, _owner text, _now_us bigi
 
 CREATE FUNCTION threadline.claim_inbox(_tenant text, _owner text, _role text, _now_us bigint, _platform text, _key text, _fingerprint text, _correlation text, _reply_to text, _holder text) RETURNS SETOF threadline.inbox LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
+CREATE FUNCTION threadline.claim_outbox(_tenant text, _owner text, _role text, _worker text, _until timestamp with time zone, _now timestamp with time zone, _limit integer, _abandoned text, _platforms text[], _gone text[], _holding text[]) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.continue_interrupted(_tenant text, _owner text, _role text, _now_us bigint, _given threadline.turn_request, _thread threadline.threads, _turn threadline.turns, OUT outcome text, OUT turn_id text, OUT is_leased boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 

@@ -6,8 +6,8 @@ import datetime as dt
 import json
 from collections.abc import Sequence
 
-from threadline.core.channels import ABANDONED, InboxRow, OutboxRow, OutboxStatus
-from threadline.core.errors import Conflict, DuplicateId, NotFound
+from threadline.core.channels import ABANDONED, REQUEUEABLE, InboxRow, OutboxBacklog, OutboxRow, OutboxStatus
+from threadline.core.errors import DuplicateId, NotFound, cannot_requeue
 from threadline.core.ids import check_id, new_id
 from threadline.core.messages import to_us
 from threadline.core.sealing import CleanText
@@ -61,9 +61,16 @@ class QueueOperations(Operations):
         return await self._engine.write(enqueue, platform, recipient, payload, turn_id, owner_id, id)
 
     async def claim_outbox(
-        self, worker: str, *, until: dt.datetime, limit: int = 10, platforms: Sequence[Surface] | None = None
+        self,
+        worker: str,
+        *,
+        until: dt.datetime,
+        limit: int = 10,
+        platforms: Sequence[Surface] | None = None,
+        gone: Sequence[str] = (),
+        holding: Sequence[str] = (),
     ) -> list[OutboxRow]:
-        return await self._engine.write(claim_outbox, worker, until, limit, platforms)
+        return await self._engine.write(claim_outbox, worker, until, limit, platforms, gone, holding)
 
     async def settle_outbox(
         self,
@@ -81,11 +88,29 @@ class QueueOperations(Operations):
     ) -> bool:
         return await self._engine.write(report_outbox, outbox_id, was, status, error)
 
-    async def outbox(self, *, status: OutboxStatus | None = None, limit: int = 100) -> list[OutboxRow]:
-        return await self._engine.read(list_outbox, status, limit)
+    async def outbox(
+        self, *, status: OutboxStatus | None = None, platform: Surface | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
+        return await self._engine.read(list_outbox, status, platform, limit)
+
+    async def outbox_row(self, outbox_id: str) -> OutboxRow | None:
+        return await self._engine.read(find_outbox, outbox_id)
+
+    async def outbox_backlog(self) -> list[OutboxBacklog]:
+        return await self._engine.read(list_backlog)
 
     async def requeue(self, outbox_id: str) -> OutboxRow:
         return await self._engine.write(requeue, outbox_id)
+
+    async def requeue_all(
+        self,
+        statuses: Sequence[OutboxStatus],
+        *,
+        platform: Surface | None = None,
+        recipient: str | None = None,
+        since: dt.datetime | None = None,
+    ) -> int:
+        return await self._engine.write(requeue_all, statuses, platform, recipient, since)
 
 
 def claim_inbox(
@@ -163,20 +188,31 @@ def enqueue(
     return _outbox_row(session, outbox_id)
 
 
-def _outbox_row(session: ScopedSession, outbox_id: str) -> OutboxRow:
+def find_outbox(session: ScopedSession, outbox_id: str) -> OutboxRow | None:
     which = (session.tenant_id, outbox_id, session.user_id, session.sees_all)
-    row = session.read(rows.outbox_row, _SQL["find_outbox"], which)
+    return session.read(rows.outbox_row, _SQL["find_outbox"], which)
+
+
+def _outbox_row(session: ScopedSession, outbox_id: str) -> OutboxRow:
+    row = find_outbox(session, outbox_id)
     if row is None:
         raise NotFound("outbox row", outbox_id)
     return row
 
 
 def claim_outbox(
-    session: ScopedSession, worker: str, until: dt.datetime, limit: int, platforms: Sequence[Surface] | None
+    session: ScopedSession,
+    worker: str,
+    until: dt.datetime,
+    limit: int,
+    platforms: Sequence[Surface] | None,
+    gone: Sequence[str],
+    holding: Sequence[str],
 ) -> list[OutboxRow]:
     session.scope.require("system")
     wanted = None if platforms is None else json.dumps(list(platforms))
-    due = [id for (id,) in session.rows(_SQL["find_due"], (session.tenant_id, session.now_us(), limit, wanted))]
+    which = (session.tenant_id, session.now_us(), limit, wanted, json.dumps(list(gone)), json.dumps(list(holding)))
+    due = [id for (id,) in session.rows(_SQL["find_due"], which)]
     for outbox_id in due:
         session.run(_SQL["claim_outbox"], (worker, to_us(until), ABANDONED, session.tenant_id, outbox_id))
     return [_outbox_row(session, outbox_id) for outbox_id in due]
@@ -207,14 +243,33 @@ def report_outbox(
     return session.run(_SQL["report_outbox"], (*what, session.tenant_id, outbox_id, was)) > 0
 
 
-def list_outbox(session: ScopedSession, status: OutboxStatus | None, limit: int) -> list[OutboxRow]:
-    wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit)
+def list_outbox(
+    session: ScopedSession, status: OutboxStatus | None, platform: Surface | None, limit: int
+) -> list[OutboxRow]:
+    wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit, platform)
     return session.read_all(rows.outbox_row, _SQL["list_outbox"], wanted)
+
+
+def list_backlog(session: ScopedSession) -> list[OutboxBacklog]:
+    session.scope.require("system")
+    return session.read_all(rows.outbox_backlog, _SQL["list_backlog"], (session.tenant_id,))
 
 
 def requeue(session: ScopedSession, outbox_id: str) -> OutboxRow:
     row = _outbox_row(session, outbox_id)
-    if row.status != "dead":
-        raise Conflict(f"outbox row {outbox_id!r} is {row.status}, only a dead one can be requeued")
+    if row.status not in REQUEUEABLE:
+        raise cannot_requeue(outbox_id, row.status)
     session.run(_SQL["requeue"], (session.now_us(), session.tenant_id, outbox_id))
     return _outbox_row(session, outbox_id)
+
+
+def requeue_all(
+    session: ScopedSession,
+    statuses: Sequence[OutboxStatus],
+    platform: Surface | None,
+    recipient: str | None,
+    since: dt.datetime | None,
+) -> int:
+    which = (json.dumps(list(statuses)), platform, recipient, rows.microseconds(since))
+    who = (session.now_us(), session.tenant_id, session.user_id, session.sees_all)
+    return session.run(_SQL["requeue_all"], (*who, *which))

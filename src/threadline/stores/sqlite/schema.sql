@@ -175,7 +175,7 @@ CREATE TABLE outbox (
     claimed_until_us INTEGER,
     last_error TEXT,
     created_us INTEGER NOT NULL,
-    sent_us INTEGER,
+    sent_us INTEGER, requeued_us INTEGER,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;
@@ -186,6 +186,9 @@ CREATE INDEX outbox_by_recipient ON outbox (tenant_id, platform, recipient, no)
     WHERE status IN ('waiting', 'claimed');
 
 CREATE INDEX outbox_pending ON outbox (tenant_id, no) WHERE status IN ('waiting', 'claimed');
+
+CREATE INDEX outbox_undelivered ON outbox (tenant_id, platform, recipient, no)
+    WHERE status IN ('dead', 'window_closed');
 
 CREATE TABLE permits (
     tenant_id TEXT NOT NULL,

@@ -8,8 +8,10 @@ from threadline.testing.conformance.arguments import TestWrongArguments
 from threadline.testing.conformance.arrivals import TestArrivals, TestSenders
 from threadline.testing.conformance.change_watch import TestWatching
 from threadline.testing.conformance.fixtures import LIMITS, admin, alice, bob, clock, other_tenant, system, tenant_id
+from threadline.testing.conformance.inbox import TestInbox
 from threadline.testing.conformance.isolation import TestBystanders, TestIsolation
 from threadline.testing.conformance.messages import TestKeepingBytes, TestLastTurns, TestReadingMessages
+from threadline.testing.conformance.outbox import TestDelivering, TestEnqueueing, TestReporting, TestRequeueing
 from threadline.testing.conformance.places import (
     TestAgents,
     TestBinding,
@@ -25,13 +27,6 @@ from threadline.testing.conformance.purge import (
     TestPurgingUsers,
     populated,
     replica,
-)
-from threadline.testing.conformance.queues import (
-    TestDelivering,
-    TestEnqueueing,
-    TestInbox,
-    TestReporting,
-    TestRequeueing,
 )
 from threadline.testing.conformance.saved_points import TestLoading, TestSaving
 from threadline.testing.conformance.search import TestSearching, TestSearchingThePresent

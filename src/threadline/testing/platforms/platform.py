@@ -101,6 +101,10 @@ class FakePlatform:
     def fail_next(self, *faults: Fault) -> None:
         self._faults.extend(faults)
 
+    def recover(self) -> None:
+        """Nothing goes wrong any more."""
+        self._faults.clear()
+
     async def replies(self, count: int, seconds: float = _SECONDS) -> list[Reply]:
         """All replies, once there are at least so many. TimeoutError."""
         async with asyncio.timeout(seconds), self._changed:

@@ -1,8 +1,16 @@
-"""A stand-in for Slack: signed events out, `chat.postMessage` and `auth.test` in."""
+"""A stand-in for Slack: signed events out; `chat.postMessage`, `conversations.history`, `conversations.replies` and
+`auth.test` in.
+
+It follows Slack's public rules: a repeated message is posted twice, whatever its `client_msg_id`; metadata is returned
+only if it is asked for; reading needs the scope of the kind of conversation; and calls are limited, messages to about
+one a second in each channel after a burst, reading to fifty a minute.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import defaultdict
 from typing import Any, ClassVar
 
 from threadline.channels.slack import signature
@@ -13,6 +21,13 @@ from threadline.testing.platforms.platform import FakePlatform, Fault, fall_sile
 
 BOT_USER = "U0THREADLN"
 TEAM = "T0FAKE"
+SCOPES = frozenset(("app_mentions:read", "channels:history", "chat:write", "groups:history", "im:history"))
+"""What docs/channels/slack.md asks for."""
+
+# Slack allows about one message a second in a channel and does not publish how long a burst may be.
+_POSTS = (60.0, 1.0)
+_READS = (50.0, 50.0 / 60.0)
+_HISTORY_SCOPES = {"D": "im:history", "G": "groups:history"}
 
 
 class FakeSlack(FakePlatform):
@@ -28,12 +43,17 @@ class FakeSlack(FakePlatform):
         port: int = 0,
         signing_secret: str = "fake-signing-secret",
         bot_token: str = "xoxb-fake",
+        scopes: frozenset[str] = SCOPES,
     ) -> None:
         super().__init__(clock, port=port)
         self._signing_secret = signing_secret
         self._bot_token = bot_token
+        self.scopes = scopes
         self._written = 0
-        self._posted: dict[str, str] = {}
+        self._messages: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._limits: dict[tuple[str, str], RateLimit] = {}
+        self.searches = 0
+        """Calls of `conversations.history` and `conversations.replies`."""
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -56,12 +76,12 @@ class FakeSlack(FakePlatform):
     def write(self, text: str, sender: str | None = None, **event: Any) -> bytes:
         sender = sender or self.person
         said = {"type": "message", "channel": direct(sender), "channel_type": "im", "user": sender, "text": text}
-        return self.event({**said, "ts": self._ts(), "team": TEAM, **event})
+        return self.event(self._store({**said, "ts": self._ts(), "team": TEAM, **event}))
 
     def mention(self, text: str, sender: str = person, channel: str = "C0GENERAL") -> tuple[bytes, bytes]:
         """What Slack sends for one text in a channel: a `message` and an `app_mention`."""
         said = {"channel": channel, "user": sender, "text": f"<@{BOT_USER}> {text}", "ts": self._ts(), "team": TEAM}
-        message = {"type": "message", "channel_type": "channel", **said}
+        message = self._store({"type": "message", "channel_type": "channel", **said})
         return self.event(message), self.event({"type": "app_mention", **said})
 
     def event(self, event: dict[str, Any]) -> bytes:
@@ -87,35 +107,94 @@ class FakeSlack(FakePlatform):
         self._written += 1
         return f"{int(self.clock.now().timestamp())}.{self._written:06}"
 
+    def _store(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._messages[message["channel"]].append(message)
+        return message
+
     async def _answer(self, asked: Asked) -> Told:
         if asked.headers.get("authorization") != f"Bearer {self._bot_token}":
             return told({"ok": False, "error": "invalid_auth"})
-        match asked.path.removeprefix("/api/"):
+        method, given = asked.path.removeprefix("/api/"), _arguments(asked)
+        match method:
             case "chat.postMessage":
-                return await self._post(_arguments(asked))
+                return await self._post(given)
+            case "conversations.history" | "conversations.replies":
+                return self._search(method, given)
             case "auth.test":
                 return told({"ok": True, "team_id": TEAM, "user_id": BOT_USER, "bot_id": "B0FAKE", "url": self.api})
         return told({"ok": False, "error": "unknown_method"})
 
+    def _take_permit(self, method: str, channel: str, limit: tuple[float, float]) -> Told | None:
+        bucket = self._limits.setdefault((method, channel), RateLimit(*limit))
+        wait = bucket.take(asyncio.get_running_loop().time())
+        return None if wait is None else _refusal(Fault("rate_limited", wait))
+
     async def _post(self, message: dict[str, Any]) -> Told:
         fault = self._fault()
+        channel, text = str(message.get("channel", "")), str(message.get("text", ""))
         if fault is not None and fault.kind != "silent":
             return _refusal(fault)
-        channel, text = str(message.get("channel", "")), str(message.get("text", ""))
+        if (limited := self._take_permit("chat.postMessage", channel, _POSTS)) is not None:
+            return limited
         if not channel:
             return told({"ok": False, "error": "channel_not_found"})
         if not text:
             return told({"ok": False, "error": "no_text"})
-        key = str(message.get("client_msg_id") or self._written)
-        # A second message under the same key is the first one.
-        if key not in self._posted:
-            self._posted[key] = self._ts()
-            thread_ts = message.get("thread_ts")
-            await self._take(f"{channel}:{thread_ts}" if thread_ts else channel, text, message)
+        posted = {"type": "message", "user": BOT_USER, "bot_id": "B0FAKE", "text": text, "ts": self._ts()}
+        posted |= {name: message[name] for name in ("thread_ts", "metadata") if message.get(name)}
+        self._store({"channel": channel, **posted})
+        thread_ts = message.get("thread_ts")
+        await self._take(f"{channel}:{thread_ts}" if thread_ts else channel, text, message)
         if fault is not None:
             return await fall_silent()
-        posted = {"type": "message", "user": BOT_USER, "text": text, "ts": self._posted[key]}
-        return told({"ok": True, "channel": channel, "ts": self._posted[key], "message": posted})
+        return told({"ok": True, "channel": channel, "ts": posted["ts"], "message": posted})
+
+    def _search(self, method: str, given: dict[str, Any]) -> Told:
+        self.searches += 1
+        channel, thread_ts = str(given.get("channel", "")), given.get("ts")
+        needed = _HISTORY_SCOPES.get(channel[:1], "channels:history")
+        if needed not in self.scopes:
+            provided = ",".join(sorted(self.scopes))
+            return told({"ok": False, "error": "missing_scope", "needed": needed, "provided": provided})
+        if (limited := self._take_permit(method, "", _READS)) is not None:
+            return limited
+        if method == "conversations.replies":
+            found = [each for each in self._messages[channel] if thread_ts in (each["ts"], each.get("thread_ts"))]
+            if not found:
+                return told({"ok": False, "error": "thread_not_found"})
+        else:
+            # Newest first, and without replies in threads.
+            found = [each for each in self._messages[channel] if "thread_ts" not in each][::-1]
+        oldest = float(given.get("oldest", 0))
+        found = [each for each in found if float(each["ts"]) > oldest or each["ts"] == thread_ts]
+        start, limit = int(given.get("cursor") or 0), min(int(given.get("limit", 100)), 999)
+        page = [_shown(each, with_metadata=given.get("include_all_metadata") in ("true", "1")) for each in found]
+        has_more = len(page) > start + limit
+        cursor = {"response_metadata": {"next_cursor": str(start + limit)}} if has_more else {}
+        return told({"ok": True, "messages": page[start : start + limit], "has_more": has_more, **cursor})
+
+
+class RateLimit:
+    """A token bucket: `burst` calls at once, then `per_second`."""
+
+    def __init__(self, burst: float, per_second: float) -> None:
+        self._left = self._burst = burst
+        self._per_second = per_second
+        self._at = 0.0
+
+    def take(self, now: float) -> int | None:
+        """Takes one; the whole seconds to wait if there is none."""
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1.0:
+            return max(1, round((1.0 - self._left) / self._per_second))
+        self._left -= 1.0
+        return None
+
+
+def _shown(message: dict[str, Any], *, with_metadata: bool) -> dict[str, Any]:
+    hidden = ("channel", "channel_type") if with_metadata else ("channel", "channel_type", "metadata")
+    return {name: value for name, value in message.items() if name not in hidden}
 
 
 def direct(sender: str) -> str:
@@ -126,7 +205,7 @@ def direct(sender: str) -> str:
 def _arguments(asked: Asked) -> dict[str, Any]:
     if asked.headers.get("content-type", "").startswith("application/json"):
         return dict(json.loads(asked.body))
-    return dict(asked.form())
+    return {**asked.query, **asked.form()}
 
 
 def _refusal(fault: Fault) -> Told:

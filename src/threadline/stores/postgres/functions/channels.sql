@@ -54,9 +54,10 @@ END $$;
 
 -- Claims deliveries for the platforms that this worker can send to, all platforms without a list, so that the rows of a
 -- bot in another process stay for that bot. A row behind an earlier one for the same recipient has to wait for it.
+-- Claims of workers that are gone are taken over at once, and the rows that this worker holds are left to it.
 CREATE FUNCTION threadline.claim_outbox(
     _tenant text, _owner text, _role text, _worker text, _until timestamptz, _now timestamptz, _limit integer,
-    _abandoned text, _platforms text[]
+    _abandoned text, _platforms text[], _gone text[], _holding text[]
 ) RETURNS SETOF threadline.outbox LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
@@ -68,8 +69,8 @@ BEGIN
         SELECT o.id FROM threadline.outbox o
         WHERE o.tenant_id = _tenant AND o.status IN ('waiting', 'claimed')
             AND ((o.status = 'waiting' AND o.next_attempt_at <= _now)
-                OR (o.status = 'claimed' AND o.claimed_until <= _now))
-            AND (_platforms IS NULL OR o.platform = ANY (_platforms))
+                OR (o.status = 'claimed' AND (o.claimed_until <= _now OR o.claimed_by = ANY (_gone))))
+            AND o.id <> ALL (_holding) AND (_platforms IS NULL OR o.platform = ANY (_platforms))
             AND NOT EXISTS (
                 SELECT FROM threadline.outbox e
                 WHERE e.tenant_id = _tenant AND e.platform = o.platform AND e.recipient = o.recipient

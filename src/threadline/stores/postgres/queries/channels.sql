@@ -27,18 +27,18 @@ DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status =
 
 -- name: enqueue
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at
+    claimed_until, last_error, created_at, sent_at, requeued_at
 FROM threadline.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at
+    claimed_until, last_error, created_at, sent_at, requeued_at
 FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
 
 -- name: claim_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at
-FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9) ORDER BY place
+    claimed_until, last_error, created_at, sent_at, requeued_at
+FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ORDER BY place
 
 -- name: settle_outbox
 SELECT threadline.settle_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -49,16 +49,29 @@ WHERE tenant_id = $1 AND id = $2 AND status = $3 AND attempts > 0
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at
+    claimed_until, last_error, created_at, sent_at, requeued_at
 FROM threadline.outbox
 WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) AND ($3::text IS NULL OR status = $3)
+    AND ($5::text IS NULL OR platform = $5)
 ORDER BY place DESC LIMIT $4
 
+-- name: list_backlog
+SELECT platform, status, count(*)::integer AS count, min(created_at) AS oldest_at,
+    (array_agg(last_error ORDER BY place) FILTER (WHERE last_error IS NOT NULL))[1] AS last_error
+FROM threadline.outbox WHERE tenant_id = $1 AND status IN ('waiting', 'claimed', 'dead', 'window_closed')
+GROUP BY platform, status ORDER BY platform, status
+
+-- name: requeue_all
+UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $2, requeued_at = $2
+WHERE tenant_id = $1 AND status IN ('dead', 'window_closed') AND status = ANY ($4::text[])
+    AND ($3::text IS NULL OR owner_id = $3) AND ($5::text IS NULL OR platform = $5)
+    AND ($6::text IS NULL OR recipient = $6) AND ($7::timestamptz IS NULL OR created_at >= $7)
+
 -- name: requeue
-UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $3
-WHERE tenant_id = $1 AND id = $2 AND status = 'dead'
+UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $3, requeued_at = $3
+WHERE tenant_id = $1 AND id = $2 AND status IN ('dead', 'window_closed')
 RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at
+    claimed_until, last_error, created_at, sent_at, requeued_at
 
 -- name: put_credentials
 INSERT INTO threadline.credentials (tenant_id, platform, key_id, sealed, updated_at) VALUES ($1, $2, $3, $4, $5)

@@ -30,7 +30,7 @@ DELETE FROM outbox WHERE tenant_id = ? AND sent_us < ? AND status = 'sent';
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us
+    claimed_until_us, last_error, created_us, sent_us, requeued_us
 FROM outbox WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
 
 -- name: is_enqueued
@@ -44,7 +44,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?, ?);
 -- name: find_due
 SELECT o.id FROM outbox o INDEXED BY outbox_pending
 WHERE o.tenant_id = ?1 AND o.status IN ('waiting', 'claimed')
-    AND ((o.status = 'waiting' AND o.next_attempt_us <= ?2) OR (o.status = 'claimed' AND o.claimed_until_us <= ?2))
+    AND ((o.status = 'waiting' AND o.next_attempt_us <= ?2) OR (
+        o.status = 'claimed' AND (o.claimed_until_us <= ?2 OR o.claimed_by IN (SELECT value FROM json_each(?5)))
+    ))
+    AND o.id NOT IN (SELECT value FROM json_each(?6))
     AND (?4 IS NULL OR o.platform IN (SELECT value FROM json_each(?4)))
     AND NOT EXISTS (
         SELECT 1 FROM outbox e INDEXED BY outbox_by_recipient
@@ -69,9 +72,26 @@ WHERE tenant_id = ?4 AND id = ?5 AND status = ?6 AND attempts > 0;
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us
+    claimed_until_us, last_error, created_us, sent_us, requeued_us
 FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3) AND (?4 IS NULL OR status = ?4)
+    AND (?6 IS NULL OR platform = ?6)
 ORDER BY no DESC LIMIT ?5;
 
+-- name: list_backlog
+SELECT o.platform, o.status, count(*) AS count, min(o.created_us) AS oldest_us, (
+    SELECT e.last_error FROM outbox e
+    WHERE e.tenant_id = o.tenant_id AND e.status = o.status AND e.platform = o.platform AND e.last_error IS NOT NULL
+    ORDER BY e.no LIMIT 1
+) AS last_error
+FROM outbox o WHERE o.tenant_id = ? AND o.status IN ('waiting', 'claimed', 'dead', 'window_closed')
+GROUP BY o.tenant_id, o.platform, o.status ORDER BY o.platform, o.status;
+
 -- name: requeue
-UPDATE outbox SET status = 'waiting', attempts = 0, next_attempt_us = ? WHERE tenant_id = ? AND id = ?;
+UPDATE outbox SET status = 'waiting', attempts = 0, next_attempt_us = ?1, requeued_us = ?1
+WHERE tenant_id = ?2 AND id = ?3;
+
+-- name: requeue_all
+UPDATE outbox SET status = 'waiting', attempts = 0, next_attempt_us = ?1, requeued_us = ?1
+WHERE tenant_id = ?2 AND status IN ('dead', 'window_closed') AND status IN (SELECT value FROM json_each(?5))
+    AND (owner_id = ?3 OR ?4) AND (?6 IS NULL OR platform = ?6) AND (?7 IS NULL OR recipient = ?7)
+    AND (?8 IS NULL OR created_us >= ?8);

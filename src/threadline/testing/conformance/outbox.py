@@ -1,18 +1,18 @@
-"""Inbox and outbox: each arrival is claimed once, each delivery is one worker's at a time, and time is the store's
-clock's."""
+"""The outbox: each delivery is one worker's at a time, in order for each recipient, and time is the store's clock's."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 
 import pytest
 
-from threadline.core.channels import OutboxRow, OutboxStatus
+from threadline.core.channels import OutboxBacklog, OutboxRow, OutboxStatus
 from threadline.core.errors import Conflict, DuplicateId, NotFound, RoleRefused
-from threadline.core.threads import NewThread
+from threadline.core.turns import Surface
 from threadline.ports import Transaction
 from threadline.testing.clock import ManualClock
-from threadline.testing.conformance.message_builders import add_turn, clean_text
+from threadline.testing.conformance.message_builders import clean_text
 
 
 async def waiting(system: Transaction, clock: ManualClock, *ids: str) -> list[OutboxRow]:
@@ -26,109 +26,17 @@ async def waiting(system: Transaction, clock: ManualClock, *ids: str) -> list[Ou
     return rows
 
 
+async def undelivered(system: Transaction, clock: ManualClock, id: str, status: OutboxStatus) -> None:
+    """A row for alice with this status, a second before the clock."""
+    platform: Surface = "whatsapp" if status == "window_closed" else "slack"
+    await system.enqueue(platform, f"P-{id}", clean_text("x"), turn_id=None, owner_id="alice", id=id)
+    await system.claim_outbox("w1", until=clock.after(30))
+    await system.settle_outbox(id, "w1", status=status, error=f"error of {id}")
+    clock.advance()
+
+
 def ids(rows: list[OutboxRow]) -> list[str]:
     return [row.id for row in rows]
-
-
-class TestInbox:
-    async def test_the_first_claim_gets_the_row(self, system: Transaction, clock: ManualClock) -> None:
-        """Claims the arrival with this key: the new row, with status `claimed`; None if it was claimed before.
-        `reply_to` is the place to which the answer is sent."""
-        row = await system.claim_inbox(
-            "slack", "Ev1", fingerprint="f", correlation_id="c", reply_to="C1", owner_id="alice"
-        )
-        assert row is not None
-        assert (row.platform, row.key, row.status, row.decision) == ("slack", "Ev1", "claimed", None)
-        assert (row.fingerprint, row.correlation_id, row.reply_to, row.owner_id) == ("f", "c", "C1", "alice")
-        assert row.created_at == row.updated_at == clock.now()
-        assert await system.inbox_row("slack", "Ev1") == row
-        assert await system.claim_inbox("slack", "Ev1", fingerprint="g") is None
-        assert await system.inbox_row("slack", "Ev1") == row
-        assert await system.inbox_row("slack", "Ev2") is None
-
-    @pytest.mark.req("S3-18")
-    async def test_a_key_is_the_platforms_and_the_tenants(self, system: Transaction, other_tenant: Transaction) -> None:
-        """Claims what arrived under this key"""
-        assert await system.claim_inbox("slack", "1") is not None
-        assert await system.claim_inbox("telegram", "1") is not None
-        assert await other_tenant.claim_inbox("slack", "1", owner_id="alice") is not None
-
-    @pytest.mark.req("S3-17")
-    async def test_of_a_hundred_claims_at_once_one_gets_the_row(self, system: Transaction) -> None:
-        """Claims are exclusive: only one of any number of workers gets a row."""
-        claims = await asyncio.gather(*(system.claim_inbox("slack", "Ev1") for _ in range(100)))
-        assert sum(claim is not None for claim in claims) == 1
-
-    async def test_what_came_of_it_is_recorded(self, system: Transaction, clock: ManualClock) -> None:
-        await system.claim_inbox("slack", "Ev1", owner_id="alice")
-        at = clock.advance()
-        assert await system.settle_inbox("slack", "Ev1", status="done", decision="executed", turn_id="turn-1") is True
-        row = await system.inbox_row("slack", "Ev1")
-        assert row is not None
-        assert (row.status, row.decision, row.turn_id, row.updated_at) == ("done", "executed", "turn-1", at)
-        assert await system.settle_inbox("slack", "Ev2", status="done") is False
-        assert await system.claim_inbox("slack", "Ev1") is None
-
-    async def test_a_row_is_its_owners_and_the_system_scopes(
-        self, system: Transaction, alice: Transaction, bob: Transaction
-    ) -> None:
-        """The system scope sees the tenant's rows, a user their own"""
-        row = await system.claim_inbox("slack", "Ev1", owner_id="alice")
-        await system.claim_inbox("slack", "Ev2")
-        assert await alice.inbox_row("slack", "Ev1") == row
-        assert [await bob.inbox_row("slack", key) for key in ("Ev1", "Ev2")] == [None, None]
-        assert await bob.settle_inbox("slack", "Ev1", status="stolen") is False
-
-    async def test_only_the_system_scope_names_another_owner(self, system: Transaction, bob: Transaction) -> None:
-        """only the system scope may name another owner (RoleRefused)"""
-        with pytest.raises(RoleRefused):
-            await bob.claim_inbox("slack", "Ev1", owner_id="alice")
-        with pytest.raises(RoleRefused):
-            await bob.enqueue("slack", "C1", clean_text("x"), turn_id=None, owner_id="alice")
-        assert await system.inbox_row("slack", "Ev1") is None
-        assert await system.outbox() == []
-
-    @pytest.mark.req("S3-23")
-    async def test_what_was_accepted_and_not_answered_is_found(
-        self, system: Transaction, alice: Transaction, clock: ManualClock
-    ) -> None:
-        """Rows with status `accepted` whose turn has ended or does not exist, oldest first. System scope."""
-        thread = await alice.create_thread(NewThread())
-        for name in ("runs", "ended", "gone", "answered"):
-            await system.claim_inbox("slack", name, owner_id="alice")
-            status = "done" if name == "answered" else "accepted"
-            await system.settle_inbox("slack", name, status=status, turn_id=f"turn-{name}")
-            clock.advance()
-        for name in ("ended", "runs"):
-            await add_turn(alice, f"turn-{name}", thread.id, "slack")
-        assert await alice.request_stop("turn-ended")
-        assert [row.key for row in await system.unanswered()] == ["ended", "gone"]
-        assert [row.key for row in await system.unanswered(limit=1)] == ["ended"]
-        with pytest.raises(RoleRefused):
-            await alice.unanswered()
-
-    @pytest.mark.req("S3-25")
-    async def test_what_is_settled_can_be_dropped(self, system: Transaction, clock: ManualClock) -> None:
-        """Removes arrivals and deliveries from before `before`; those not answered or delivered stay. Returns how many
-        rows. Histories do not depend on them."""
-        await system.claim_inbox("slack", "old", reply_to="C1", owner_id="alice")
-        await system.claim_inbox("slack", "open")
-        await system.settle_inbox("slack", "old", status="done", decision="executed")
-        await waiting(system, clock, "sent", "dead", "kept")
-        await system.claim_outbox("w", until=clock.after(30), limit=2)
-        await system.settle_outbox("sent", "w", status="sent")
-        await system.settle_outbox("dead", "w", status="dead")
-        at = clock.advance(10)
-        await system.claim_inbox("slack", "new")
-        await system.settle_inbox("slack", "new", status="done")
-        assert await system.drop_settled(before=at) == 2
-        assert [await system.inbox_row("slack", key) is None for key in ("old", "open", "new")] == [True, False, False]
-        assert ids(await system.outbox()) == ["kept", "dead"]
-
-    async def test_only_the_system_scope_drops(self, alice: Transaction, clock: ManualClock) -> None:
-        """System scope."""
-        with pytest.raises(RoleRefused):
-            await alice.drop_settled(before=clock.now())
 
 
 class TestEnqueueing:
@@ -272,6 +180,23 @@ class TestDelivering:
         assert second.last_error is not None
         assert second.last_error.startswith("ambiguous")
 
+    @pytest.mark.req("S3-22")
+    async def test_claims_of_workers_that_are_gone_are_due_at_once(
+        self, system: Transaction, clock: ManualClock
+    ) -> None:
+        """Claims of the workers in `gone` are due at once. The rows in `holding` are not claimed: this worker has
+        them."""
+        await waiting(system, clock, "o1", "o2", "o3", "o4")
+        await system.claim_outbox("dead", until=clock.after(30), limit=1)
+        await system.claim_outbox("alive", until=clock.after(30), limit=1)
+        assert ids(await system.claim_outbox("w", until=clock.after(30), limit=1, gone=["nobody"])) == ["o3"]
+        (taken,) = await system.claim_outbox("w", until=clock.after(30), gone=["dead"], holding=["o3", "o4"])
+        assert (taken.id, taken.claimed_by, taken.attempts, taken.is_ambiguous) == ("o1", "w", 1, True)
+        again = await system.claim_outbox("w", until=clock.after(30), gone=["w"], holding=["o1"])
+        assert ids(again) == ["o3", "o4"]
+        clock.advance(31)
+        assert ids(await system.claim_outbox("w", until=clock.after(30), holding=["o1", "o3", "o4"])) == ["o2"]
+
     async def test_only_the_system_scope_claims(
         self, alice: Transaction, system: Transaction, clock: ManualClock
     ) -> None:
@@ -315,30 +240,100 @@ class TestReporting:
 class TestRequeueing:
     @pytest.mark.req("S3-22")
     async def test_a_dead_row_waits_again(self, system: Transaction, clock: ManualClock) -> None:
-        """Makes a dead row wait again, with its attempts reset."""
+        """Makes a dead or window-closed row wait again, with its attempts reset, in its old place."""
         await waiting(system, clock, "o1")
         await system.claim_outbox("w1", until=clock.after(30))
         await system.settle_outbox("o1", "w1", status="dead", error="410")
         assert await system.claim_outbox("w1", until=clock.after(30)) == []
         at = clock.advance(100)
         row = await system.requeue("o1")
-        assert (row.status, row.attempts, row.next_attempt_at) == ("waiting", 0, at)
+        assert (row.status, row.attempts, row.next_attempt_at, row.queued_at) == ("waiting", 0, at, at)
         assert ids(await system.claim_outbox("w1", until=clock.after(30))) == ["o1"]
 
-    @pytest.mark.parametrize("status", ["waiting", "claimed", "sent", "window_closed"])
-    async def test_only_a_dead_row_is_requeued(
+    @pytest.mark.parametrize("status", ["waiting", "claimed", "sent"])
+    async def test_only_an_undelivered_row_is_requeued(
         self, system: Transaction, clock: ManualClock, status: OutboxStatus
     ) -> None:
-        """NotFound; Conflict if it is not dead."""
+        """NotFound; Conflict if it has another status."""
         with pytest.raises(NotFound, match="nowhere"):
             await system.requeue("nowhere")
         await waiting(system, clock, "o1")
         if status != "waiting":
             await system.claim_outbox("w1", until=clock.after(30))
-        if status in ("sent", "window_closed"):
+        if status == "sent":
             await system.settle_outbox("o1", "w1", status=status)
         (row,) = await system.outbox()
         assert row.status == status
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict, match=f"is {status}: only a dead or window-closed one"):
             await system.requeue("o1")
+        assert await system.requeue_all(["dead", "window_closed"]) == 0
         assert await system.outbox() == [row]
+
+    @pytest.mark.req("S3-22", "H-05")
+    async def test_undelivered_rows_are_requeued_together_in_their_order(
+        self, system: Transaction, other_tenant: Transaction, clock: ManualClock
+    ) -> None:
+        """Requeues every row with one of these statuses, for this platform and recipient, enqueued at or after `since`.
+        How many."""
+        await other_tenant.enqueue("slack", "A", clean_text("x"), turn_id=None, owner_id="alice", id="theirs")
+        since = clock.now()
+        for id in ("s1", "s2", "w1", "later"):
+            await undelivered(system, clock, id, "dead" if id[0] == "s" else "window_closed")
+            since = clock.now() if id == "w1" else since
+        assert await system.requeue_all(["dead"], platform="telegram") == 0
+        assert await system.requeue_all(["dead"], since=since) == 0
+        assert await system.requeue_all(["sent", "waiting"]) == 0
+        assert await system.requeue_all(["window_closed"], platform="whatsapp", recipient="P-w1") == 1
+        assert await system.requeue_all(["dead", "window_closed"], since=since) == 1
+        at = clock.advance(7)
+        assert await system.requeue_all(["dead", "window_closed"]) == 2
+        rows = await system.claim_outbox("w1", until=clock.after(30))
+        assert ids(rows) == ["s1", "s2", "w1", "later"]
+        assert {row.queued_at for row in rows[:2]} == {at}
+        assert [row.queued_at - row.created_at for row in await other_tenant.outbox()] == [dt.timedelta()]
+
+    @pytest.mark.req("H-05")
+    async def test_a_user_requeues_only_their_own_rows(
+        self, system: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """The system scope requeues the tenant's rows, a user their own."""
+        await undelivered(system, clock, "o1", "window_closed")
+        assert await bob.requeue_all(["window_closed"]) == 0
+        assert await alice.requeue_all(["window_closed"]) == 1
+
+    @pytest.mark.req("S3-22")
+    async def test_what_is_not_delivered_is_counted(
+        self, system: Transaction, alice: Transaction, clock: ManualClock
+    ) -> None:
+        """What is not delivered, by platform and status, sorted by both: how many rows, since when, and the error of
+        the oldest row that has one."""
+        assert await system.outbox_backlog() == []
+        began = clock.now()
+        await undelivered(system, clock, "s1", "dead")
+        second = clock.now()
+        await undelivered(system, clock, "s2", "dead")
+        await undelivered(system, clock, "s3", "sent")
+        third = clock.now()
+        await undelivered(system, clock, "w1", "window_closed")
+        at = clock.now()
+        await system.enqueue("matrix", "!room", clean_text("x"), turn_id=None, owner_id="alice")
+        await system.requeue("s1")
+        assert await system.outbox_backlog() == [
+            OutboxBacklog("matrix", "waiting", 1, at, None),
+            OutboxBacklog("slack", "dead", 1, second, "error of s2"),
+            OutboxBacklog("slack", "waiting", 1, began, "error of s1"),
+            OutboxBacklog("whatsapp", "window_closed", 1, third, "error of w1"),
+        ]
+        with pytest.raises(RoleRefused):
+            await alice.outbox_backlog()
+        assert ids(await system.outbox(platform="slack")) == ["s3", "s2", "s1"]
+        assert ids(await system.outbox(platform="slack", status="dead")) == ["s2"]
+
+    async def test_a_row_is_found_by_its_id(
+        self, system: Transaction, alice: Transaction, bob: Transaction, clock: ManualClock
+    ) -> None:
+        """The system scope sees the tenant's rows, a user their own"""
+        (row,) = await waiting(system, clock, "o1")
+        assert await system.outbox_row("o1") == await alice.outbox_row("o1") == row
+        assert await bob.outbox_row("o1") is None
+        assert await system.outbox_row("o2") is None
