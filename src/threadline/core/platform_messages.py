@@ -137,7 +137,7 @@ class Report(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """A page of messages that a platform has: the one that was looked for, and where to go on if it is not there."""
+    """A page of messages that a platform has: the one that was looked for, and the next page."""
 
     found: Sent | None = None
     next_page: str | None = None

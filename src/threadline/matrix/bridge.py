@@ -23,7 +23,7 @@ from threadline.settings import MatrixSettings
 SURFACE: Surface = "matrix"
 # The most that the service allows. A row that is enqueued in the meantime ends the wait.
 _WAIT_SECONDS = 5.0
-# A claim lasts this many recovery periods: what a bot had claimed that never came back is then for anyone.
+# A claim lasts this many recovery periods. After that another bot may claim the row.
 _CLAIM_PERIODS = 3
 
 

@@ -89,6 +89,7 @@ class DeliveryWorker(Generic[D]):
         self._changed = asyncio.Event()
         """A send has ended, or a row may be due: look again."""
         self._is_closing = False
+        self._draining = asyncio.Lock()
         self._tried = 0
 
     @property
@@ -111,14 +112,16 @@ class DeliveryWorker(Generic[D]):
     async def drain(self) -> int:
         """Until nothing is due and nothing is being sent. For a queue whose claims do not wait. How many rows were
         tried."""
-        before = self._tried
-        while not self._is_closing:
-            self._changed.clear()
-            await self._claim()
-            if not self._sending and not self._changed.is_set():
-                break
-            await self._wait()
-        return self._tried - before
+        # Two at the same time would claim for the same slots.
+        async with self._draining:
+            before = self._tried
+            while not self._is_closing:
+                self._changed.clear()
+                await self._claim()
+                if not self._sending and not self._changed.is_set():
+                    break
+                await self._wait()
+            return self._tried - before
 
     async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):

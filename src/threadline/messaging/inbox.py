@@ -178,8 +178,8 @@ class Inbox:
         return window is not None and abs(self._clock.now() - arrival.sent_at) > window
 
     async def _send_held_replies(self, scope: Scope, arrival: Arrival) -> None:
-        """Whoever writes opens the platform's window again: replies that it had refused are sent, before the reply to
-        this message. Only those to this user: the account may have been another's."""
+        """A message opens the platform's window for its sender again: replies that it had refused are sent, before the
+        reply to this message. Only those to this user: the account may have been another's."""
         if arrival.platform not in _WINDOWED:
             return
         held = await self._store.scoped(scope).requeue_all(

@@ -48,7 +48,7 @@ class DeliveryRetry(msgspec.Struct, frozen=True):
     first_seconds: float = 5.0
     longest_seconds: float = 120.0
     claim_seconds: float = 30.0
-    """Longer than a send may take, so that a row is claimed by somebody else only if its worker is gone."""
+    """Longer than a send may take, so that another worker claims a row only if its worker is gone."""
     send_seconds: float = 20.0
 
     def wait(self, failed: int, asked: float | None, chance: float) -> float:
