@@ -16,8 +16,8 @@ from threadline.core.channels import Sender
 from threadline.core.ids import new_id
 from threadline.core.platform_messages import Sent
 from threadline.core.turns import Lease
+from threadline.messaging.delivery_worker import DeliveryWorker
 from threadline.messaging.inbox import Inbox
-from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.receipts import Receipt
 from threadline.stores.sqlite import turn_commits, turns
 from threadline.turns.acceptance import Turns
@@ -42,10 +42,10 @@ def _lease_without_holder(session: Any, turn_id: str, lease: Lease) -> Any:
     return turns.find_turn(session, turn_id)
 
 
-async def _settle_then_send(worker: Any, tenant_id: str, row: Any, channel: Any) -> None:
+async def _settle_then_send(worker: Any, delivery: Any) -> None:
     """Settles a delivery before it is sent."""
-    await worker._settlement.settle(tenant_id, row, worker.worker, Sent())
-    await worker._send(row, channel)
+    await worker._queue.settle(delivery, Sent())
+    await worker._send(delivery)
 
 
 async def _acknowledge_then_store(inbox: Any, tenant_id: str, arrival: Any, correlation_id: str, **_: Any) -> Receipt:
@@ -114,7 +114,7 @@ def _replace_everywhere(name: str, value: Callable[..., Any]) -> list[Replacemen
 DEFECTS: Mapping[str, list[Replacement]] = {
     "the store gives a lease to everybody": _replace_everywhere("lease_turn", _lease_without_holder),
     "the store leases turns out of order": _replace_everywhere("lease_turn", _lease_out_of_order),
-    "the outbox settles before it sends": [(OutboxWorker, "_deliver", _settle_then_send)],
+    "the outbox settles before it sends": [(DeliveryWorker, "_deliver", _settle_then_send)],
     "the inbox acknowledges before it stores": [(Inbox, "receive", _acknowledge_then_store)],
     "the inbox takes every sender for alice": [(Inbox, "_sender", _everybody_is_alice)],
     "the inbox does not recognise a repeated delivery": [(Inbox, "receive", _receive_as_new)],
