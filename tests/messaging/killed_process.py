@@ -20,6 +20,7 @@ from threadline.core.prompts import Prompt
 from threadline.messaging.settlement import DeliveryRetry
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
+from threadline.service.process.server import serve as run_server
 from threadline.settings import ChannelSettings, ChannelsSettings, ServiceSettings, Settings
 from threadline.turns.leases import Timing
 
@@ -39,14 +40,19 @@ class Place(NamedTuple):
     tenant_id: str
     keys: dict[str, str]
     slack_api: str
+    is_shipped: bool = False
+    """With the settings of a new installation."""
 
     def settings(self) -> Settings:
+        slack = ChannelSettings(api=self.slack_api)
+        service = ServiceSettings() if self.is_shipped else ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0)
+        sweeps = {} if self.is_shipped else {"sweep_seconds": 0.1}
         return Settings(
             database=self.database,
             tenant=self.tenant_id,
             agent="echo",
-            service=ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0),
-            channels=ChannelsSettings(keys=self.keys, sweep_seconds=0.1, slack=ChannelSettings(api=self.slack_api)),
+            service=service,
+            channels=ChannelsSettings(keys=self.keys, slack=slack, **sweeps),
         )
 
 
@@ -60,6 +66,8 @@ async def open_place(place: Place) -> Threadline:
     settings, clock = place.settings(), SystemClock()
     store = await open_store(settings, clock)
     agents: dict[str, Any] = {"echo": as_agent(echo)}
+    if place.is_shipped:
+        return Threadline(store, settings, clock, agents=agents)
     return Threadline(store, settings, clock, agents=agents, timing=TIMING, retry=RETRY)
 
 
@@ -70,8 +78,8 @@ def serve(place: Place) -> None:
 
 async def _serve(place: Place) -> None:
     async with await open_place(place) as threadline:
-        server = Server(build_app(threadline), grace_seconds=1.0)
-        await server.serve(sockets=[listen("127.0.0.1", place.port)])
+        server = Server(build_app(threadline), grace_seconds=place.settings().service.grace_seconds)
+        await run_server(server, listen("127.0.0.1", place.port))
 
 
 def start(place: Place) -> ForkServerProcess:

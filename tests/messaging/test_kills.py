@@ -131,14 +131,14 @@ async def look(place: Place, slack: FakeSlack, said: dict[str, str]) -> None:
             assert {turn.status for turn in await tx.turns(home.id, limit=1_000)} == {"executed"}
 
 
-@pytest.mark.req("S3-17", "S3-23", "S3-25")
+@pytest.mark.req("S3-17", "S3-23", "S3-25", "H-09")
 @pytest.mark.parametrize(("kind", "kills"), [("file", 12), ("postgres", 8)])
 async def test_no_kill_loses_or_doubles_an_answer(kind: str, kills: int, tmp_path: Path) -> None:
     await kill_and_look(await new_database(kind, tmp_path), seed=5, kills=kills, messages=30)
 
 
 @pytest.mark.slow
-@pytest.mark.req("S3-17", "S3-23", "S3-25")
+@pytest.mark.req("S3-17", "S3-23", "S3-25", "H-09")
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 async def test_no_number_of_kills_does_either(kind: str, seed: int, tmp_path: Path) -> None:

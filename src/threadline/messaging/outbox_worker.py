@@ -48,8 +48,9 @@ class TenantQueue:
 
     async def claim(self, platforms: Sequence[Surface], *, limit: int, holding: Sequence[str]) -> list[OutboxRow]:
         until = self._clock.now() + dt.timedelta(seconds=self._retry.claim_seconds)
+        # Claims of its own that it does not hold are due: the response to their commit was lost.
         return await self._session.claim_outbox(
-            self._worker, until=until, limit=limit, platforms=platforms, holding=holding
+            self._worker, until=until, limit=limit, platforms=platforms, gone=[self._worker], holding=holding
         )
 
     async def settle(self, delivery: OutboxRow, outcome: Outcome) -> bool:
