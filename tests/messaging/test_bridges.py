@@ -12,7 +12,7 @@ from tests.client.platforms import ASKING, acting_client
 from tests.messaging.conftest import Stage, texts
 from threadline.bootstrap import open as open_threadline
 from threadline.core.errors import NotFound
-from threadline.core.platform_messages import Arrival, Opened, Outcome, Permanent, Sent, Transient
+from threadline.core.platform_messages import Arrival, Opened, Outcome, Permanent, Released, Sent, Transient
 from threadline.core.room_messages import RoomMessage, RoomPayload, RoomRequest, decode
 from threadline.core.threads import Scope
 from threadline.messaging.bridges import Room
@@ -194,6 +194,39 @@ async def test_a_claim_is_settled_only_by_the_worker_that_holds_it(small_bot: Bo
     assert await bridges.settle(tenant_id, "matrix", "another", row.id, Sent())
 
 
+@pytest.mark.req("S2-15", "S3-22")
+async def test_a_restarted_bot_gets_at_once_what_the_killed_one_had_claimed(bot: Bot) -> None:
+    bridges, tenant_id = bot.bridges, bot.stage.tenant_id
+    await bot.deliver("!help")
+    (row,) = await bridges.claim(tenant_id, "matrix", "device-1", claim_seconds=300)
+    assert await bridges.claim(tenant_id, "matrix", "device-2", holding=[]) == []
+    assert await bridges.claim(tenant_id, "matrix", "device-1", holding=[row.id]) == []
+    (again,) = await bridges.claim(tenant_id, "matrix", "device-1", holding=[])
+    assert (again.id, again.attempts) == (row.id, 1)
+    assert await bridges.settle(tenant_id, "matrix", "device-1", row.id, Sent())
+
+
+@pytest.mark.req("S3-22")
+@pytest.mark.parametrize("may_be_sent", [False, True])
+async def test_a_claim_that_is_given_back_is_due_at_once(small_bot: Bot, may_be_sent: bool) -> None:
+    bridges, tenant_id = small_bot.bridges, small_bot.stage.tenant_id
+    await small_bot.deliver("!help")
+    (row,) = await bridges.claim(tenant_id, "matrix", "device-1", claim_seconds=300)
+    assert await bridges.settle(tenant_id, "matrix", "device-1", row.id, Released(may_be_sent))
+    (again,) = await bridges.claim(tenant_id, "matrix", "device-2")
+    assert (again.id, again.is_ambiguous) == (row.id, may_be_sent)
+
+
+async def test_nothing_is_claimed_for_a_bot_that_is_gone(small_bot: Bot) -> None:
+    async def is_gone() -> bool:
+        return True
+
+    await small_bot.deliver("!help")
+    claim = small_bot.bridges.claim(small_bot.stage.tenant_id, "matrix", "device-1", wait_seconds=5, is_gone=is_gone)
+    assert await claim == []
+    assert {row.status for row in await small_bot.stage.outbox()} == {"waiting"}
+
+
 async def test_only_platforms_with_a_bot_of_their_own_are_bridged(small_bot: Bot) -> None:
     assert small_bot.bridges.platform("matrix") == "matrix"
     for platform in ("slack", "fax"):
@@ -229,7 +262,11 @@ async def test_a_bot_in_another_process_has_the_same_calls_over_http(clock: Manu
         assert (await bridge.deliver(arrival, auto_link=True)).decision == "duplicate"
         told: list[str] = []
         while not any(told):
-            for delivery in await bridge.claim("bot", wait_seconds=5):
+            for lost in await bridge.claim("bot", wait_seconds=5):
+                assert await bridge.claim("bot", holding=[lost.id]) == []
+            for delivery in await bridge.claim("bot", holding=[]):
+                assert await bridge.settle("bot", delivery.id, Released(may_be_sent=False))
+            for delivery in await bridge.claim("bot"):
                 message = decode(delivery.payload)
                 assert isinstance(message, RoomMessage)
                 told.append(message.text)
