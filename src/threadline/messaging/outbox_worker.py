@@ -136,6 +136,9 @@ class OutboxWorker:
     async def _drain(self, tenant_id: str) -> None:
         try:
             await self.deliver(tenant_id)
+        except Exception:
+            # One tenant's failure must not end the deliveries of the others. The next sweep tries again.
+            log.exception("outbox not delivered")
         finally:
             del self._draining[tenant_id]
 
