@@ -46,13 +46,15 @@ class Place(NamedTuple):
     def settings(self) -> Settings:
         slack = ChannelSettings(api=self.slack_api)
         service = ServiceSettings() if self.is_shipped else ServiceSettings(recovery_seconds=0.1, grace_seconds=1.0)
-        sweeps = {} if self.is_shipped else {"sweep_seconds": 0.1}
+        shipped = ChannelsSettings()
         return Settings(
             database=self.database,
             tenant=self.tenant_id,
             agent="echo",
             service=service,
-            channels=ChannelsSettings(keys=self.keys, slack=slack, **sweeps),
+            channels=ChannelsSettings(
+                keys=self.keys, slack=slack, sweep_seconds=shipped.sweep_seconds if self.is_shipped else 0.1
+            ),
         )
 
 
