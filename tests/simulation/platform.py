@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import json
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs
 
 from tests.simulation.event_loop import OWNER, SimulatedLoop
 from tests.simulation.faults import Faults
@@ -48,6 +49,8 @@ class SimulatedPlatforms:
 
     def __init__(self, world: Surroundings) -> None:
         self.taken: list[Taken] = []
+        self._posted: dict[str, list[dict[str, Any]]] = {}
+        """What Slack has in each channel."""
         self._world = world
         self._context = contextvars.copy_context()
         """The world's: what travels is lost with neither end."""
@@ -58,7 +61,9 @@ class SimulatedPlatforms:
         self.taken.append(Taken(chat, body["text"], self._world.troubles, is_answered))
         self._world.note(f"{chat.surface} {chat.address} gets {body['text']!r}")
         if chat.surface == "slack":
-            return _response(200, {"ok": True, "channel": chat.address, "ts": f"1.{len(self.taken):06}"})
+            posted = {"ts": f"1.{len(self.taken):06}", "metadata": body.get("metadata")}
+            self._posted.setdefault(chat.address, []).append(posted)
+            return _response(200, {"ok": True, "channel": chat.address, "ts": posted["ts"]})
         return _response(200, {"ok": True, "result": {"message_id": len(self.taken), "date": 0}})
 
     async def send(self, request: HttpRequest, *, seconds: float = 20.0) -> HttpResponse | Transient | Ambiguous:
@@ -75,7 +80,8 @@ class SimulatedPlatforms:
         responded: asyncio.Future[HttpResponse] = loop.create_future()
 
         def arrive() -> None:
-            response = self._respond(request, fate)
+            has_crashed = owner is not None and not owner.is_alive
+            response = self._respond(request, fate, is_awaited=not has_crashed)
             if response is not None:
                 loop.call_later(_response_seconds(fate, seconds, chance), respond, response)
 
@@ -90,7 +96,7 @@ class SimulatedPlatforms:
         except TimeoutError:
             return Ambiguous("no response in time")
 
-    def _respond(self, request: HttpRequest, fate: str) -> HttpResponse | None:
+    def _respond(self, request: HttpRequest, fate: str, *, is_awaited: bool) -> HttpResponse | None:
         match fate:
             case "lost":
                 return None
@@ -99,7 +105,10 @@ class SimulatedPlatforms:
             case "limited":
                 asked = {"ok": False, "description": "Too Many Requests", "parameters": {"retry_after": 2}}
                 return _response(429, asked)
-        response = self._take(request, is_answered=fate == "answered")
+        if request.url.endswith("/conversations.history"):
+            (channel,) = parse_qs(request.body.decode())["channel"]
+            return _response(200, {"ok": True, "messages": self._posted.get(channel, [])})
+        response = self._take(request, is_answered=fate == "answered" and is_awaited)
         return None if fate == "silent" else response
 
 
