@@ -10,8 +10,8 @@ import pytest
 from tests.service.running_service import THREADS, Client
 from threadline.service.http.faults import describe_fault
 from threadline.service.routes.channels import CredentialsBody
+from threadline.service.routes.thread_upkeep import ExportQuery
 from threadline.service.routes.threads import ListThreadsQuery, SwitchBody
-from threadline.service.routes.transfer import ExportQuery
 
 
 @pytest.mark.parametrize(

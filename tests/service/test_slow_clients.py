@@ -22,8 +22,9 @@ HALF = b"POST /api/v1/ai/chat HTTP/1.1\r\nhost: localhost\r\nx-more:"
 
 
 @contextmanager
-def served(tmp_path: Path, descriptors: int) -> Iterator[tuple[str, Path]]:
+def served(tmp_path: Path, descriptors: int, soft: int | None = None) -> Iterator[tuple[str, Path]]:
     """The address of a service whose process may open so many descriptors, and its log."""
+    limits = (soft or descriptors, descriptors)
     command = [sys.executable, "-m", "threadline", "serve", "--port", "0", "--database", str(tmp_path / "t.db")]
     log = tmp_path / "log"
     with log.open("w") as errors:
@@ -33,7 +34,7 @@ def served(tmp_path: Path, descriptors: int) -> Iterator[tuple[str, Path]]:
             stderr=errors,
             text=True,
             env={**os.environ, "THREADLINE_SERVICE__LOG_FORMAT": "json"},
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),  # noqa: PLW1509
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits),  # noqa: PLW1509
         )
     with process:
         try:
@@ -75,6 +76,14 @@ def test_a_thousand_half_sent_requests_do_not_disturb_others(tmp_path: Path) -> 
         assert max(times) < 5
         assert log.stat().st_size < 100_000
         assert troubles(log, "evicted") == 1
+
+
+def test_the_process_uses_the_descriptors_that_the_system_allows(tmp_path: Path) -> None:
+    with served(tmp_path, 1_024, soft=128) as (url, log), ExitStack() as stack:
+        for _ in range(300):
+            half_open(url, stack)
+        assert health_seconds(url) < 30
+        assert troubles(log, "evicted") == 0
 
 
 @pytest.mark.req("R-03")

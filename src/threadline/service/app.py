@@ -54,9 +54,8 @@ from threadline.service.routes.page import PageRoutes
 from threadline.service.routes.saves import SaveRoutes
 from threadline.service.routes.thread_changes import ThreadChangeRoutes
 from threadline.service.routes.thread_details import ThreadDetailRoutes
-from threadline.service.routes.thread_upkeep import ThreadUpkeepRoutes
+from threadline.service.routes.thread_upkeep import IMPORT_PATH, ThreadUpkeepRoutes, TransferRoutes
 from threadline.service.routes.threads import ThreadRoutes
-from threadline.service.routes.transfer import IMPORT_PATH, TransferRoutes
 from threadline.service.routes.usage import UsageRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
 from threadline.settings import ServiceSettings

@@ -134,6 +134,7 @@ class KeySet:
         self._keys: dict[str | None, Key] = {}
         self._tried_at: float | None = None
         self._loaded_at: float | None = None
+        # Requests that find no key at the same time must load the set once, not once each.
         self._lock = asyncio.Lock()
 
     async def find(self, key_id: str | None) -> Key | None:

@@ -42,6 +42,7 @@ class _Permits:
         self.window = window
         self.left = 0
         self.is_used_up = False
+        # Held while a batch of permits is fetched.
         self.lock = asyncio.Lock()
 
 

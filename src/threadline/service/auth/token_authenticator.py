@@ -166,5 +166,6 @@ class LastUses:
             log.warning("last use of token not stored", extra={"token_id": token_id})
 
     async def close(self) -> None:
+        # The store closes next, and its own limits bound these writes.
         if self._tasks:
             await asyncio.wait(list(self._tasks))

@@ -162,6 +162,7 @@ class ConnectionTable(ServerState):
         self._throttle.warning("connection trouble", kind, address=host, open=len(self.connections))
 
     def _start_timer(self) -> None:
+        # Runs only while a connection waits: an idle process does not wake.
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep)
 

@@ -56,6 +56,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(grace_seconds)),
             )
         )
+        # First, because the table's limits follow from it.
+        raise_descriptor_limit()
         policy = app.connections if isinstance(app, ServiceApp) else ConnectionPolicy(ConnectionLimits(), (), Metrics())
         self.server_state: ConnectionTable = ConnectionTable(policy)
         self.ready = asyncio.Event()
@@ -102,7 +104,6 @@ async def serve(server: Server, listening: socket.socket, *, parent_pipe: int | 
     """Serves until SIGINT or SIGTERM; a second signal does not wait for turns. The end of `parent_pipe` means that the
     parent process is gone, and stops the server too."""
     reduce_gc_pauses()
-    raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     if parent_pipe is not None:
         loop.add_reader(parent_pipe, _read_parent_pipe, parent_pipe, server)
