@@ -236,15 +236,31 @@ async def test_a_client_that_left_the_stream_asks_the_next_question(
     assert await texts(client) == ["One", "Answer to ", "Two", "Answer to Two"]
 
 
-@pytest.mark.req("C-04", "S1-31")
-async def test_a_client_that_never_read_the_stream_does_not_interrupt_it(
+@pytest.mark.req("C-04")
+async def test_a_client_that_left_before_the_first_chunk_asks_the_next_question(
     client: Client, scripted_agent: ScriptedAgent
 ) -> None:
     async with held(scripted_agent):
+        await leave(client, scripted_agent, asking("One", "one"))
+        scripted_agent.gate = free_gate()
+        asked = await send(client, asking("One", "one"), asking("Two", "two"))
+    assert streamed_text(client.chunks(asked)) == "Answer to Two"
+    assert await texts(client) == ["One", "Answer to ", "Two", "Answer to Two"]
+
+
+@pytest.mark.req("C-04", "S1-31")
+async def test_an_answer_that_somebody_reads_is_not_interrupted(client: Client, scripted_agent: ScriptedAgent) -> None:
+    """Another tab shows the question and reads its answer, or says that it does not want to interrupt."""
+    async with held(scripted_agent):
         left = await leave(client, scripted_agent, asking("One", "one"))
-        for shown, more in (((), {}), ((reply(left),), {"policy": "reject"})):
-            refused = await send(client, asking("One", "one"), *shown, asking("Two", "two"), **more)
-            assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
+        async with client.http.stream("GET", f"{CHAT}/key/stream") as reading:
+            assert reading.status_code == 200
+            refused = [
+                await send(client, asking("One", "one"), asking("Two", "two")),
+                await send(client, asking("Two", "two")),
+                await send(client, asking("One", "one"), reply(left), asking("Two", "two"), policy="reject"),
+            ]
+        assert [(each.status_code, each.json()["code"]) for each in refused] == [(409, "turn_running")] * 3
     assert (await client.http.post(f"{CHAT}/key/stop")).status_code == 200
 
 

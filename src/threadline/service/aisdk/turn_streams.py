@@ -42,6 +42,7 @@ _USER_AGENT = re.compile(r"\bai-sdk/(\d{1,2})\.", re.ASCII)
 AI_SDK_HEADER = "X-AI-SDK"
 FORMAT_HEADER = "X-Stream-Format"
 _DELETED = "the thread was deleted"
+_NOTICE_SECONDS = 0.25
 
 
 class Position(NamedTuple):
@@ -86,11 +87,19 @@ class EventStream(StreamingResponse):
     """Frames, sent in the request's own task. Whether the client has disconnected is only checked when there is nothing
     to send: a second task that waits for it would add a third to the memory of an open stream."""
 
-    def __init__(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
+    def __init__(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str], readers: set[Receive]) -> None:
         super().__init__(frames, headers=headers)
         self._frames = frames
+        self._readers = readers
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        self._readers.add(receive)
+        try:
+            await self._send_frames(receive, send)
+        finally:
+            self._readers.discard(receive)
+
+    async def _send_frames(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._frames) as frames:
             async for frame in frames:
@@ -110,8 +119,13 @@ async def _is_disconnected(receive: Receive) -> bool:
         return False
 
 
+async def _wait_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Frames:
-    """The encoded chunks of one turn for one major version."""
+    """The encoded chunks of one turn for one major version, and the connections that read them."""
 
     def __init__(self, turn_id: str, major: int | None) -> None:
         self._turn_id = turn_id
@@ -119,6 +133,7 @@ class Frames:
         self._writer = EventWriter(message_id, turn_id) if major == EVENTS else ChunkWriter(message_id, major)
         self._frames: list[bytes] = []
         self._restarts: list[int] = []
+        self.readers: set[Receive] = set()
         self.start = self._writer.start(f"{turn_id}:0")
 
     def after(self, number: int, batch: list[StreamedEvent]) -> bytes:
@@ -172,7 +187,20 @@ class TurnStreams:
         body = self._body(scope, turn, -1 if position is None else position.number, frames, head, running)
         # A key that the library chose may contain characters that a header cannot.
         key = thread.state_key if is_state_key(thread.state_key) else thread.id
-        return EventStream(body, {**HEADERS, "X-State-Key": key})
+        return EventStream(body, {**HEADERS, "X-State-Key": key}, frames.readers)
+
+    async def is_read(self, scope: Scope, turn: Turn) -> bool:
+        """Whether a client reads the turn in this process."""
+        names = (scope.tenant_id, turn.id)
+        readers = [each for key, frames in list(self._frames.items()) if key[:2] == names for each in frames.readers]
+        waits = [asyncio.create_task(_wait_disconnected(receive)) for receive in readers]
+        if not waits:
+            return False
+        # A client that disconnects and asks again uses two connections, and the end of the first may be noticed later.
+        _, reading = await asyncio.wait(waits, timeout=_NOTICE_SECONDS)
+        for wait in reading:
+            wait.cancel()
+        return bool(reading)
 
     def assume_major(self, major: int | None) -> int | None:
         return self._unstated_major if major is None else major

@@ -186,21 +186,27 @@ class ChatRoutes:
     async def _find_left_turns(
         self, scope: Scope, running: TurnRunning, chat: ChatRequest, asked: Asked
     ) -> list[Turn] | None:
-        """The active turns, if the client has left them all: it shows a part of each reply and asks something new, or
-        it replaces the question that is being answered. `stop()` of the AI SDK only disconnects. None otherwise."""
+        """The active turns if the client has left them all, else None. `stop()` of the AI SDK only disconnects."""
         if chat.policy is not None:
             return None
-        session, shown = self._threadline.store.scoped(scope), {each.id for each in chat.shown}
+        session = self._threadline.store.scoped(scope)
         turn = await session.turn(running.turn_id)
         active = [] if turn is None else await session.active_turns(turn.thread_id)
-        for turn in active:
-            if reply_id(turn.id) in shown:
-                continue
-            seq = turn.request_seq
-            request = [] if seq is None else await session.messages(turn.thread_id, first=seq, last=seq)
-            if asked.replaces is None or not request or request[0].id != asked.replaces:
-                return None
-        return active
+        return active if all([await self._is_left(scope, turn, chat, asked) for turn in active]) else None
+
+    async def _is_left(self, scope: Scope, turn: Turn, chat: ChatRequest, asked: Asked) -> bool:
+        """Whether the client shows a part of the reply and asks something new, replaces the question that is being
+        answered, or shows that question while nobody reads the reply, which runs here."""
+        shown = {each.id for each in chat.shown}
+        if reply_id(turn.id) in shown:
+            return True
+        session, seq = self._threadline.store.scoped(scope), turn.request_seq
+        request = [] if seq is None else await session.messages(turn.thread_id, first=seq, last=seq)
+        if not request or request[0].id not in {*shown, asked.replaces}:
+            return False
+        if request[0].id == asked.replaces:
+            return True
+        return self._threadline.runner.runs(turn.id) and not await self._turn_streams.is_read(scope, turn)
 
     @operation(
         "resumeChat",
