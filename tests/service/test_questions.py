@@ -249,7 +249,7 @@ async def test_a_client_that_left_before_the_first_chunk_asks_the_next_question(
 
 
 @pytest.mark.req("C-04", "S1-31")
-async def test_an_answer_that_somebody_reads_is_not_interrupted(client: Client, scripted_agent: ScriptedAgent) -> None:
+async def test_an_answer_that_is_being_read_is_not_interrupted(client: Client, scripted_agent: ScriptedAgent) -> None:
     """Another tab shows the question and reads its answer, or says that it does not want to interrupt."""
     async with held(scripted_agent):
         left = await leave(client, scripted_agent, asking("One", "one"))

@@ -196,7 +196,7 @@ class ChatRoutes:
 
     async def _is_left(self, scope: Scope, turn: Turn, chat: ChatRequest, asked: Asked) -> bool:
         """Whether the client shows a part of the reply and asks something new, replaces the question that is being
-        answered, or shows that question while nobody reads the reply, which runs here."""
+        answered, or shows that question while no connection reads the reply, which runs here."""
         shown = {each.id for each in chat.shown}
         if reply_id(turn.id) in shown:
             return True
