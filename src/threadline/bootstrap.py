@@ -48,12 +48,12 @@ from threadline.threads.user_threads import Threads
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
-from threadline.turns.budgets import BudgetRules, Budgets
+from threadline.turns.budgets import open_budgets
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Leases, Timing
 from threadline.turns.loop_share import LoopShare
-from threadline.turns.metering import Metering
+from threadline.turns.meters import Meters
 from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
 from threadline.turns.runner import Runner
@@ -111,14 +111,11 @@ class Threadline:
         self.streams = Streams(store, lambda *turn: self.runner.continue_turn(*turn), loop_share)  # noqa: PLW0108
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
-        self.agent_secrets = AgentSecrets(store, self.vault)
-        self._retry = retry
+        self._retry, self.tracer = retry, tracer
         deliveries = dict.fromkeys(CHANNELS, self._render_reply)
-        self.tracer = tracer
         self.directory = _directory(store, settings, self.setting_secrets, agents or {}, tracer)
-        admission = admission or _budgets(store, settings, clock)
-        metering = Metering(store, self.directory, settings.agent, admission, settings.prices)
-        self.turns = Turns(store, self.sealer, self.guard, deliveries, metering=metering, metrics=self.metrics)
+        meters = _meters(store, settings, clock, self.directory, admission)
+        self.turns = Turns(store, self.sealer, self.guard, deliveries, meters=meters, metrics=self.metrics)
         self.approvals = Approvals(store, self.turns, self.sealer, self.guard)
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
@@ -141,12 +138,12 @@ class Threadline:
             settings.agent,
             leases,
             abandoned,
-            metering,
+            meters,
             masker=self.masker,
             loop_share=loop_share,
         )
         self.recovery = Recovery(store, abandoned, leases, self.runner, clock, replay_seconds=settings.replay_seconds)
-        self.dispatcher = Dispatcher(store, self.prompts, self.directory, metering, self.guard, self.masker, loop_share)
+        self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, self.masker, loop_share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 
@@ -178,6 +175,10 @@ class Threadline:
 
     def tenant_agents(self, scope: Scope) -> TenantAgents:
         return TenantAgents(self.store, self.sealer, build_agent, self.setting_secrets, scope)
+
+    @property
+    def agent_secrets(self) -> AgentSecrets:
+        return AgentSecrets(self.store, self.vault)
 
     def usage_reports(self, scope: Scope) -> UsageReports:
         return UsageReports(self.store, self.clock, scope)
@@ -382,15 +383,11 @@ def _directory(
     return Directory(store, build, secrets.decrypt, given=named, configured=configured)
 
 
-def _budgets(store: Store, settings: Settings, clock: Clock) -> Admission | None:
-    """SettingsInvalid for a budget of costs without any prices: it would never be used up."""
-    given = settings.budgets
-    rules = BudgetRules(given.user, given.tenant, given.agent, given.agents)
-    if rules.is_unlimited:
-        return None
-    if rules.limits_cost and not settings.prices:
-        raise SettingsInvalid("[budgets] limits costs, and no model has a price: set [prices], or limit tokens")
-    return Budgets(store, clock, rules, settings.currency)
+def _meters(
+    store: Store, settings: Settings, clock: Clock, directory: Directory, admission: Admission | None
+) -> Meters:
+    admission = admission or open_budgets(store, clock, settings)
+    return Meters(store, directory, settings.agent, admission, settings.prices)
 
 
 def _guard(settings: Settings) -> Guard | None:

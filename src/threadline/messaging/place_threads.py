@@ -29,7 +29,7 @@ from threadline.messaging.command_executor import (
 from threadline.messaging.links import remove_link
 from threadline.ports import Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread, admit_title
-from threadline.turns.metering import allowed_models, check_model, choose_model
+from threadline.turns.meters import allowed_models, check_model, choose_model
 
 _LOADED = "loaded"
 _SEARCHED = 100

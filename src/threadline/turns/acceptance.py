@@ -45,7 +45,7 @@ from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_model, admit_thread
 from threadline.threads.user_threads import first_title
 from threadline.turns.leases import Holder
-from threadline.turns.metering import Metering
+from threadline.turns.meters import Meters
 
 STOPPED = "stopped by the user"
 WENT_AWAY = "the process that ran it went away"
@@ -102,10 +102,10 @@ class Turns:
         guard: Guard | None = None,
         deliveries: Mapping[Surface, RenderReply] | None = None,
         *,
-        metering: Metering | None = None,
+        meters: Meters | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        self._metering = metering
+        self._meters = meters
         self._store = store
         self._sealer = sealer
         self._guard = guard
@@ -161,8 +161,8 @@ class Turns:
         scope.require("member")
         if self._guard is not None and (reason := await self._guard.check(request.message.text, scope)):
             raise GuardRefused(reason)
-        if self._metering is not None:
-            await self._metering.check_request(scope, request)
+        if self._meters is not None:
+            await self._meters.check_request(scope, request)
 
     def seal(self, request: TurnRequest, *, arrival: ArrivalClaim | None = None) -> TurnAcceptance:
         """What the store is given. InvalidInput for a request that cannot be stored."""
@@ -247,8 +247,8 @@ class Turns:
         if isinstance(outcome, FinishRefusal):
             return None
         self._count(outcome)
-        if self._metering is not None and end.charge is not None:
-            await self._metering.record(scope, turn.surface, end.charge, turn.id)
+        if self._meters is not None and end.charge is not None:
+            await self._meters.record(scope, turn.surface, end.charge, turn.id)
         return outcome
 
     async def _finish(

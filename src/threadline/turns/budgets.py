@@ -1,39 +1,34 @@
 """The budgets of the settings: what a user, a tenant and an agent may use in a day and in a month.
 
 What was used is read from the store's daily counts, so all processes share it. A turn is counted when it ends: turns
-that run at the same time can together exceed a budget by what they use.
+that run at the same time can together exceed a budget by what they use. Sums over all users of a tenant are read at
+most once in two seconds; between two reads the turns of this process are added to them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
-from threadline.core.errors import quote
+from threadline.core.errors import SettingsInvalid, quote
 from threadline.core.threads import system_scope
-from threadline.core.usage import NANOS, Budget, UsageQuery
+from threadline.core.usage import Budget, UsageQuery, as_currency
 from threadline.ports import Clock, Spending, SpendingRefusal, Store
+from threadline.settings import BudgetSettings, Settings
 
 
-class BudgetRules(NamedTuple):
-    """`agents` are for single agents; `agent` is for each of the others."""
-
-    user: Budget
-    tenant: Budget
-    agent: Budget
-    agents: Mapping[str, Budget]
-
-    def _all(self) -> tuple[Budget, ...]:
-        return (self.user, self.tenant, self.agent, *self.agents.values())
-
-    @property
-    def is_unlimited(self) -> bool:
-        return all(budget.is_unlimited for budget in self._all())
-
-    @property
-    def limits_cost(self) -> bool:
-        return any((budget.cost_per_day, budget.cost_per_month) != (None, None) for budget in self._all())
+def open_budgets(store: Store, clock: Clock, settings: Settings) -> Budgets | None:
+    """None if nothing is limited. SettingsInvalid for a budget of costs without any prices: it would never be used
+    up."""
+    rules = settings.budgets
+    given = [rules.user, rules.tenant, rules.agent, *rules.agents.values()]
+    if all(budget.is_unlimited for budget in given):
+        return None
+    limits_cost = any((budget.cost_per_day, budget.cost_per_month) != (None, None) for budget in given)
+    if limits_cost and not settings.prices:
+        raise SettingsInvalid("[budgets] limits costs, and no model has a price: set [prices], or limit tokens")
+    return Budgets(store, clock, rules, settings.currency)
 
 
 class _Limit(NamedTuple):
@@ -47,18 +42,39 @@ class _Limit(NamedTuple):
 
 
 class _Used(NamedTuple):
-    tokens: int
-    cost_nanos: int
+    tokens: int = 0
+    cost: float = 0.0
+
+    def add(self, other: _Used) -> _Used:
+        return _Used(self.tokens + other.tokens, self.cost + other.cost)
+
+
+_ByDay: TypeAlias = dict[dt.date, _Used]
+
+
+class _Sums(NamedTuple):
+    """What all users of a tenant used since the first of the month, and when that was read."""
+
+    read_at: dt.datetime
+    by_day: _ByDay
+
+
+# A tenant with a thousand users has 30,000 counts in a month: summing them for each of their turns would cost more than
+# the turn. Two seconds bound how late another process learns that a budget is used up.
+_SUM_SECONDS = 2.0
+_MAX_SUMS = 1_000
 
 
 class Budgets:
     """An `Admission`."""
 
-    def __init__(self, store: Store, clock: Clock, rules: BudgetRules, currency: str) -> None:
+    def __init__(self, store: Store, clock: Clock, rules: BudgetSettings, currency: str) -> None:
         self._store = store
         self._clock = clock
         self._rules = rules
         self._currency = currency
+        self._sums: dict[tuple[str, str | None], _Sums] = {}
+        """By tenant and agent; None is for all agents."""
 
     async def check(self, spending: Spending) -> SpendingRefusal | None:
         agent_id = spending.charge.agent_id
@@ -76,37 +92,57 @@ class Budgets:
         return None
 
     async def record(self, spending: Spending) -> None:
-        """Nothing to do: the store has counted it."""
+        """The store has counted it; the sums that are kept here have not."""
+        for agent_id in (None, spending.charge.agent_id):
+            if (sums := self._sums.get((spending.tenant_id, agent_id))) is not None:
+                today = self._today()
+                sums.by_day[today] = sums.by_day.get(today, _Used()).add(_used(spending))
+
+    def _today(self) -> dt.date:
+        return self._clock.now().astimezone(dt.UTC).date()
 
     async def _exceeded(
         self, budget: Budget, spending: Spending, user_id: str | None, agent_id: str | None
     ) -> _Limit | None:
-        today = self._clock.now().astimezone(dt.UTC).date()
-        limits = list(_limits(budget, today))
-        query = UsageQuery(
-            by=("day",),
-            first_day=min(limit.first_day for limit in limits),
-            last_day=today,
-            user_id=user_id,
-            agent_id=agent_id,
-        )
-        rows = await self._store.scoped(system_scope(spending.tenant_id)).usage(query)
-        charge = spending.charge
-        running = _Used(charge.usage.input_tokens + charge.usage.output_tokens, charge.cost_nanos or 0)
-        for limit in limits:
-            counted = [row for row in rows if row.day is not None and row.day >= limit.first_day]
-            used: float
-            if limit.unit == "tokens":
-                used = running.tokens + sum(row.input_tokens + row.output_tokens for row in counted)
-            else:
-                used = running.cost_nanos / NANOS + sum(row.cost or 0.0 for row in counted)
-            if used >= limit.most:
+        today = self._today()
+        if user_id is None:
+            by_day = await self._tenant_sums(spending.tenant_id, agent_id, today)
+        else:
+            by_day = await self._read(spending.tenant_id, today, user_id, agent_id)
+        running = _used(spending)
+        for limit in _limits(budget, today):
+            used = running
+            for day, counted in by_day.items():
+                used = used.add(counted) if day >= limit.first_day else used
+            if (used.tokens if limit.unit == "tokens" else used.cost) >= limit.most:
                 return limit
         return None
+
+    async def _tenant_sums(self, tenant_id: str, agent_id: str | None, today: dt.date) -> _ByDay:
+        now, key = self._clock.now(), (tenant_id, agent_id)
+        known = self._sums.get(key)
+        if known is not None and 0 <= (now - known.read_at).total_seconds() < _SUM_SECONDS:
+            return known.by_day
+        if len(self._sums) >= _MAX_SUMS:
+            self._sums.clear()
+        by_day = await self._read(tenant_id, today, None, agent_id)
+        self._sums[key] = _Sums(now, by_day)
+        return by_day
+
+    async def _read(self, tenant_id: str, today: dt.date, user_id: str | None, agent_id: str | None) -> _ByDay:
+        month = today.replace(day=1)
+        query = UsageQuery(by=("day",), first_day=month, last_day=today, user_id=user_id, agent_id=agent_id)
+        rows = await self._store.scoped(system_scope(tenant_id)).usage(query)
+        return {row.day: _Used(row.input_tokens + row.output_tokens, row.cost or 0.0) for row in rows if row.day}
 
     def _reason(self, whose: str, limit: _Limit) -> str:
         most = f"{limit.most:,.0f} tokens" if limit.unit == "tokens" else f"{limit.most:,.2f} {self._currency}"
         return f"{whose} of {most} a {limit.period} is used up: it renews on {limit.resets_on} at 00:00 UTC"
+
+
+def _used(spending: Spending) -> _Used:
+    usage = spending.charge.usage
+    return _Used(usage.input_tokens + usage.output_tokens, as_currency(spending.charge.cost_nanos or 0))
 
 
 def _limits(budget: Budget, today: dt.date) -> Iterator[_Limit]:

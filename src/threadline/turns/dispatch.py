@@ -27,14 +27,14 @@ from threadline.core.turns import Surface
 from threadline.ports import Agent, AgentServices, Approver, Guard, Store
 from threadline.turns.journal import UnstoredJournal
 from threadline.turns.loop_share import LoopShare
-from threadline.turns.metering import Meter, Metering, choose_model
+from threadline.turns.meters import Meter, Meters, choose_model
 
 log = logging.getLogger("threadline.turns")
 _SURFACE: Surface = "api"
 
 
 class _HeadlessRequest(NamedTuple):
-    """What metering needs to know of a request without a thread."""
+    """What a meter needs to know of a request without a thread."""
 
     agent_id: str | None
     model: str | None
@@ -57,13 +57,13 @@ class Dispatcher:
         store: Store,
         snapshots: Snapshots,
         agents: AgentRows,
-        metering: Metering,
+        meters: Meters,
         guard: Guard | None,
         masker: Masker | None,
         loop_share: LoopShare | None = None,
     ) -> None:
         self._store = store
-        self._metering = metering
+        self._meters = meters
         self._snapshots = snapshots
         self._agents = agents
         self._guard = guard
@@ -85,7 +85,7 @@ class Dispatcher:
         pinned_first = 0 if pinned is None else 1
         shown = (*messages[:pinned_first], *instructions, *repair(messages[pinned_first:]))
         model = read_model(body)
-        await self._metering.check_request(scope, _HeadlessRequest(agent_id, model))
+        await self._meters.check_request(scope, _HeadlessRequest(agent_id, model))
         return Prompt(messages=shown, model=choose_model(model, None, row, agent_id), agent_id=agent_id)
 
     async def run(
@@ -95,7 +95,7 @@ class Dispatcher:
         goes away. AgentFailed."""
         agent_id = prompt.agent_id or ""
         row = await self._agents.row(scope, agent_id)
-        meter = await self._metering.open_meter(scope, agent_id, row, prompt.model, _SURFACE)
+        meter = await self._meters.open_meter(scope, agent_id, row, prompt.model, _SURFACE)
         try:
             async with aclosing(self._run(agent, prompt, approver, fold, meter)) as events:
                 async for event in events:
@@ -109,7 +109,7 @@ class Dispatcher:
         except StoreFailed:
             # The reply was shown: that it could not be counted must not fail it.
             log.warning("usage not counted", extra={"agent_id": meter.charge.agent_id})
-        await self._metering.record(scope, _SURFACE, meter.charge)
+        await self._meters.record(scope, _SURFACE, meter.charge)
 
     async def _run(
         self, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold, meter: Meter

@@ -30,7 +30,7 @@ from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
 from threadline.core.turns import Chunk, ToolRun, Turn, TurnStatus, reply_id
 from threadline.ports import Transaction
-from threadline.turns.metering import Meter
+from threadline.turns.meters import Meter
 from threadline.turns.streams import LiveStream
 
 _PAGE = 1000

@@ -23,7 +23,7 @@ from threadline.core.windows import Window
 from threadline.observability.metrics import Metrics
 from threadline.ports import Store, Transaction
 from threadline.turns.acceptance import find_present_request
-from threadline.turns.metering import choose_model
+from threadline.turns.meters import choose_model
 
 log = logging.getLogger("threadline.prompts")
 

@@ -26,7 +26,7 @@ from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_r
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Holder, Leases, ThreadQueue, TurnTask
 from threadline.turns.loop_share import LoopShare
-from threadline.turns.metering import Metering
+from threadline.turns.meters import Meters
 from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
 from threadline.turns.streams import LiveStream, Streams
 
@@ -84,7 +84,7 @@ class Runner:
         default_agent: str,
         leases: Leases,
         recovery: TurnRecovery,
-        metering: Metering,
+        meters: Meters,
         *,
         masker: Masker | None = None,
         loop_share: LoopShare | None = None,
@@ -96,7 +96,7 @@ class Runner:
         self._agents = agents
         self._default_agent = default_agent
         self._recovery = recovery
-        self._metering = metering
+        self._meters = meters
         self._masker = masker
         self._timing = leases.timing
         self._loop_share = loop_share or LoopShare()
@@ -302,7 +302,7 @@ class Runner:
             agent_id = turn.agent_id or self._default_agent
             agent, row = await self._agents.look_up(scope, agent_id)
             prompt, output.seen = await self._prompter.prompt(scope, turn, thread, row)
-            meter = await self._metering.open_meter(scope, agent_id, row, prompt.model, turn.surface, turn.id)
+            meter = await self._meters.open_meter(scope, agent_id, row, prompt.model, turn.surface, turn.id)
             output.meter = meter
         last = prompt.messages[-1]
         continued = last.parts if last.role == "assistant" else ()

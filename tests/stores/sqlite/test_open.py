@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import multiprocessing
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from tests.stores.sqlite.conftest import OpenSqlite
 from threadline.core.errors import SchemaMismatch, StoreCorrupt, StoreReadOnly, StoreUnavailable
 from threadline.core.threads import NewThread, Scope
+from threadline.core.usage import UsageQuery
 from threadline.stores.sqlite import migrate
 from threadline.stores.sqlite.connection import connect, locate
 from threadline.stores.sqlite.migrate import MIGRATIONS
@@ -221,6 +223,26 @@ class TestMigrating:
         assert await tx.purge_thread("branch")
         assert set((await tx.row_counts()).values()) <= {0, 1}
         assert await store.check() == []
+
+    async def test_turns_of_version_seven_are_counted(self, path: Path, open_sqlite: OpenSqlite) -> None:
+        version_six(path)
+        migrate.apply(path, migrations=MIGRATIONS[:7])
+        statement = (
+            "INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, usage, fence,"
+            " stop_asked, created_us, finished_us)"
+            " VALUES ('local', ?, 'local', 1, 'web', 'helper', 'executed', ?, 1, 0, 1, ?)"
+        )
+        for number, tokens in enumerate((10, 5, 10**30)):
+            usage = f'{{"type":"usage","input_tokens":{tokens},"output_tokens":1}}'.encode()
+            sql(path, statement, f"t{number}", usage, 86_400_000_000 * (number + 1) // 2)
+        sql(path, statement, "running", None, None)
+        tx = (await open_sqlite()).scoped(Scope())
+        query = UsageQuery(by=("day", "agent", "model"), first_day=dt.date(1970, 1, 1), last_day=dt.date(2027, 1, 1))
+        found = [(row.day, row.agent_id, row.model, row.turns, row.input_tokens) for row in await tx.usage(query)]
+        assert found == [
+            (dt.date(1970, 1, 1), "helper", None, 1, 10),
+            (dt.date(1970, 1, 2), "helper", None, 2, 1_000_000_005),
+        ]
 
     def test_a_plan_writes_nothing(self, path: Path) -> None:
         assert [step.number for step in migrate.plan(path).steps] == list(range(1, NEWEST + 1))

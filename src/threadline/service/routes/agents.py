@@ -27,7 +27,7 @@ from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, read_body
 from threadline.service.http.responses import json_response
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
-from threadline.turns.metering import allowed_models
+from threadline.turns.meters import allowed_models
 
 _AGENTS = "/api/v1/agents"
 _AGENT = _AGENTS + "/{agent_id}"

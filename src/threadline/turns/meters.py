@@ -85,7 +85,7 @@ class Meter:
 _COUNTS = Usage.__struct_fields__
 
 
-class Metering:
+class Meters:
     """Checks requests and opens meters. Without an admission there are no budgets."""
 
     def __init__(
