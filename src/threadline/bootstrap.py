@@ -98,9 +98,7 @@ class Threadline:
         admission: Admission | None = None,
         processes: Processes | None = None,
     ) -> None:
-        self.store = store
-        self.settings = settings
-        self.clock = clock
+        self.store, self.settings, self.clock = store, settings, clock
         self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
         self.sealer = Sealer(settings.limits, self.masker)
