@@ -13,7 +13,7 @@ from tests.core.strategies import INJECTIONS, stored, talk
 from threadline.core import dispatch
 from threadline.core.context import assemble
 from threadline.core.errors import InvalidInput, InvalidMessage
-from threadline.core.parts import TextPart, tool_part
+from threadline.core.parts import DataPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage, say
 from threadline.core.windows import Window
 
@@ -21,7 +21,8 @@ SNAPSHOT = {"role": "system", "content": "Persisted user context:\nI live in Rom
 
 
 def test_a_conversation_is_encoded_as_in_the_golden_file() -> None:
-    assert dispatch.payload(Prompt(golden_prompt("conversation.ui.json"))) == golden("conversation.dispatch.json")
+    payload = dispatch.payload(Prompt(golden_prompt("conversation.ui.json")))
+    assert payload == {"messages": golden("conversation.chat.json"), "role": "user", "content": "And tomorrow?"}
 
 
 @pytest.mark.req("S3-08")
@@ -42,44 +43,31 @@ def test_the_payload_is_snapshot_history_and_current_message_with_the_legacy_fie
 
 
 @pytest.mark.req("S3-02", "S3-08")
-def test_a_message_without_text_has_no_entry() -> None:
-    calls = PromptMessage("assistant", (tool_part("t", "c", {}, output=1), TextPart(" ")))
-    assert dispatch.payload(Prompt((say("user", "go"), calls, say("user", "and?"))))["messages"] == [
+def test_a_message_without_content_has_no_entry_and_calls_have_their_results() -> None:
+    call = PromptMessage("assistant", (tool_part("t", "c", {}, output=1),))
+    data = PromptMessage("user", (DataPart("place", {"city": "Rome"}),))
+    payload = dispatch.payload(Prompt((say("user", "go"), call, data, say("user", "and?"))))
+    assert payload["messages"] == [
         {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
         {"role": "user", "content": "and?"},
     ]
-
-
-@pytest.mark.req("S0-04", "S0-05")
-def test_a_body_of_role_and_content_becomes_messages_and_keeps_its_fields() -> None:
-    body = {"role": "user", "content": "hello", "temperature": 0}
-    assert dispatch.with_snapshot(body, "I live in Rome.") == {
-        "role": "user",
-        "content": "hello",
-        "temperature": 0,
-        "messages": [SNAPSHOT, {"role": "user", "content": "hello"}],
-    }
-    assert body == {"role": "user", "content": "hello", "temperature": 0}
-
-
-@pytest.mark.req("S0-06")
-def test_a_body_with_messages_keeps_their_order_behind_the_snapshot() -> None:
-    messages = [{"role": role, "content": role, "name": "n"} for role in ("system", "user", "assistant", "user")]
-    payload = dispatch.with_snapshot({"messages": messages}, "I live in Rome.")
-    assert payload["messages"] == [SNAPSHOT, *messages]
-    assert (payload["role"], payload["content"]) == ("user", "user")
-    assert dispatch.with_snapshot({"messages": messages}, None)["messages"] == messages
+    assert (payload["role"], payload["content"]) == ("user", "and?")
 
 
 def test_a_body_with_both_spellings_keeps_both() -> None:
     body = {"messages": [{"role": "system", "content": "Be brief."}], "content": "hi"}
-    assert dispatch.with_snapshot(body, None) == {**body, "role": "user"}
-    assert dispatch.payload(Prompt(())) == {"messages": []}
+    assert dispatch.with_system_messages(body, None, None) == {**body, "role": "user"}
 
 
 def test_content_parts_have_no_legacy_spelling() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-    assert dispatch.with_snapshot({"messages": messages}, None) == {"messages": messages}
+    assert dispatch.with_system_messages({"messages": messages}, None, None) == {"messages": messages}
 
 
 @pytest.mark.req("S3-09")
@@ -126,7 +114,7 @@ def test_blank_messages_fall_back_to_the_legacy_fields() -> None:
     ],
 )
 def test_a_payload_without_a_message_is_refused(body: dict[str, Any]) -> None:
-    for read in (dispatch.normalize, lambda given: dispatch.with_snapshot(given, "kept")):
+    for read in (dispatch.normalize, lambda given: dispatch.with_system_messages(given, "kept", None)):
         with pytest.raises(InvalidMessage) as refused:
             read(body)
         assert refused.value.code == "invalid_message"

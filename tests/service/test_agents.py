@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from tests.ports import free_port
 from tests.scripted_agent import ScriptedAgent
 from tests.service.conftest import SERVICE
 from tests.service.running_service import THREADS, Client, serving, streamed_text
@@ -22,39 +15,11 @@ from threadline.bootstrap import open as open_threadline
 from threadline.core.channels import ContextSnapshot
 from threadline.core.errors import AgentFailed, StoreUnavailable
 from threadline.core.threads import Scope
-from threadline.service.process.server import Server, address_of, listen
 from threadline.settings import AgentSettings, Settings
 
 AGENTS = "/api/v1/agents"
 CONTEXT = f"{AGENTS}/scripted/context"
 MESSAGE = f"{AGENTS}/scripted/message"
-
-
-class Far:
-    """An agent behind HTTP that records the bodies it receives."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-
-    async def answer(self, request: Request) -> Response:
-        self.bodies.append(await request.json())
-        return JSONResponse({"content": "Far away."})
-
-
-@pytest.fixture
-async def far() -> AsyncIterator[tuple[Far, Client]]:
-    """The agent, and a service that has it as `far`."""
-    agent = Far()
-    listening = listen("127.0.0.1", 0)
-    server = Server(Starlette(routes=[Route("/", agent.answer, methods=["POST"])]), grace_seconds=1)
-    running = asyncio.create_task(server.serve(sockets=[listening]))
-    await server.ready.wait()
-    known = {"far": AgentSettings("remote", settings={"url": f"{address_of(listening)}/", "attempts": 1})}
-    settings = Settings(database=":memory:", service=SERVICE, agents=known)
-    async with open_threadline(settings=settings) as threadline, serving(threadline) as client:
-        yield agent, client
-    server.should_exit = True
-    await running
 
 
 @pytest.mark.req("S0-01", "S0-02", "S0-03")
@@ -73,47 +38,12 @@ async def test_a_context_is_pinned_read_overwritten_and_removed(client: Client) 
     assert (await client.http.get(CONTEXT)).status_code == 404
 
 
-@pytest.mark.req("S0-01")
-async def test_pinning_a_context_contacts_no_agent(far: tuple[Far, Client]) -> None:
-    agent, client = far
-    offline = {
-        "id": "offline",
-        "provider": "remote",
-        "settings": {"url": f"http://127.0.0.1:{free_port()}/", "attempts": 1},
-    }
-    assert (await client.http.post(AGENTS, json=offline)).status_code == 201
-    for name in ("far", "offline"):
-        pinned = await client.http.post(f"{AGENTS}/{name}/context", json={"context": "I live in Bern."})
-        assert (pinned.status_code, pinned.json()) == (200, {"status": "applied"})
-        assert (await client.http.get(f"{AGENTS}/{name}/context")).json()["context"] == "I live in Bern."
-    assert agent.bodies == []
-    assert (await client.http.post(f"{AGENTS}/offline/message", json={"content": "Hi"})).status_code == 502
-
-
 @pytest.mark.req("S0-11")
 @pytest.mark.parametrize("body", [b"{}", b'{"context":""}', b'{"context":" \\n"}', b'{"context":1}', b"x", b"[]", b""])
 async def test_an_empty_context_is_refused(client: Client, body: bytes) -> None:
     answer = await client.http.post(CONTEXT, content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 413, 415)
     assert (await client.http.get(CONTEXT)).status_code == 404
-
-
-@pytest.mark.req("S0-04", "S0-05", "S0-06")
-@pytest.mark.parametrize("route", ["message", "stream"])
-async def test_the_agent_gets_the_context_first_and_the_other_fields_unchanged(
-    far: tuple[Far, Client], route: str
-) -> None:
-    agent, client = far
-    await client.http.post(f"{AGENTS}/far/context", json={"context": "I live in Bern."})
-    pinned = {"role": "system", "content": "Persisted user context:\nI live in Bern."}
-    answer = await client.http.post(f"{AGENTS}/far/{route}", json={"role": "user", "content": "Where do I live?"})
-    assert answer.status_code == 200
-    assert "Far away." in answer.text
-    assert agent.bodies[-1]["messages"] == [pinned, {"role": "user", "content": "Where do I live?"}]
-    assert (agent.bodies[-1]["role"], agent.bodies[-1]["content"]) == ("user", "Where do I live?")
-    given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-    await client.http.post(f"{AGENTS}/far/{route}", json={"messages": given})
-    assert agent.bodies[-1]["messages"] == [pinned, *given]
 
 
 @pytest.mark.req("S0-07", "S0-08")

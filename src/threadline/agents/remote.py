@@ -1,14 +1,15 @@
 """An agent behind HTTP: it receives the dispatch payload and replies with JSON or with server-sent events.
 
-A JSON reply is a text, or an object with the text under one of the usual names. A stream contains Threadline's events,
-the AI SDK's chunks, OpenAI's chunks, or objects with a piece of text. Anything else (progress, heartbeats, unknown
-kinds) is ignored. The agent runs its own tools. The turn's id is sent as the idempotency key, so that the agent can
-recognise a repeated request.
+A JSON reply is a text, an object with the text under one of the usual names, `parts` as in a UI message, or `messages`
+in the format of OpenAI's chat API. A stream contains Threadline's events, the AI SDK's chunks, OpenAI's chunks, or
+objects with a piece of text. Anything else (progress, heartbeats, unknown kinds) is ignored. The agent runs its own
+tools: it reports calls and results. The turn's id is sent as the idempotency key, so that the agent can recognise a
+repeated request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +19,10 @@ from threadline.agents.limits import RunLimits
 from threadline.agents.reply_builder import limit_events
 from threadline.core import events as core_events
 from threadline.core import jsontext
+from threadline.core.chat_messages import from_chat
 from threadline.core.dispatch import payload
+from threadline.core.errors import InvalidInput
+from threadline.core.event_replay import replay_events
 from threadline.core.events import (
     ApprovalRequest,
     Data,
@@ -32,8 +36,15 @@ from threadline.core.events import (
     Source,
     SourceDocument,
     TextDelta,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
     Usage,
 )
+from threadline.core.parts import Part, decode
 from threadline.core.prompts import Prompt
 from threadline.net.addresses import Target, parse_url
 from threadline.net.http_client import HttpReply, send_request
@@ -145,11 +156,36 @@ def parse_reply(raw: bytes) -> list[Event]:
         raise RequestFailed("the agent's reply is not JSON") from exc
     if isinstance(body, dict) and body.get("error"):
         raise _agent_error(body["error"])
+    usage = _parse_usage(body.get("usage")) if isinstance(body, dict) else None
+    return [*_parse_content_of(body), *([usage] if usage else []), Finish()]
+
+
+def _parse_content_of(body: Any) -> list[Event]:
+    """The events of a reply's parts; of its text, if it has none that are known."""
+    try:
+        parts = _find_parts(body)
+    except InvalidInput as exc:
+        raise RequestFailed(f"the agent's reply is not valid: {exc}") from exc
+    # There is no way to send a decision back to the agent, so a request for approval is dropped.
+    events: list[Event] = [event for event in replay_events(parts) if not isinstance(event, ApprovalRequest)]
+    if events:
+        return events
     text = _find_text(body)
     if text is None:
         raise RequestFailed("the agent's reply contains no text")
-    usage = _parse_usage(body.get("usage")) if isinstance(body, dict) else None
-    return [TextDelta(text), *([usage] if usage else []), Finish()]
+    return [TextDelta(text)]
+
+
+def _find_parts(body: Any) -> Sequence[Part]:
+    match body:
+        case {"parts": [{"type": _}, *_] as parts}:
+            return decode(jsontext.dump(parts, "parts"))
+        case {"messages": [*entries]} if all(isinstance(entry, dict) for entry in entries):
+            # An agent may return the whole conversation: what follows the last question is its reply.
+            asked = max((at for at, entry in enumerate(entries) if entry.get("role") == "user"), default=-1)
+            said = [message.parts for message in from_chat(entries[asked + 1 :]) if message.role == "assistant"]
+            return [part for parts in said for part in parts]
+    return ()
 
 
 def _find_text(value: Any) -> str | None:
@@ -200,8 +236,8 @@ def _parse_typed(kind: str, body: dict[str, Any], raw: bytes) -> list[Event]:
         case "usage":
             usage = _parse_usage(body)
             return [usage] if usage else []
-    if (content := _parse_content(kind, body)) is not None:
-        return [content]
+    if content := _parse_tool_chunk(body) or _parse_content(kind, body):
+        return content
     try:
         event = core_events.from_json(raw)
     except msgspec.DecodeError:
@@ -210,20 +246,40 @@ def _parse_typed(kind: str, body: dict[str, Any], raw: bytes) -> list[Event]:
     return [] if isinstance(event, ApprovalRequest) else [event]
 
 
-def _parse_content(kind: str, body: dict[str, Any]) -> Event | None:
+def _parse_tool_chunk(body: dict[str, Any]) -> list[Event]:
+    """The AI SDK's chunks for tools; Threadline's own events have other keys."""
+    match body:
+        case {"type": "tool-input-start", "toolCallId": str(call_id), "toolName": str(name)}:
+            return [ToolInputStart(call_id, name)]
+        case {"type": "tool-input-delta", "toolCallId": str(call_id), "inputTextDelta": str(text)}:
+            return [ToolInputDelta(call_id, text)]
+        case {"type": "tool-input-available", "toolCallId": str(call_id), "toolName": str(name)}:
+            return [ToolCall(call_id, name, body.get("input"))]
+        case {"type": "tool-input-error", "toolCallId": str(call_id), "toolName": str(name), "errorText": str(reason)}:
+            return [ToolCall(call_id, name, body.get("input")), ToolError(call_id, reason)]
+        case {"type": "tool-output-available", "toolCallId": str(call_id), "output": output}:
+            return [ToolResult(call_id, output, body.get("preliminary") is True)]
+        case {"type": "tool-output-error", "toolCallId": str(call_id), "errorText": str(reason)}:
+            return [ToolError(call_id, reason)]
+        case {"type": "tool-output-denied", "toolCallId": str(call_id)}:
+            return [ToolDenied(call_id, None)]
+    return []
+
+
+def _parse_content(kind: str, body: dict[str, Any]) -> list[Event]:
     """The AI SDK's chunks for sources, files, data and metadata; Threadline's own events have other keys."""
     match body:
         case {"type": "source-url", "sourceId": str(source_id), "url": str(url)}:
-            return Source(source_id, url, _optional(body, "title"))
+            return [Source(source_id, url, _optional(body, "title"))]
         case {"type": "source-document", "sourceId": str(source_id), "mediaType": str(media_type), "title": str(title)}:
-            return SourceDocument(source_id, media_type, title, _optional(body, "filename"))
+            return [SourceDocument(source_id, media_type, title, _optional(body, "filename"))]
         case {"type": "file", "mediaType": str(media_type), "url": str(url)}:
-            return File(media_type, url, _optional(body, "filename"))
+            return [File(media_type, url, _optional(body, "filename"))]
         case {"type": "message-metadata", "messageMetadata": dict(metadata)}:
-            return MessageMetadata(metadata)
+            return [MessageMetadata(metadata)]
         case {"data": data} if kind.startswith("data-"):
-            return Data(kind.removeprefix("data-"), data, _optional(body, "id"), body.get("transient") is True)
-    return None
+            return [Data(kind.removeprefix("data-"), data, _optional(body, "id"), body.get("transient") is True)]
+    return []
 
 
 def _optional(body: dict[str, Any], key: str) -> str | None:

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.chat_messages import from_chat
-from threadline.core.dispatch import with_snapshot
+from threadline.core.dispatch import normalize, texts, with_system_messages
 from threadline.core.errors import GuardRefused, InvalidInput, StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event
-from threadline.core.parts import plain_text
-from threadline.core.prompts import Prompt, say
+from threadline.core.prompts import Prompt
 from threadline.core.repair import repair
 from threadline.core.sealing import Masker
 from threadline.core.threads import Scope
@@ -73,20 +72,23 @@ class Dispatcher:
     async def prompt(self, scope: Scope, agent_id: str, body: Mapping[str, Any]) -> Prompt:
         """The prompt for the agent. InvalidMessage if the body contains no message; GuardRefused."""
         scope.require("member")
-        pinned = await self._snapshots.snapshot(scope, agent_id)
-        messages = from_chat(with_snapshot(body, pinned)["messages"])
-        if not any(message.parts for message in messages if message.role != "system"):
+        sent = from_chat(normalize(body))
+        if not any(message.parts for message in sent if message.role != "system"):
             raise InvalidInput("`messages` must contain a message to answer, got none")
-        asked = "\n\n".join(plain_text(message.parts) for message in messages if message.role == "user")
-        if self._guard is not None and (reason := await self._guard.check(asked, scope)):
+        # Every text, whatever its role or key: an agent behind HTTP gets all of them.
+        if self._guard is not None and (reason := await self._guard.check("\n\n".join(texts(body)), scope)):
             raise GuardRefused(reason)
         row = await self._agents.row(scope, agent_id)
-        instructions = (say("system", row.system_prompt),) if row is not None and row.system_prompt else ()
-        pinned_first = 0 if pinned is None else 1
-        shown = (*messages[:pinned_first], *instructions, *repair(messages[pinned_first:]))
+        pinned = await self._snapshots.snapshot(scope, agent_id)
+        full = with_system_messages(body, pinned, None if row is None else row.system_prompt)
         model = read_model(body)
         await self._meters.check_request(scope, _HeadlessRequest(agent_id, model))
-        return Prompt(messages=shown, model=choose_model(model, None, row, agent_id), agent_id=agent_id)
+        return Prompt(
+            messages=repair(from_chat(full["messages"])),
+            model=choose_model(model, None, row, agent_id),
+            agent_id=agent_id,
+            body=full,
+        )
 
     async def run(
         self, scope: Scope, agent: Agent, prompt: Prompt, approver: Approver, fold: Fold

@@ -6,7 +6,7 @@ last user message is read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -17,18 +17,19 @@ from starlette.routing import Route
 
 from threadline.api_types import ApiStruct, StateKey, UiParts
 from threadline.core import errors
+from threadline.core.approvals import list_pending
 from threadline.core.dispatch import normalize
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidMessage
 from threadline.core.event_fold import Fold
 from threadline.core.ids import check_state_key, new_id
 from threadline.core.messages import NewMessage, user
-from threadline.core.parts import encode, plain_text
+from threadline.core.parts import Part, decode, encode, plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import reply_id
 from threadline.ports import Agent
-from threadline.replies import Defer, DenyAll
+from threadline.replies import Defer
 from threadline.service.aisdk.chunk_writer import HEADERS, ChunkWriter
 from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, read_major
 from threadline.service.context import ServiceContext
@@ -62,13 +63,16 @@ class DispatchBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReplyResponse(ApiStruct, frozen=True):
-    """The agent's reply. `id` and `stateKey` are only present for a turn on a thread."""
+    """The agent's reply. `id` and `stateKey` are only present for a turn on a thread. With the status
+    `awaiting_approval` the reply ends with calls in the state `approval-requested`. On a thread they can be answered,
+    and the reply continues. Without one nothing is stored: send the request again with a `stateKey` to answer them."""
 
     role: Literal["assistant"]
     content: str
     parts: UiParts
     id: str | None = None
     state_key: str | None = None
+    status: Literal["awaiting_approval"] | None = None
 
 
 _MESSAGE_REQUIRED = {"anyOf": [{"required": ["messages"]}, {"required": ["content"]}]}
@@ -98,7 +102,8 @@ class DispatchRoutes:
         self._threadline = context.threadline
         self._turn_streams = context.turn_streams
         self._headless = context.threadline.dispatcher
-        self._approver = DenyAll()
+        # Nobody can be asked while the request lasts: the reply ends with the open calls instead of denying them.
+        self._approver = Defer()
 
     def routes(self) -> list[Route]:
         return [
@@ -110,6 +115,7 @@ class DispatchRoutes:
         "askAgent",
         "Send a message to an agent and wait for its reply",
         ResponseSpec(200, "The reply. Nothing is stored without `stateKey`.", ReplyResponse),
+        ResponseSpec(202, "The reply waits for approval of a tool.", ReplyResponse),
         tag="agents",
         body=_BODY,
         headers=("Idempotency-Key",),
@@ -128,7 +134,7 @@ class DispatchRoutes:
                 pass
         if fold.failure is not None:
             raise AgentFailed(fold.failure)
-        return _reply(plain_text(fold.parts()), encode(fold.parts()))
+        return _reply(fold.parts())
 
     @operation(
         "streamAgent",
@@ -197,7 +203,7 @@ class DispatchRoutes:
         reply = await session.message(turn.thread_id, reply_id(turn.id))
         if turn.status == "dispatch_failed" or reply is None:
             raise AgentFailed(turn.error or f"the turn ended {turn.status}")
-        return _reply(reply.text, reply.parts_json, reply.id, accepted.thread.state_key)
+        return _reply(decode(reply.parts_json), reply.id, accepted.thread.state_key)
 
 
 def _question(body: dict[str, Any]) -> NewMessage:
@@ -208,5 +214,8 @@ def _question(body: dict[str, Any]) -> NewMessage:
     return user(last["content"])
 
 
-def _reply(text: str, parts: bytes, message_id: str | None = None, state_key: str | None = None) -> Response:
-    return json_response(ReplyResponse("assistant", text, msgspec.Raw(parts), message_id, state_key))
+def _reply(parts: Sequence[Part], message_id: str | None = None, state_key: str | None = None) -> Response:
+    waits = bool(list_pending(parts))
+    status: Literal["awaiting_approval"] | None = "awaiting_approval" if waits else None
+    text, raw = plain_text(parts), msgspec.Raw(encode(parts))
+    return json_response(ReplyResponse("assistant", text, raw, message_id, state_key, status), 202 if waits else 200)
