@@ -118,14 +118,9 @@ class Threadline:
         shown = windows(settings.windows.reading, settings.windows.channels)
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
         leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
+        handover = settings.service.handover_seconds
         abandoned = AbandonedTurns(
-            store,
-            self.turns,
-            leases,
-            DenyAll(),
-            later=Defer(),
-            metrics=self.metrics,
-            handover_seconds=settings.service.handover_seconds,
+            store, self.turns, leases, DenyAll(), later=Defer(), metrics=self.metrics, handover_seconds=handover
         )
         self.runner = Runner(
             store,

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -241,3 +242,24 @@ async def test_the_python_client_resumes_automatically(tmp_path: Path) -> None:
                     os.kill(victim, signal.SIGTERM)
     told = [event for event in heard if isinstance(event, TextDelta | Restart | Finish)]
     assert told == [TextDelta(WORDS[0]), Restart(), *map(TextDelta, WORDS), Finish("stop")]
+
+
+@pytest.mark.slow
+@pytest.mark.req("R-01", "S1-16")
+def test_no_deploy_delays_an_answer(tmp_path: Path) -> None:
+    """Thirty deploys in the middle of an answer: each is continued by the next process at once, not after the lease."""
+    database, delayed = str(tmp_path / "t.db"), list[float]()
+    for number in range(30):
+        teller, reading = Teller(), Reading()
+        with teller.telling(tmp_path) as env:
+            with served(database, tmp_path, workers=1, **env) as service:
+                with ask(service, "Tell me a story", f"key-{number}") as stream:
+                    reading.read(stream, until_a_word=True)
+                    service.parent.send_signal(signal.SIGTERM)
+                    reading.read(stream)
+                assert service.parent.wait(SECONDS) == 0
+            with served(database, tmp_path, workers=1, **env) as service:
+                started = time.monotonic()
+                eventually(lambda: len(messages(service, f"key-{number}")) == 2)  # noqa: B023 - called at once
+                delayed.append(time.monotonic() - started)
+    assert max(delayed) < 10

@@ -25,9 +25,17 @@ UNION ALL SELECT 'inbox row ' || status, key FROM inbox WHERE status NOT IN ('do
 UNION ALL SELECT 'outbox row ' || status, id FROM outbox WHERE status IN ('waiting', 'claimed')
 """
 _LOG = """
+WITH RECURSIVE lineage (thread_no, timeline_no, last) AS (
+    SELECT no, timeline_no, message_count - 1 FROM threads
+    UNION ALL
+    SELECT lineage.thread_no, timelines.base_no, min(timelines.base_seq, lineage.last)
+    FROM lineage JOIN timelines ON timelines.no = lineage.timeline_no WHERE timelines.base_no IS NOT NULL
+)
 SELECT threads.owner_id, threads.state_key, threads.message_count, messages.seq, messages.role, messages.id,
     messages.turn_id, messages.parts
-FROM threads JOIN messages ON messages.timeline_no = threads.timeline_no ORDER BY threads.no, messages.seq
+FROM threads JOIN lineage ON lineage.thread_no = threads.no
+JOIN messages ON messages.timeline_no = lineage.timeline_no AND messages.seq <= lineage.last
+ORDER BY threads.no, messages.seq
 """
 _TURNS = "SELECT id, owner_id, surface, status, error, request_seq, reply_seq FROM turns"
 _OUTBOX = "SELECT turn_id, owner_id, recipient, status FROM outbox ORDER BY no"

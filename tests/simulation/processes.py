@@ -41,6 +41,8 @@ class Surroundings(Protocol):
 
     loop: SimulatedLoop
     faults: Faults
+    has_own_clocks: bool
+    processes: list[SimulatedProcess]
 
     def note(self, what: str) -> None: ...
 
@@ -49,6 +51,23 @@ class Surroundings(Protocol):
         ...
 
     def agents(self, process: SimulatedProcess) -> dict[str, Any]: ...
+
+
+class SimulatedLocks:
+    """Which processes run, as lock files tell it on one machine. Processes with clocks of their own are on several
+    machines, and know nothing of each other."""
+
+    def __init__(self, world: Surroundings, worker: str) -> None:
+        self.worker = worker
+        self._world = world
+
+    def is_running(self, worker: str) -> bool | None:
+        if self._world.has_own_clocks:
+            return None
+        return any(process.name == worker and process.is_alive for process in self._world.processes)
+
+    def close(self) -> None:
+        return None
 
 
 class SimulatedProcess:
@@ -140,7 +159,8 @@ class SimulatedProcess:
         limits = self._settings.limits
         store = await SqliteStore.open(self._settings.database, clock=self.clock, limits=limits)
         agents = self._world.agents(self)
-        async with Threadline(store, self._settings, self.clock, agents=agents) as threadline:
+        locks = SimulatedLocks(self._world, self.name)
+        async with Threadline(store, self._settings, self.clock, agents=agents, processes=locks) as threadline:
             shutdown = Shutdown()
             async with lifespan(threadline, self._settings.service, shutdown) if self._is_service else nullcontext():
                 self.threadline, self._shutdown = threadline, shutdown

@@ -62,7 +62,7 @@ class World:
         self.platform = SimulatedPlatforms(self)
         self.has_own_clocks = self.chance.random() < 0.5
         """Whether each process has a wall clock of its own, as if it ran on another machine."""
-        self.is_service = self.chance.random() < 1.0
+        self.is_service = self.chance.random() < 0.7
         """Whether the processes are services, with their sweeps and workers, or programs that use the library."""
         self.troubles = 0
         """How many faults were injected."""
