@@ -46,8 +46,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
     sent = Statements()
     connect = pool.Address.connect
 
-    async def listened_to(address: pool.Address, timeouts: Timeouts) -> asyncpg.Connection:
-        connection = await connect(address, timeouts)
+    async def listened_to(address: pool.Address, timeouts: Timeouts, **options: Any) -> asyncpg.Connection:
+        connection = await connect(address, timeouts, **options)
         connection.add_query_logger(sent.heard)
         return connection
 
