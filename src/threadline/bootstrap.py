@@ -146,7 +146,14 @@ class Threadline:
         from threadline.channel_wiring import Messaging  # noqa: PLC0415 - slow to import
 
         return Messaging(
-            self.store, self.sealer, self.clock, self.metrics, self.settings.channels, self.vault, retry=self._retry
+            self.store,
+            self.sealer,
+            self.clock,
+            self.metrics,
+            self.settings.channels,
+            self.vault,
+            self.processes,
+            retry=self._retry,
         )
 
     @cached_property

@@ -31,7 +31,7 @@ from threadline.messaging.rooms import ROOM_PLATFORMS
 from threadline.messaging.settlement import DeliveryRetry, Settlement
 from threadline.messaging.unlinked_senders import UnlinkedSenders
 from threadline.observability.metrics import Metrics, Reading
-from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Store
+from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Processes, Store
 from threadline.settings import ChannelSettings, ChannelsSettings
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
@@ -118,6 +118,7 @@ class Messaging:
         metrics: Metrics,
         settings: ChannelsSettings,
         vault: Vault,
+        processes: Processes,
         *,
         retry: DeliveryRetry | None = None,
     ) -> None:
@@ -130,7 +131,15 @@ class Messaging:
         retry = retry or DeliveryRetry(give_up_seconds=settings.retry_hours * 3_600)
         self.settlement = Settlement(store, sealer, clock, metrics, retry)
         self.outbox_worker = OutboxWorker(
-            store, self.codecs, self.credentials, self.http, clock, self.settlement, platforms=PLATFORMS, retry=retry
+            store,
+            self.codecs,
+            self.credentials,
+            self.http,
+            clock,
+            self.settlement,
+            platforms=PLATFORMS,
+            retry=retry,
+            processes=processes,
         )
         self._signal = OutboxSignal()
         self.outbox = Outbox(store, sealer, self.codecs, self.wake)

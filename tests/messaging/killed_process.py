@@ -18,6 +18,7 @@ from threadline.core.masking import SecretMasker
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.messaging.settlement import DeliveryRetry
+from threadline.processes import local_processes
 from threadline.service.app import build_app
 from threadline.service.process.server import Server, listen
 from threadline.service.process.server import serve as run_server
@@ -69,7 +70,8 @@ async def open_place(place: Place) -> Threadline:
     store = await open_store(settings, clock)
     agents: dict[str, Any] = {"echo": as_agent(echo)}
     if place.is_shipped:
-        return Threadline(store, settings, clock, agents=agents)
+        processes = local_processes(settings.database, settings.process_folder)
+        return Threadline(store, settings, clock, agents=agents, processes=processes)
     return Threadline(store, settings, clock, agents=agents, timing=TIMING, retry=RETRY)
 
 

@@ -15,6 +15,7 @@ from threadline.core.threads import Scope
 from threadline.messaging.outbox_worker import OutboxWorker
 from threadline.messaging.settlement import DeliveryRetry, Settlement
 from threadline.observability.metrics import Metrics
+from threadline.processes import LocalProcesses
 from threadline.testing.platforms import Fault
 
 OUTBOX = "/api/v1/channels/outbox"
@@ -33,6 +34,7 @@ def another_worker(stage: Stage, **options: float) -> OutboxWorker:
         Settlement(store, sealer, stage.clock, Metrics(), retry, chance=lambda: 0.0),
         platforms=PLATFORMS,
         retry=retry,
+        processes=LocalProcesses(None),
         chance=lambda: 0.0,
     )
 
@@ -93,7 +95,7 @@ async def quiet(stage: Stage) -> Stage:
     return stage
 
 
-async def _nothing(tenant_id: str) -> int:
+async def _nothing(tenant_id: str, *, is_sweep: bool = False) -> int:
     return 0
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from threadline.core.channels import OutboxRow
 from threadline.core.errors import StoreFailed
-from threadline.core.ids import new_id
 from threadline.core.platform_messages import Outcome
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
@@ -24,7 +23,7 @@ from threadline.messaging.credentials import Credentials
 from threadline.messaging.delivery_worker import DeliveryWorker
 from threadline.messaging.platform_sender import PlatformSender
 from threadline.messaging.settlement import DeliveryRetry, Settlement
-from threadline.ports import Channel, Clock, Http, Store
+from threadline.ports import Channel, Clock, Http, Processes, Store
 
 log = logging.getLogger("threadline.outbox")
 
@@ -37,20 +36,43 @@ class TenantQueue:
     """The outbox of one tenant in the store of this process. Claims do not wait: the tenant is woken."""
 
     def __init__(
-        self, store: Store, clock: Clock, settlement: Settlement, retry: DeliveryRetry, tenant_id: str, worker: str
+        self,
+        store: Store,
+        clock: Clock,
+        settlement: Settlement,
+        retry: DeliveryRetry,
+        processes: Processes,
+        tenant_id: str,
     ) -> None:
         self._session = store.scoped(system_scope(tenant_id))
         self._clock = clock
         self._settlement = settlement
         self._retry = retry
         self._tenant_id = tenant_id
-        self._worker = worker
+        self._processes = processes
+        self._worker = processes.worker
+        self._gone: list[str] = []
+
+    async def look_for_gone_workers(self) -> None:
+        """Finds claims of processes of this machine that have ended, so that the next claim takes them over."""
+        try:
+            workers = await self._session.outbox_workers()
+        except StoreFailed:
+            # The claim that follows waits for the store, and the next sweep looks again.
+            return
+        self._gone = [worker for worker in workers if self._processes.is_running(worker) is False]
 
     async def claim(self, platforms: Sequence[Surface], *, limit: int, holding: Sequence[str]) -> list[OutboxRow]:
         until = self._clock.now() + dt.timedelta(seconds=self._retry.claim_seconds)
         # Claims of its own that it does not hold are due: the response to their commit was lost.
+        gone = [self._worker, *self._gone]
         return await self._session.claim_outbox(
-            self._worker, until=until, limit=limit, platforms=platforms, gone=[self._worker], holding=holding
+            self._worker,
+            until=until,
+            limit=limit,
+            platforms=platforms,
+            gone=gone,
+            holding=holding,
         )
 
     async def settle(self, delivery: OutboxRow, outcome: Outcome) -> bool:
@@ -74,9 +96,10 @@ class OutboxWorker:
         *,
         platforms: tuple[Surface, ...],
         retry: DeliveryRetry,
+        processes: Processes,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.worker = new_id()
+        self._processes = processes
         self._chance = chance
         self._store = store
         self._channels = channels
@@ -88,6 +111,7 @@ class OutboxWorker:
         self._retry = retry
         self._woken: set[str] = set()
         self._wakes = asyncio.Event()
+        self._queues: dict[str, TenantQueue] = {}
         self._workers: dict[str, DeliveryWorker[OutboxRow]] = {}
         self._draining: dict[str, asyncio.Task[None]] = {}
 
@@ -102,11 +126,10 @@ class OutboxWorker:
         loop = asyncio.get_running_loop()
         sweep_at = loop.time()
         while True:
-            tenants = await self._wait_until(sweep_at)
+            self._drain_all(await self._wait_until(sweep_at), is_sweep=False)
             if loop.time() >= sweep_at:
-                tenants |= await self._all_tenants()
+                self._drain_all(await self._all_tenants(), is_sweep=True)
                 sweep_at = loop.time() + every_seconds
-            self._drain_all(tenants)
 
     async def _wait_until(self, sweep_at: float) -> set[str]:
         """The tenants that were woken before the next sweep."""
@@ -124,37 +147,45 @@ class OutboxWorker:
             log.warning("outbox not read", exc_info=True)
             return set()
 
-    def _drain_all(self, tenants: Iterable[str]) -> None:
+    def _drain_all(self, tenants: Iterable[str], *, is_sweep: bool) -> None:
         for tenant_id in tenants:
             if tenant_id not in self._draining:
-                task = asyncio.create_task(self._drain(tenant_id), name=f"outbox of {tenant_id}")
+                task = asyncio.create_task(self._drain(tenant_id, is_sweep=is_sweep), name=f"outbox of {tenant_id}")
                 self._draining[tenant_id] = task
             elif tenant_id in self._workers:
                 # It may have claimed before this row was enqueued.
                 self._workers[tenant_id].wake()
 
-    async def _drain(self, tenant_id: str) -> None:
+    async def _drain(self, tenant_id: str, *, is_sweep: bool) -> None:
         try:
-            await self.deliver(tenant_id)
+            await self.deliver(tenant_id, is_sweep=is_sweep)
         except Exception:
             # One tenant's failure must not end the deliveries of the others. The next sweep tries again.
             log.exception("outbox not delivered")
         finally:
             del self._draining[tenant_id]
 
-    async def deliver(self, tenant_id: str) -> int:
-        """Claims and sends what is due in one tenant, a few rows at a time, until nothing is. How many were tried."""
-        worker = self._workers.get(tenant_id)
-        if worker is None:
-            worker = self._workers[tenant_id] = self._new_worker(tenant_id)
+    async def deliver(self, tenant_id: str, *, is_sweep: bool = False) -> int:
+        """Claims and sends what is due in one tenant, a few rows at a time, until nothing is. How many were tried. A
+        sweep also takes over the claims of processes that have ended."""
+        queue = self._queues.get(tenant_id)
+        if queue is None:
+            queue = self._queues[tenant_id] = self._new_queue(tenant_id)
+            self._workers[tenant_id] = self._new_worker(tenant_id, queue)
+        worker = self._workers[tenant_id]
+        if is_sweep:
+            await queue.look_for_gone_workers()
         tried = await worker.drain()
         if worker.is_idle:
             # Tenants come and go: only those with an open circuit are remembered.
+            self._queues.pop(tenant_id, None)
             self._workers.pop(tenant_id, None)
         return tried
 
-    def _new_worker(self, tenant_id: str) -> DeliveryWorker[OutboxRow]:
-        queue = TenantQueue(self._store, self._clock, self._settlement, self._retry, tenant_id, self.worker)
+    def _new_queue(self, tenant_id: str) -> TenantQueue:
+        return TenantQueue(self._store, self._clock, self._settlement, self._retry, self._processes, tenant_id)
+
+    def _new_worker(self, tenant_id: str, queue: TenantQueue) -> DeliveryWorker[OutboxRow]:
         sender = PlatformSender(tenant_id, self._channels, self._credentials, self._http, self._clock, self._retry)
         return DeliveryWorker(queue, sender, CircuitBreaker(self._clock, self._retry, self._chance), self._platforms)
 
@@ -164,7 +195,7 @@ class OutboxWorker:
 
     async def close(self) -> None:
         """Sends what was enqueued by turns that ended just now, waits for running sends, and gives back the rest."""
-        self._drain_all(self._woken)
+        self._drain_all(self._woken, is_sweep=False)
         if self._draining:
             await asyncio.wait(self._draining.values(), timeout=_CLOSE_SECONDS)
         # What is left took its time already.

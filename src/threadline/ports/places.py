@@ -197,6 +197,10 @@ class QueueOperations(Protocol):
 
     async def outbox_row(self, outbox_id: str) -> OutboxRow | None: ...
 
+    async def outbox_workers(self) -> list[str]:
+        """The workers that have claims, sorted. System scope."""
+        ...
+
     async def outbox_backlog(self) -> list[OutboxBacklog]:
         """What is not delivered, by platform and status, sorted by both: how many rows, since when, and the error of
         the oldest row that has one. System scope."""

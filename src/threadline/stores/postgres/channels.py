@@ -140,6 +140,11 @@ class QueueOperations(Operations):
         return None if row is None else rows.outbox_row(row)
 
     @in_transaction
+    async def outbox_workers(self) -> list[str]:
+        self.session.scope.require("system")
+        return [row["claimed_by"] for row in await self.session.rows(_SQL["list_workers"])]
+
+    @in_transaction
     async def outbox_backlog(self) -> list[OutboxBacklog]:
         self.session.scope.require("system")
         return [rows.outbox_backlog(row) for row in await self.session.rows(_SQL["list_backlog"])]

@@ -96,6 +96,9 @@ class QueueOperations(Operations):
     async def outbox_row(self, outbox_id: str) -> OutboxRow | None:
         return await self._engine.read(find_outbox, outbox_id)
 
+    async def outbox_workers(self) -> list[str]:
+        return await self._engine.read(list_workers)
+
     async def outbox_backlog(self) -> list[OutboxBacklog]:
         return await self._engine.read(list_backlog)
 
@@ -248,6 +251,11 @@ def list_outbox(
 ) -> list[OutboxRow]:
     wanted = (session.tenant_id, session.user_id, session.sees_all, status, limit, platform)
     return session.read_all(rows.outbox_row, _SQL["list_outbox"], wanted)
+
+
+def list_workers(session: ScopedSession) -> list[str]:
+    session.scope.require("system")
+    return [worker for (worker,) in session.rows(_SQL["list_workers"], (session.tenant_id,))]
 
 
 def list_backlog(session: ScopedSession) -> list[OutboxBacklog]:

@@ -185,10 +185,11 @@ class TestDelivering:
         self, system: Transaction, clock: ManualClock
     ) -> None:
         """Claims of the workers in `gone` are due at once. The rows in `holding` are not claimed: this worker has
-        them."""
+        them. The workers that have claims, sorted."""
         await waiting(system, clock, "o1", "o2", "o3", "o4")
         await system.claim_outbox("dead", until=clock.after(30), limit=1)
         await system.claim_outbox("alive", until=clock.after(30), limit=1)
+        assert await system.outbox_workers() == ["alive", "dead"]
         assert ids(await system.claim_outbox("w", until=clock.after(30), limit=1, gone=["nobody"])) == ["o3"]
         (taken,) = await system.claim_outbox("w", until=clock.after(30), gone=["dead"], holding=["o3", "o4"])
         assert (taken.id, taken.claimed_by, taken.attempts, taken.is_ambiguous) == ("o1", "w", 1, True)
@@ -204,6 +205,8 @@ class TestDelivering:
         await waiting(system, clock, "o1")
         with pytest.raises(RoleRefused):
             await alice.claim_outbox("w1", until=clock.after(30))
+        with pytest.raises(RoleRefused):
+            await alice.outbox_workers()
 
     async def test_another_tenants_rows_are_never_claimed(
         self, system: Transaction, other_tenant: Transaction, clock: ManualClock

@@ -55,6 +55,9 @@ WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) AND ($3::text IS NU
     AND ($5::text IS NULL OR platform = $5)
 ORDER BY place DESC LIMIT $4
 
+-- name: list_workers
+SELECT DISTINCT claimed_by FROM threadline.outbox WHERE tenant_id = $1 AND status = 'claimed' ORDER BY claimed_by
+
 -- name: list_backlog
 SELECT platform, status, count(*)::integer AS count, min(created_at) AS oldest_at,
     (array_agg(last_error ORDER BY place) FILTER (WHERE last_error IS NOT NULL))[1] AS last_error

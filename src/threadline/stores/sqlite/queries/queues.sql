@@ -77,6 +77,10 @@ FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3) AND (?4 IS NULL OR st
     AND (?6 IS NULL OR platform = ?6)
 ORDER BY no DESC LIMIT ?5;
 
+-- name: list_workers
+SELECT DISTINCT claimed_by FROM outbox INDEXED BY outbox_pending
+WHERE tenant_id = ? AND status IN ('waiting', 'claimed') AND status = 'claimed' ORDER BY claimed_by;
+
 -- name: list_backlog
 SELECT o.platform, o.status, count(*) AS count, min(o.created_us) AS oldest_us, (
     SELECT e.last_error FROM outbox e

@@ -1,6 +1,6 @@
-"""A service that is stopped in order and started again, while replies are written and sent: none is delayed or doubled.
+"""A service that is stopped or killed and started again while it writes and sends replies: none is delayed or doubled.
 
-With shipped settings, where a claim lasts half a minute.
+With shipped settings, where a claim and a lease last half a minute, and a platform that recognises no repeat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from threadline.testing.platforms import FakeSlack
 _DELAYED_SECONDS = 15.0
 
 
-async def deploy_often(database: str, tries: int, seed: int) -> list[float]:
+async def restart_often(database: str, tries: int, seed: int, *, is_killed: bool = False) -> list[float]:
     """Seconds from each restart until the reply to the message before it."""
     chance, delays = random.Random(seed), []
     loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ async def deploy_often(database: str, tries: int, seed: int) -> list[float]:
             for number in range(tries):
                 assert (await slack.deliver(slack.write(f"Message {number}"))).status == 200
                 await asyncio.sleep(chance.uniform(0.0, 0.12))
-                process.terminate()
+                (process.kill if is_killed else process.terminate)()
                 await asyncio.to_thread(process.join)
                 process = start(place)
                 await reachable(place.port)
@@ -49,9 +49,11 @@ async def deploy_often(database: str, tries: int, seed: int) -> list[float]:
     return delays
 
 
-@pytest.mark.req("S3-22")
-async def test_a_deploy_delays_no_reply(tmp_path: Path) -> None:
-    delays = await deploy_often(await new_database("file", tmp_path), tries=5, seed=1)
+@pytest.mark.req("S3-22", "H-09")
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_restart_delays_and_doubles_no_reply(tmp_path: Path, is_killed: bool) -> None:
+    database = await new_database("file", tmp_path)
+    delays = await restart_often(database, tries=4, seed=1, is_killed=is_killed)
     assert max(delays) < _DELAYED_SECONDS, delays
 
 
@@ -59,5 +61,13 @@ async def test_a_deploy_delays_no_reply(tmp_path: Path) -> None:
 @pytest.mark.req("S3-22")
 @pytest.mark.parametrize("kind", ["file", "postgres"])
 async def test_thirty_deploys_delay_no_reply(kind: str, tmp_path: Path) -> None:
-    delays = await deploy_often(await new_database(kind, tmp_path), tries=30, seed=2)
+    delays = await restart_often(await new_database(kind, tmp_path), tries=30, seed=2)
+    assert [delay for delay in delays if delay >= _DELAYED_SECONDS] == []
+
+
+@pytest.mark.slow
+@pytest.mark.req("S3-22", "H-09")
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+async def test_a_hundred_kills_double_and_delay_no_reply(kind: str, tmp_path: Path) -> None:
+    delays = await restart_often(await new_database(kind, tmp_path), tries=100, seed=3, is_killed=True)
     assert [delay for delay in delays if delay >= _DELAYED_SECONDS] == []
