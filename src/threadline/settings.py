@@ -136,6 +136,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origins: tuple[str, ...] = ()
     oldest_ai_sdk: Annotated[int, msgspec.Meta(ge=5, le=6)] = 6
     body_bytes: int = 1_048_576
+    webhook_bytes: int = 4_194_304
     import_bytes: int = 67_108_864
     heartbeat_seconds: float = 15.0
     lease_seconds: float = 30.0

@@ -141,6 +141,15 @@ async def test_a_body_past_the_limit_is_refused_unread(small_stage: Stage) -> No
     assert told.status == 413
 
 
+async def test_a_delivery_of_three_megabytes_is_answered(small_stage: Stage) -> None:
+    """Meta's documentation says that it may send that much, and it repeats for seven days what is refused."""
+    whatsapp = small_stage.whatsapp
+    await small_stage.link(whatsapp)
+    message = whatsapp.message("Are you there?")
+    message["context"] = {"padding": "x" * 3_000_000}
+    assert (await whatsapp.deliver(whatsapp.batch(message))).status == 200
+
+
 @pytest.mark.req("S3-12")
 async def test_one_broken_message_of_a_batch_costs_the_others_nothing(small_stage: Stage) -> None:
     whatsapp = small_stage.whatsapp

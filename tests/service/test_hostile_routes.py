@@ -101,8 +101,10 @@ async def test_a_body_of_another_type_is_refused_by_every_route(
 
 async def test_a_body_over_the_limit_is_refused_by_every_route(threadline: Threadline, client: Client) -> None:
     before = await row_counts(threadline)
-    body = b'{"title":"' + b"x" * threadline.settings.service.body_bytes + b'"}'
+    service = threadline.settings.service
     for method, url in targets(threadline):
+        limit = service.webhook_bytes if url.endswith("/webhook") else service.body_bytes
+        body = b'{"title":"' + b"x" * limit + b'"}'
         answer = await client.http.request(method, url, content=body, headers=JSON)
         assert 400 <= answer.status_code < 500
         assert answer.json()["code"] in ("body_too_large", "invalid_import"), url

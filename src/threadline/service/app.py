@@ -168,7 +168,12 @@ def _middleware(threadline: Threadline, settings: ServiceSettings, *, is_authent
             limit=_rate_limit(threadline, settings, settings.rates.per_address),
             tenant_id=threadline.settings.tenant,
         ),
-        Middleware(BodyLimit, limit=settings.body_bytes, larger={IMPORT_PATH: settings.import_bytes}),
+        Middleware(
+            BodyLimit,
+            limit=settings.body_bytes,
+            larger={IMPORT_PATH: settings.import_bytes},
+            webhook_limit=settings.webhook_bytes,
+        ),
     ]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import re
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +18,7 @@ from threadline.core.threads import system_scope
 from threadline.ports import Clock, Store
 from threadline.service.http.client_addresses import client_host, counted_address
 from threadline.service.http.problems import Problem
+from threadline.service.http.requests import WEBHOOK_PATH
 
 WINDOW = dt.timedelta(minutes=1)
 # Permits are taken in twentieths of the limit.
@@ -29,8 +29,6 @@ _MAX_HELD = 20_000
 _CLEANUP_SECONDS = 300.0
 _WINDOW_LIFETIME = dt.timedelta(hours=1)
 _UNLIMITED = frozenset(("/healthz", "/readyz"))
-# A platform sends the messages of all its users from a few addresses, signs each delivery, and drops refused ones.
-_WEBHOOK = re.compile(r"/api/v1/tenants/[^/]+/channels/[^/]+/webhook")
 
 
 class _Permits:
@@ -124,4 +122,5 @@ class AddressLimit:
 
 
 def _is_unlimited(path: str) -> bool:
-    return path in _UNLIMITED or _WEBHOOK.fullmatch(path) is not None
+    # A platform sends the messages of all its users from a few addresses, signs each delivery, and drops refused ones.
+    return path in _UNLIMITED or WEBHOOK_PATH.fullmatch(path) is not None

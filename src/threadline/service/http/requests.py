@@ -6,6 +6,7 @@ are refused: a misspelt option that is silently ignored is hard to find.
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ from threadline.service.http.faults import describe_fault, find_inexact_integer,
 from threadline.service.http.problems import Problem
 
 T = TypeVar("T")
+WEBHOOK_PATH = re.compile(r"/api/v1/tenants/[^/]+/channels/[^/]+/webhook")
+"""Paths that platforms send their messages to, with limits of their own."""
 # Longer than every id and key that a header can contain.
 _HEADER_LENGTH = 256
 

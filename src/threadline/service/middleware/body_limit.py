@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadline.service.http.problems import Problem
+from threadline.service.http.requests import WEBHOOK_PATH
 
 # Browsers send this type to another origin only after a preflight request, unlike the types of forms.
 _JSON = frozenset(("application/json",))
@@ -21,12 +22,14 @@ _CHARSETS = frozenset(("utf-8", "utf8"))
 
 
 class BodyLimit:
-    """`larger` are the limits of paths that take JSON Lines."""
+    """`larger` are the limits of paths that take JSON Lines; `webhook_limit` is that of platforms, which send a refused
+    delivery again for days."""
 
-    def __init__(self, app: ASGIApp, *, limit: int, larger: Mapping[str, int]) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int, larger: Mapping[str, int], webhook_limit: int) -> None:
         self._app = app
         self._limit = limit
         self._larger = larger
+        self._webhook_limit = webhook_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -34,7 +37,7 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        limit = self._larger.get(path, self._limit)
+        limit = self._webhook_limit if WEBHOOK_PATH.fullmatch(path) else self._larger.get(path, self._limit)
         try:
             if _has_body(headers):
                 _check_type(headers, _LINES if path in self._larger else _JSON)
