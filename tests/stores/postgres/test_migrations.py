@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import re
 import signal
 import sys
@@ -13,7 +12,6 @@ import pytest
 
 from threadline.core.errors import InvalidInput, SchemaMismatch
 from threadline.core.threads import NewThread, Scope
-from threadline.core.usage import UsageQuery
 from threadline.stores.migrations import Migration, migration_from
 from threadline.stores.postgres import migrate
 from threadline.stores.postgres.migrate import MIGRATIONS
@@ -106,32 +104,6 @@ async def test_every_earlier_version_migrates_to_the_same_schema_with_its_data(
     assert await history(tx, "old") == ["an old zebra"]
     assert [hit.thread_id for hit in await tx.search("zebra")] == ["old"]
     assert await history(tx, (await tx.branch("old", NewThread())).id) == ["an old zebra"]
-    await store.close()
-
-
-OLD_TURNS = """
-    INSERT INTO threadline.turns
-        (tenant_id, id, owner_id, thread_id, surface, agent_id, status, usage, created_at, finished_at)
-    VALUES ('a', 't0', 'alice', 'old', 'web', 'helper', 'executed', '{"input_tokens":10,"output_tokens":1}', now(),
-            '2026-11-14T23:59:59Z'),
-        ('a', 't1', 'alice', 'old', 'web', 'helper', 'executed', '{"input_tokens":5}', now(), '2026-11-15T00:00:00Z'),
-        ('a', 't2', 'alice', 'old', 'web', 'helper', 'executed',
-            '{"input_tokens":1000000000000000000000000000000}', now(), '2026-11-15T12:00:00Z'),
-        ('a', 't3', 'alice', 'old', 'web', 'helper', 'running', NULL, now(), NULL);
-"""
-
-
-async def test_turns_of_version_sixteen_are_counted(empty_dsn: str) -> None:
-    await migrate.apply(empty_dsn, known=MIGRATIONS[:16])
-    await run(empty_dsn, OLD_DATA + OLD_TURNS)
-    await migrate.apply(empty_dsn)
-    store = await PostgresStore.open(empty_dsn)
-    query = UsageQuery(by=("day", "agent", "model"), first_day=dt.date(2026, 1, 1), last_day=dt.date(2027, 1, 1))
-    found = await store.scoped(ALICE).usage(query)
-    assert [(row.day, row.agent_id, row.model, row.turns, row.input_tokens) for row in found] == [
-        (dt.date(2026, 11, 14), "helper", None, 1, 10),
-        (dt.date(2026, 11, 15), "helper", None, 2, 1_000_000_005),
-    ]
     await store.close()
 
 
