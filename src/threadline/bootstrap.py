@@ -26,8 +26,6 @@ from threadline.clock import SystemClock
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import ExtraMissing, SettingsInvalid, StoreUnavailable
 from threadline.core.guard import PatternGuard
-from threadline.core.masking import SecretMasker
-from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, UserRole
 from threadline.core.turn_commits import ReplyDelivery
 from threadline.core.turns import CHANNELS, Surface, Turn
@@ -52,7 +50,6 @@ from threadline.turns.budgets import open_budgets
 from threadline.turns.dispatch import Dispatcher
 from threadline.turns.gauges import register_gauges
 from threadline.turns.leases import Leases, Timing
-from threadline.turns.loop_share import LoopShare
 from threadline.turns.meters import Meters
 from threadline.turns.prompts import PromptReader
 from threadline.turns.recovery import AbandonedTurns, Recovery
@@ -99,14 +96,12 @@ class Threadline:
         processes: Processes | None = None,
     ) -> None:
         self.store, self.settings, self.clock = store, settings, clock
-        self.masker = SecretMasker() if settings.masking.enabled else None
         self.guard = _guard(settings)
-        self.sealer = Sealer(settings.limits, self.masker)
+        self.sealer = settings.masking.build_sealer(settings.limits)
         self.metrics = Metrics()
-        loop_share = LoopShare()
         self.processes = processes or LocalProcesses(None)
         # The runner writes to the streams, so it is made after them.
-        self.streams = Streams(store, lambda *turn: self.runner.continue_turn(*turn), loop_share)  # noqa: PLW0108
+        self.streams = Streams(store, lambda *turn: self.runner.continue_turn(*turn))  # noqa: PLW0108
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self._retry, self.tracer = retry, tracer
@@ -123,20 +118,11 @@ class Threadline:
             store, self.turns, leases, DenyAll(), later=Defer(), metrics=self.metrics, handover_seconds=handover
         )
         self.runner = Runner(
-            store,
-            self.turns,
-            self.streams,
-            self.prompts,
-            self.directory,
-            settings.agent,
-            leases,
-            abandoned,
-            meters,
-            masker=self.masker,
-            loop_share=loop_share,
+            store, self.turns, self.streams, self.prompts, self.directory, settings.agent, leases, abandoned, meters
         )
         self.recovery = Recovery(store, abandoned, leases, self.runner, clock, replay_seconds=settings.replay_seconds)
-        self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, self.masker, loop_share)
+        masker, share = self.sealer.masker, self.streams.loop_share
+        self.dispatcher = Dispatcher(store, self.prompts, self.directory, meters, self.guard, masker, share)
         self.compaction = Compaction(store, self.sealer, settings.windows.reading.tokens or _COMPACTION_TOKENS)
         register_gauges(self.metrics, store, self.runner, self.streams)
 

@@ -16,8 +16,6 @@ from threadline.bootstrap import is_postgres, needs_postgres, open_store, open_v
 from threadline.clock import SystemClock
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_tenant_id
-from threadline.core.masking import SecretMasker
-from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.ports import Finding
 from threadline.settings import Settings
@@ -136,7 +134,7 @@ async def administering(settings: Settings, tenant_id: str) -> AsyncIterator[Adm
     clock = SystemClock()
     store = await open_store(settings, clock)
     try:
-        sealer = Sealer(settings.limits, SecretMasker() if settings.masking.enabled else None)
+        sealer = settings.masking.build_sealer(settings.limits)
         yield Administration(store, sealer, clock, scope, actor_id=f"operator:{_login()}")
     finally:
         await store.close()

@@ -21,7 +21,8 @@ import msgspec
 from threadline.core.access import TokenRole
 from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
-from threadline.core.sealing import Limits
+from threadline.core.masking import PersonalDataKind, make_masker
+from threadline.core.sealing import Limits, Sealer
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
 from threadline.core.windows import CHANNEL_WINDOW, READING_WINDOW, Window
@@ -32,8 +33,22 @@ _BRIDGE_VARIABLES = "THREADLINE_BRIDGE_"
 _OTHER_VARIABLES = frozenset((_FILE_VARIABLE, "THREADLINE_TOKEN"))
 
 
+class TenantMasking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    personal_data: tuple[PersonalDataKind, ...] = ()
+
+
 class MaskingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`personal_data` is masked for every tenant that has no entry of its own in `tenants`."""
+
     enabled: bool = True
+    personal_data: tuple[PersonalDataKind, ...] = ()
+    tenants: dict[str, TenantMasking] = {}
+
+    def build_sealer(self, limits: Limits) -> Sealer:
+        if not self.enabled:
+            return Sealer(limits)
+        tenants = {tenant_id: make_masker(chosen.personal_data) for tenant_id, chosen in self.tenants.items()}
+        return Sealer(limits, make_masker(self.personal_data), tenants)
 
 
 class GuardSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ class Administration:
         self, store: Store, sealer: Sealer, clock: Clock, scope: Scope, *, actor_id: str | None = None
     ) -> None:
         self._store = store
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(scope.tenant_id)
         self._clock = clock
         self._scope = scope
         self._actor_id = actor_id

@@ -28,7 +28,7 @@ class TenantAgents:
 
     def __init__(self, store: Store, sealer: Sealer, build: Build, secrets: SettingSecrets, scope: Scope) -> None:
         self._store = store
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(scope.tenant_id)
         self._build = build
         self._secrets = secrets
         self._scope = scope

@@ -8,7 +8,7 @@ are never rewritten after that.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NewType, Protocol, TypeAlias
 
 import msgspec
@@ -85,9 +85,17 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Sealer:
-    def __init__(self, limits: Limits | None = None, masker: Masker | None = None) -> None:
+    """`tenants` have a masker of their own."""
+
+    def __init__(
+        self, limits: Limits | None = None, masker: Masker | None = None, tenants: Mapping[str, Masker] | None = None
+    ) -> None:
         self.limits = limits or Limits()
-        self._masker = masker
+        self.masker = masker
+        self._of_tenants = {tenant_id: Sealer(limits, own) for tenant_id, own in (tenants or {}).items()}
+
+    def for_tenant(self, tenant_id: str) -> Sealer:
+        return self._of_tenants.get(tenant_id, self)
 
     def message(self, new: NewMessage) -> Sealed:
         """InvalidInput or a subclass if the message is not valid. The order of parts is kept."""
@@ -109,8 +117,8 @@ class Sealer:
         cut: half a secret would not be recognised."""
         parts = parts_.decode(new.parts) if isinstance(new.parts, bytes) else new.parts
         raw = parts_.encode(parts[: self.limits.message_parts])
-        if self._masker is not None and self._masker.may_hold(raw):
-            raw = _mask_parts(self._masker, raw)
+        if self.masker is not None and self.masker.may_hold(raw):
+            raw = _mask_parts(self.masker, raw)
         kept = cut(parts_.decode(raw), self.limits)
         return self.message(msgspec.structs.replace(new, parts=kept))
 
@@ -128,9 +136,9 @@ class Sealer:
             raise InvalidInput("message must have at least one part, got none")
         if len(parts) > self.limits.message_parts:
             raise LimitExceeded("parts per message", self.limits.message_parts, len(parts))
-        if self._masker is None or not self._masker.may_hold(raw):
+        if self.masker is None or not self.masker.may_hold(raw):
             return raw, parts
-        masked = _mask_parts(self._masker, raw)
+        masked = _mask_parts(self.masker, raw)
         return masked, parts if masked is raw else parts_.decode(masked)
 
     def text(self, value: str, what: str = "text") -> CleanText:
@@ -138,12 +146,12 @@ class Sealer:
         size = len(value.encode())
         if size > self.limits.text_bytes:
             raise LimitExceeded(f"{what} size in bytes", self.limits.text_bytes, size)
-        return CleanText(value if self._masker is None else self._masker.mask_text(value))
+        return CleanText(value if self.masker is None else self.masker.mask_text(value))
 
     def json(self, value: dict[str, Any], what: str = "metadata") -> CleanJson:
         raw = jsontext.dump(value, what)
-        if self._masker is not None and self._masker.may_hold(raw):
-            raw = jsontext.dump(self._masker.mask_json(value), what)
+        if self.masker is not None and self.masker.may_hold(raw):
+            raw = jsontext.dump(self.masker.mask_json(value), what)
         if len(raw) > self.limits.metadata_bytes:
             raise LimitExceeded(
                 METADATA_LIMIT if what == "metadata" else f"{what} size in bytes", self.limits.metadata_bytes, len(raw)

@@ -192,7 +192,7 @@ class Inbox:
         agent_id = self._agents[arrival.platform]
         request = _request(arrival, agent_id)
         try:
-            new = self._turns.seal(request, arrival=_claim_of(scope, arrival, correlation_id))
+            new = self._turns.seal(scope, request, arrival=_claim_of(scope, arrival, correlation_id))
         except InvalidText:
             return Receipt("blank")
         except InvalidInput as exc:

@@ -61,7 +61,7 @@ class PlaceThreads:
 
     def __init__(self, tx: Transaction, sealer: Sealer, context: CommandContext) -> None:
         self._tx = tx
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(tx.scope.tenant_id)
         self._context = context
         self._current: CurrentThread | None = None
 

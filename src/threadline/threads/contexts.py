@@ -16,7 +16,7 @@ from threadline.ports import Guard, Store
 class Contexts:
     def __init__(self, store: Store, sealer: Sealer, guard: Guard | None, scope: Scope) -> None:
         self._scope = scope
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(scope.tenant_id)
         self._guard = guard
         self._tx = store.scoped(scope)
 

@@ -63,7 +63,7 @@ class Importer:
 
     def __init__(self, store: Store, sealer: Sealer, scope: Scope) -> None:
         self._store = store
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(scope.tenant_id)
         self._scope = scope
         self.longest_line = sealer.limits.message_bytes + sealer.limits.metadata_bytes + 4096
 

@@ -42,7 +42,7 @@ class Threads:
     def __init__(self, store: Store, sealer: Sealer, clock: Clock, scope: Scope) -> None:
         self.scope = scope
         self._store = store
-        self._sealer = sealer
+        self._sealer = sealer.for_tenant(scope.tenant_id)
         self._clock = clock
         self._tx: Transaction = store.scoped(scope)
 

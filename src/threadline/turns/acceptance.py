@@ -29,7 +29,7 @@ from threadline.core.ids import check_id, check_state_key, check_text, new_id
 from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import FilePart, TextPart, decode
 from threadline.core.reply_limits import cut_parts
-from threadline.core.sealing import METADATA_LIMIT, Limits, Sealed, Sealer
+from threadline.core.sealing import METADATA_LIMIT, Sealed, Sealer
 from threadline.core.threads import NewThread, Scope
 from threadline.core.turn_commits import (
     Accepted,
@@ -127,7 +127,7 @@ class Turns:
         it had, with or without a key. A given holder leases it at once if no other turn is active: see
         `Accepted.leased`."""
         scope.require("member")
-        new = self.seal(request)
+        new = self.seal(scope, request)
         session = self._store.scoped(scope)
         try:
             await self.check(scope, request)
@@ -164,16 +164,17 @@ class Turns:
         if self._meters is not None:
             await self._meters.check_request(scope, request)
 
-    def seal(self, request: TurnRequest, *, arrival: ArrivalClaim | None = None) -> TurnAcceptance:
+    def seal(self, scope: Scope, request: TurnRequest, *, arrival: ArrivalClaim | None = None) -> TurnAcceptance:
         """What the store is given. InvalidInput for a request that cannot be stored."""
-        message = self._seal_message(request)
+        sealer = self.sealer_of(scope)
+        message = self._seal_message(sealer, request)
         return TurnAcceptance(
             turn_id=new_id(),
             surface=request.surface,
             message=message,
             policy=request.policy or POLICIES[request.surface],
             thread_id=request.thread_id,
-            new_thread=NewThread() if request.thread_id is not None else self._new_thread(request),
+            new_thread=NewThread() if request.thread_id is not None else self._new_thread(sealer, request),
             replaces=request.replaces,
             agent_id=request.agent_id or None,
             model=None if request.model is None else admit_model(self._sealer, request.model),
@@ -183,7 +184,7 @@ class Turns:
             arrival=arrival,
         )
 
-    def _seal_message(self, request: TurnRequest) -> Sealed:
+    def _seal_message(self, sealer: Sealer, request: TurnRequest) -> Sealed:
         if request.message.role != "user":
             raise InvalidInput(f"a request must be a user message, got role {request.message.role!r}")
         if request.key is not None:
@@ -194,18 +195,18 @@ class Turns:
             check_state_key(request.state_key)
         if request.replaces is not None:
             check_id("message", request.replaces)
-        sealed = self._sealer.message(request.message)
+        sealed = sealer.message(request.message)
         if not any(isinstance(part, FilePart) for part in decode(sealed.parts_json)):
             check_text("the message", sealed.text)
         return sealed
 
-    def _new_thread(self, request: TurnRequest) -> NewThread:
+    def _new_thread(self, sealer: Sealer, request: TurnRequest) -> NewThread:
         wanted = msgspec.structs.replace(
             request.new_thread,
             state_key=request.state_key or request.new_thread.state_key,
             agent_id=request.new_thread.agent_id or request.agent_id,
         )
-        return admit_thread(self._sealer, wanted)
+        return admit_thread(sealer, wanted)
 
     def require_accepted(self, outcome: Accepted | AcceptRefusal, new: TurnAcceptance) -> Accepted:
         """The stored turn; for a refusal, the error that tells a user why."""
@@ -239,7 +240,7 @@ class Turns:
         """Stores the reply and the end in one commit. None if another process has the turn by now, or it had ended:
         then nothing of this was stored. A reply that exceeds a limit is cut to what fits, one that cannot be stored at
         all is left out, and the turn ends as `dispatch_failed` with the reason: a turn never waits for its lease."""
-        reply, end = (None, ending.end) if ending.reply is None else self._seal_reply(ending.reply, ending.end)
+        reply, end = self._seal_reply(self.sealer_of(scope), ending)
         outcome = await self._finish(scope, turn, ending, end, reply)
         if isinstance(outcome, FinishRefusal) and outcome.reason in ("thread_full", "reply_known"):
             end = _failed(end, self._unstored_reason(outcome, turn))
@@ -264,16 +265,19 @@ class Turns:
             delivery=self._delivery(turn, end, reply),
         )
 
-    def _seal_reply(self, reply: NewMessage, end: TurnEnd) -> tuple[Sealed | None, TurnEnd]:
+    def _seal_reply(self, sealer: Sealer, ending: Ending) -> tuple[Sealed | None, TurnEnd]:
+        reply, end = ending.reply, ending.end
+        if reply is None:
+            return None, end
         try:
-            return self._sealer.message(reply), end
+            return sealer.message(reply), end
         except LimitExceeded as exc:
             exceeded = exc
         end = _failed(end, cut_reason(exceeded))
         kept = {} if exceeded.limit == METADATA_LIMIT else reply.metadata or {}
         cut = msgspec.structs.replace(reply, metadata={**kept, "status": end.status, "limit": exceeded.limit})
         try:
-            return self._sealer.cut_message(cut, cut_parts), end
+            return sealer.cut_message(cut, cut_parts), end
         except InvalidInput:
             # Not even the beginning of its first part fits.
             return None, end
@@ -284,9 +288,9 @@ class Turns:
         limit = self._sealer.limits.messages_per_thread
         return f"the reply was not stored: {LimitExceeded('messages per thread', limit, limit + 1)}"
 
-    @property
-    def limits(self) -> Limits:
-        return self._sealer.limits
+    def sealer_of(self, scope: Scope) -> Sealer:
+        """The limits and the masker of the scope's tenant."""
+        return self._sealer.for_tenant(scope.tenant_id)
 
     def _delivery(self, turn: Turn, end: TurnEnd, reply: Sealed | None) -> ReplyDelivery | None:
         if (render := self._deliveries.get(turn.surface)) is None:

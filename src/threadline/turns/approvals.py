@@ -87,7 +87,7 @@ class Approvals:
         new = TurnAcceptance(
             turn_id=turn_id,
             surface=request.surface,
-            message=self._sealer.message(answered),
+            message=self._sealer.for_tenant(scope.tenant_id).message(answered),
             policy="reject",
             thread_id=thread.id,
             replaces=found.id,

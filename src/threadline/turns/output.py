@@ -3,9 +3,9 @@
     agent ─▶ EventNormalizer ─▶ Fold ─▶ LiveStream ─▶ readers (events), turn_chunks (JSON, in batches)
               masks, holds back  parts ─▶ NewMessage ─▶ Sealer ─▶ Turns.finish
 
-Each event is normalized and folded once. Readers in this process get the event itself; JSON is made once, when chunks
-are stored. The sealer masks the whole reply again, because the normalizer sees a text only piece by piece: see
-docs/decisions/2026-11-16-mask-streams-and-replies.md.
+Each event is normalized, masked and folded once. Readers in this process get the event itself; JSON is made once, when
+chunks are stored. See docs/decisions/2026-11-16-mask-replies-on-the-stream.md. A reply that grows beyond what a message
+may hold stops its agent.
 
 A run that continues an earlier one begins with what that one left. A model gives its calls new ids each time it is
 asked, so a turn whose tools had begun to run is not restarted: the agent is shown what it had said, with the calls it

@@ -17,7 +17,6 @@ from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, LimitExceeded, StoreFailed, ThreadlineError
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.prompts import Prompt
-from threadline.core.sealing import Masker
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import CHANNELS, Turn, TurnEnd, TurnStatus
@@ -25,12 +24,14 @@ from threadline.ports import Agent, AgentServices, Approver, Store
 from threadline.turns.acceptance import STOPPED, WENT_AWAY, Ending, Turns, cut_reason, find_present_request
 from threadline.turns.journal import StoredJournal
 from threadline.turns.leases import Holder, Leases, ThreadQueue, TurnTask
-from threadline.turns.loop_share import LoopShare
 from threadline.turns.meters import Meters
 from threadline.turns.output import TurnOutput, made_reply, read_earlier_run
 from threadline.turns.streams import LiveStream, Streams
 
 log = logging.getLogger("threadline.turns")
+
+# Encoding more at a time would hold up the event loop for tens of milliseconds.
+_CHUNKS_PER_WRITE = 1000
 
 RecoveryReason: TypeAlias = Literal["sweep", "wait", "make_way", "interrupt"]
 """Why a turn is recovered: a sweep found it, a reader or a repeated request waits for it, another turn or a request to
@@ -85,9 +86,6 @@ class Runner:
         leases: Leases,
         recovery: TurnRecovery,
         meters: Meters,
-        *,
-        masker: Masker | None = None,
-        loop_share: LoopShare | None = None,
     ) -> None:
         self._store = store
         self._turns = turns
@@ -97,9 +95,7 @@ class Runner:
         self._default_agent = default_agent
         self._recovery = recovery
         self._meters = meters
-        self._masker = masker
         self._timing = leases.timing
-        self._loop_share = loop_share or LoopShare()
         self._leases = leases
         self._queue = ThreadQueue()
         self._tasks: dict[str, TurnTask] = {}
@@ -249,7 +245,8 @@ class Runner:
     ) -> Turn | None:
         """`must_answer`: the turn is answered even if this process ends, by another one."""
         stream = self._streams.open(scope.tenant_id, turn)
-        output = TurnOutput(stream, EventNormalizer(self._masker), self._turns.limits)
+        sealer = self._turns.sealer_of(scope)
+        output = TurnOutput(stream, EventNormalizer(sealer.masker), sealer.limits)
         status: TurnStatus = "executed"
         error: str | None = None
         keeping = asyncio.create_task(
@@ -315,12 +312,12 @@ class Runner:
             prompt = output.continue_run(earlier, prompt, continued)
             if earlier.fold is None and earlier.chunks:
                 await self._restart(scope, turn, output.stream)
-        services = AgentServices(StoredJournal(self._store, scope, turn, self._masker), approver)
+        services = AgentServices(StoredJournal(self._store, scope, turn, self._turns.sealer_of(scope).masker), approver)
         async with contextlib.aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 await meter.add(event)
                 output.add(event)
-                await self._loop_share.give_way()
+                await self._streams.loop_share.give_way()
         output.close()
 
     async def _restart(self, scope: Scope, turn: Turn, stream: LiveStream) -> None:
@@ -360,7 +357,7 @@ class Runner:
             # An event and not a timer: while agents think, thousands of these tasks must not wake ten times a second.
             await stream.wait_unstored()
             await asyncio.sleep(self._timing.flush_seconds)
-            chunks = stream.unstored()
+            chunks = stream.unstored(_CHUNKS_PER_WRITE)
             try:
                 if chunks and await session.put_chunks(turn.id, turn.fence, chunks):
                     stream.mark_stored(chunks)

@@ -111,8 +111,10 @@ class LiveStream:
         self.is_closed, self.has_ended, self.failure = True, has_ended, failure
         self._wake()
 
-    def unstored(self) -> list[Chunk]:
-        return [_encode(streamed) for streamed in self._events[self._stored :]]
+    def unstored(self, most: int | None = None) -> list[Chunk]:
+        """The first `most` events that are not stored yet, or all of them."""
+        end = None if most is None else self._stored + most
+        return [_encode(streamed) for streamed in self._events[self._stored : end]]
 
     async def wait_unstored(self) -> None:
         """Returns when there is something to store."""
@@ -153,10 +155,11 @@ class LiveStream:
 class Streams:
     """Finds a turn's stream, wherever the turn runs."""
 
-    def __init__(self, store: Store, continue_turn: ContinueTurn, loop_share: LoopShare | None = None) -> None:
+    def __init__(self, store: Store, continue_turn: ContinueTurn) -> None:
         self._store = store
         self._continue_turn = continue_turn
-        self._loop_share = loop_share or LoopShare()
+        self.loop_share = LoopShare()
+        """Shared by the readers and the agents of this process."""
         self._live: dict[tuple[str, str], LiveStream] = {}
         self.readers = 0
 
@@ -164,7 +167,7 @@ class Streams:
         place = (tenant_id, turn.id)
         live = self._live.get(place)
         if live is None:
-            live = self._live[place] = LiveStream(turn.owner_id, self._loop_share)
+            live = self._live[place] = LiveStream(turn.owner_id, self.loop_share)
         return live
 
     def close(self, tenant_id: str, turn_id: str, *, has_ended: bool, failure: BaseException | None = None) -> None:
@@ -247,7 +250,7 @@ class Streams:
                 for first in range(0, len(page), _BATCH):
                     yield [_decode(chunk) for chunk in page[first : first + _BATCH]]
                     given_at = clock()
-                    await self._loop_share.give_way()
+                    await self.loop_share.give_way()
                 if not page and quiet_seconds is not None and clock() - given_at >= quiet_seconds:
                     yield []
                     given_at = clock()

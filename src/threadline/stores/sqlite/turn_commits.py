@@ -170,7 +170,9 @@ def _check_request(session: ScopedSession, new: TurnAcceptance, thread: Thread) 
     if known is not None and known.seq < count:
         is_same = (known.role, known.parts_json) == (new.message.role, new.message.parts_json)
         return AcceptRefusal("message_repeated" if is_same else "message_known", thread)
-    has_room = count + _MESSAGES_OF_A_TURN <= session.limits.messages_per_thread - _replies_due(session, new, thread)
+    # A reply with its answers takes the place of the one that waits, and the whole reply takes the same place.
+    needed = 1 if new.message.role == "assistant" else _MESSAGES_OF_A_TURN
+    has_room = count + needed <= session.limits.messages_per_thread - _replies_due(session, new, thread)
     return None if has_room else AcceptRefusal("thread_full", thread)
 
 

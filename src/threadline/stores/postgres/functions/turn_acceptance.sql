@@ -223,6 +223,7 @@ CREATE FUNCTION threadline.check_request(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     replaced record;
+    needed integer := 2;
     known record;
     holder text;
 BEGIN
@@ -246,6 +247,8 @@ BEGIN
             RETURN;
         END IF;
         rewind_to := replaced.seq;
+        -- A reply with its answers takes the place of the one that waits, and the whole reply takes the same place.
+        needed := CASE replaced.role WHEN 'a' THEN 1 ELSE 2 END;
     END IF;
     -- A new message has a new id: one look into the index. Only a known id is looked for in this history.
     IF EXISTS (SELECT FROM threadline.messages m WHERE m.tenant_id = _tenant AND m.id = _given.message_id) THEN
@@ -261,7 +264,7 @@ BEGIN
     END IF;
     -- Room for the request and its reply, and for the replies of active turns (those of replaced requests are not
     -- stored). Active turns are counted only where their replies may not fit: more than 1,000 never wait on one thread.
-    IF coalesce(rewind_to, _thread.message_count) + 2 > _given.messages_per_thread
+    IF coalesce(rewind_to, _thread.message_count) + needed > _given.messages_per_thread
         OR rewind_to IS NULL AND _thread.message_count + 1000 > _given.messages_per_thread
         AND _thread.message_count + 2 + (
             SELECT count(*) FROM threadline.turns t
