@@ -257,6 +257,17 @@ class TestCircuit:
         assert quiet.slack.calls == 12
         assert worker.open_circuits("slack") == 0
 
+    @pytest.mark.req("S3-22")
+    async def test_the_circuit_opens_also_if_the_failures_are_of_one_conversation(self, quiet: Stage) -> None:
+        worker = another_worker(quiet)
+        await enqueue(quiet, "Hello")
+        quiet.slack.fail_next(*[Fault("server_error")] * 5)
+        for _ in range(5):
+            assert worker.open_circuits("slack") == 0
+            assert await worker.deliver(quiet.tenant_id) == 1
+            quiet.clock.advance(121)
+        assert worker.open_circuits("slack") == 1
+
     async def test_open_circuits_and_the_oldest_delivery_are_metrics(self, small_stage: Stage) -> None:
         small_stage.slack.fail_next(*[Fault("server_error")] * 100)
         for recipient in range(6):

@@ -20,6 +20,7 @@ from threadline.core.platform_messages import HttpResponse, Permanent, Transient
 from threadline.core.sanitize import sanitize_text
 
 T = TypeVar("T")
+# Names of files are shown to the agent in one line.
 _LONGEST_NAME = 120
 
 

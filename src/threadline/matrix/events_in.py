@@ -21,6 +21,7 @@ SPACE_STATE = "io.threadline.space"
 
 _FILES = {"m.image": "image", "m.file": "file", "m.audio": "audio", "m.video": "video", "m.location": "location"}
 _QUOTED = re.compile(r"(?:> [^\n]*\n)+\n?")
+# Numbers up to this can answer a list that the bot has shown.
 _LONGEST_LIST = 1_000
 
 

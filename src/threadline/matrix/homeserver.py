@@ -22,8 +22,10 @@ from threadline.settings import MatrixSettings
 
 T = TypeVar("T")
 
+# Events per request when a gap is filled: most gaps need one request.
 _PAGE = 100
 _TIMELINE = {"room": {"timeline": {"limit": 20}, "state": {"lazy_load_members": False}}}
+# Clients show the notice this long after the bot is gone; it is renewed sooner (`reply_stream`).
 _TYPING_MS = 30_000
 
 

@@ -23,11 +23,13 @@ from threadline.matrix.homeserver import Homeserver, HomeserverAway, HomeserverR
 
 log = logging.getLogger("threadline.matrix")
 
+# Shorter than the notice lasts on the homeserver, so that it does not flicker.
 _TYPING_SECONDS = 20.0
 # Replies that arrive sooner need no typing notice.
 _THINKING_SECONDS = 0.3
 # How long the views of later turns wait for a reply whose turn has ended: its row may never come.
 _ROW_SECONDS = 30.0
+# Views whose row never came must not use memory for ever.
 _MOST_VIEWS = 1_000
 
 

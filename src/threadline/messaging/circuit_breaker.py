@@ -73,6 +73,11 @@ class CircuitBreaker:
         circuit.is_probing = False
 
     @property
+    def has_failures(self) -> bool:
+        """Whether the last send to some platform failed."""
+        return bool(self._circuits)
+
+    @property
     def open_platforms(self) -> list[Surface]:
         return [platform for platform, circuit in self._circuits.items() if circuit.probe_at is not None]
 

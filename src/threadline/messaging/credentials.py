@@ -18,6 +18,7 @@ from threadline.core.turns import Surface
 from threadline.ports import Channel, Cipher, Store, Transaction
 from threadline.vault import Rotated
 
+# Longer than any platform's token, short enough to be stored with each tenant.
 _LONGEST = 4_096
 
 

@@ -24,6 +24,7 @@ from threadline.messaging.circuit_breaker import CircuitBreaker
 
 log = logging.getLogger("threadline.outbox")
 
+# Sends of one tenant at the same time: more would only meet the platform's rate limit.
 _PARALLEL = 10
 # When most slots are busy, wait this long for more of them to become free: claiming several rows costs no more than
 # claiming one.
@@ -90,12 +91,13 @@ class DeliveryWorker(Generic[D]):
         """A send has ended, or a row may be due: look again."""
         self._is_closing = False
         self._draining = asyncio.Lock()
+        self._drains = 0
         self._tried = 0
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is being sent, and no circuit is open: a new worker would know as much."""
-        return not self._sending and not self.breaker.open_platforms
+        """It does nothing, and no platform failed last: a new worker would know as much."""
+        return not self._drains and not self._sending and not self.breaker.has_failures
 
     def wake(self) -> None:
         """A row may be due now."""
@@ -112,16 +114,20 @@ class DeliveryWorker(Generic[D]):
     async def drain(self) -> int:
         """Until nothing is due and nothing is being sent. For a queue whose claims do not wait. How many rows were
         tried."""
-        # Two at the same time would claim for the same slots.
-        async with self._draining:
-            before = self._tried
-            while not self._is_closing:
-                self._changed.clear()
-                await self._claim()
-                if not self._sending and not self._changed.is_set():
-                    break
-                await self._wait()
-            return self._tried - before
+        self._drains += 1
+        try:
+            # Two at the same time would claim for the same slots.
+            async with self._draining:
+                before = self._tried
+                while not self._is_closing:
+                    self._changed.clear()
+                    await self._claim()
+                    if not self._sending and not self._changed.is_set():
+                        break
+                    await self._wait()
+                return self._tried - before
+        finally:
+            self._drains -= 1
 
     async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):

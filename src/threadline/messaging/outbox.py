@@ -26,6 +26,7 @@ from threadline.messaging.rooms import NO_CHANGES, ROOM_PLATFORMS, RoomChanges
 from threadline.ports import Channel, Store, Transaction
 
 _MOST_LISTED = 1_000
+# A platform's reason may quote a whole page.
 _REASON_LENGTH = 300
 # Platforms accept a few thousand characters per message; more than a dozen messages in a row are not read.
 _LONGEST = 40_000

@@ -177,7 +177,7 @@ class OutboxWorker:
             await queue.look_for_gone_workers()
         tried = await worker.drain()
         if worker.is_idle:
-            # Tenants come and go: only those with an open circuit are remembered.
+            # Tenants come and go: only those whose deliveries fail are remembered.
             self._queues.pop(tenant_id, None)
             self._workers.pop(tenant_id, None)
         return tried

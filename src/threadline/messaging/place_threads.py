@@ -32,6 +32,7 @@ from threadline.threads.field_checks import admit_changes, admit_name, admit_thr
 from threadline.turns.meters import allowed_models, check_model, choose_model
 
 _LOADED = "loaded"
+# Threads among which a chat is looked for by its number or title: as many as a person can tell apart.
 _SEARCHED = 100
 """How many of the latest threads are searched for a title."""
 

@@ -23,6 +23,7 @@ log = logging.getLogger("threadline.polling")
 _HELD_SECONDS = 25
 # Added to the time the platform may hold the request, before the connection counts as dead.
 _ANSWER_SECONDS = 15.0
+# After an outage of hours, messages arrive within a minute.
 _LONGEST_PAUSE = 60.0
 
 

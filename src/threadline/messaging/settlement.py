@@ -36,6 +36,7 @@ from threadline.ports import Clock, Store, StoreSession, Transaction
 
 log = logging.getLogger("threadline.outbox")
 
+# A platform's reason may quote a whole page.
 _REASON_LENGTH = 300
 
 
