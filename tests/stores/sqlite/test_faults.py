@@ -59,14 +59,17 @@ class FailingStatement:
 
     def __init__(self) -> None:
         self.beginning: str | None = None
+        self.rolls_back = False
         self.failed = 0
 
     def attach(self, connection: apsw.Connection) -> None:
         connection.set_exec_trace(self._trace)
 
-    def _trace(self, cursor: object, sql: str, values: object) -> bool:
+    def _trace(self, cursor: apsw.Cursor, sql: str, values: object) -> bool:
         if self.beginning is not None and sql.startswith(self.beginning):
             self.beginning, self.failed = None, self.failed + 1
+            if self.rolls_back:
+                cursor.connection.execute("ROLLBACK")
             raise apsw.IOError("disk I/O error")
         return True
 
@@ -100,6 +103,25 @@ class TestAStatementThatFails:
             assert failing.failed == 1
             await asyncio.gather(*(tx.append(kept.id, exchange(f"a{n}", f"b{n}")) for n in range(8)))
         assert len(await history(tx, kept.id)) == 17
+
+    async def test_nothing_is_stored_after_an_error_that_ended_the_transaction(
+        self, failing: FailingStatement, open_sqlite: OpenSqlite
+    ) -> None:
+        """SQLite may roll a transaction back with an error: what followed would be committed statement by statement."""
+        store = await open_sqlite()
+        tx = store.scoped(Scope())
+        thread = await create_thread_with(tx, "before")
+
+        async def work(tx: Transaction) -> None:
+            with suppress(StoreFailed):
+                await tx.append(thread.id, exchange("lost", "lost"))
+            await tx.create_thread(NewThread(title="must not be stored"))
+
+        failing.beginning, failing.rolls_back = "INSERT INTO messages", True
+        with pytest.raises(StoreFailed):
+            await store.transact(Scope(), work)
+        assert failing.failed == 1
+        assert [each.id for each in (await tx.threads()).items] == [thread.id]
 
     async def test_a_read_that_fails_at_its_end_does_not_keep_an_old_state(
         self, failing: FailingStatement, open_sqlite: OpenSqlite

@@ -143,6 +143,8 @@ class TransactionEngine:
     async def read(self, fn: Callable[Concatenate[ScopedSession, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._open:
             raise RuntimeError("this transaction has ended: use it only inside the function that `transact` called")
+        # The error may have ended the transaction: what followed would be committed piece by piece.
+        self.require_no_failure()
         try:
             return fn(self._session, *args, **kwargs)
         except DRIVER_ERRORS as exc:

@@ -87,13 +87,14 @@ class Committer:
     def commit_together(self, jobs: Iterable[Job], taken: list[Job], has_more: Callable[[], bool]) -> list[JobResult]:
         """Runs the jobs in one transaction. `taken` lists the jobs that were started; `has_more` tells whether more
         jobs wait."""
+        # Before the transaction: an error may end the transaction, and what followed would be committed piece by piece.
+        self.read_others_version()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as exc:
             # Every job has waited `lock_seconds` for another process, so all of them fail.
             refused = Outcome(None, translate(exc, self._database.location.shown))
             return [JobResult(job.future, refused) for job in jobs]
-        self.read_others_version()
         try:
             results: list[JobResult] = []
             for job in jobs:
@@ -108,7 +109,7 @@ class Committer:
         return results
 
     def read_others_version(self) -> int:
-        # An error here must end neither the transaction nor the poll that asked: the next read sees the change.
+        # An error here must not end the poll that asked: the next read sees the change.
         with suppress(apsw.Error):
             self.others_version = self._connection.pragma("data_version")
         return self.others_version
