@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
@@ -13,7 +14,9 @@ from threadline.bootstrap import Threadline
 from threadline.core import events
 from threadline.core.errors import AgentFailed, NotFound
 from threadline.core.threads import Scope
+from threadline.core.turns import Turn
 from threadline.library import UserView
+from threadline.ports import Approver
 from threadline.replies import DenyAll
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
@@ -65,6 +68,33 @@ async def test_a_reader_whose_process_only_waited_for_the_turn_gets_its_events(
     waiting.runner.start(me.scope, msgspec.structs.replace(ended, status="accepted"), DenyAll())
     shown = await collected(waiting.streams, me.scope, ended.id)
     assert [streamed.event for streamed in shown] == live
+
+
+@pytest.mark.req("S1-26", "R-01")
+async def test_a_reader_waits_on_if_the_turn_was_here_only_for_a_moment(
+    open_store: OpenStore, database: str, threadline: Threadline, me: UserView, scripted_agent: ScriptedAgent
+) -> None:
+    """Found by the simulation: this process tried to continue the turn, could not, and its reader was told the end."""
+    if database == ":memory:":
+        pytest.skip("a database in memory belongs to one process")
+
+    async def continue_for_a_moment(scope: Scope, turn: Turn, approver: Approver | None) -> None:
+        elsewhere.open(scope.tenant_id, turn)
+        asyncio.get_running_loop().call_soon(partial(elsewhere.close, scope.tenant_id, turn.id, has_ended=False))
+        tried.set()
+
+    tried, elsewhere = asyncio.Event(), Streams(await open_store(), continue_for_a_moment)
+    scripted_agent.gate = asyncio.Event()
+    reply = (await me.create_thread()).ask("Hi")
+    turn = await reply.accept()
+    await scripted_agent.waiting.wait()
+    reading = asyncio.create_task(collected(elsewhere, me.scope, turn.id))
+    await tried.wait()
+    done, _ = await asyncio.wait((reading,), timeout=0.2)
+    assert not done
+    scripted_agent.gate.set()
+    await reply.ended()
+    assert await reading == await collected(threadline.streams, me.scope, turn.id)
 
 
 @pytest.mark.req("S1-26")

@@ -152,6 +152,12 @@ class LiveStream:
             reader.wake()
 
 
+class _End:
+    """Whether all events of a turn that has ended were read."""
+
+    is_reached = False
+
+
 class Streams:
     """Finds a turn's stream, wherever the turn runs."""
 
@@ -209,21 +215,21 @@ class Streams:
         was_live = False
         try:
             while True:
+                end = _End()
                 if live is None:
-                    reading = self._read_stored(scope, turn_id, after, quiet_seconds, approver, was_live=was_live)
+                    reading = self._read_stored(scope, turn_id, after, quiet_seconds, approver, end, was_live=was_live)
                 else:
                     reading = live.read(after, quiet_seconds)
                 async with aclosing(reading) as batches:
                     async for batch in batches:
                         after = batch[-1].n if batch else after
                         yield batch
-                if live is not None and live.has_ended:
+                if end.is_reached or (live is not None and live.has_ended):
                     return
                 if live is not None and live.failure is not None and not waits_for_end:
                     raise live.failure
-                was_live, live = live is not None, self._live.get((scope.tenant_id, turn_id))
-                if not was_live and live is None:
-                    return
+                # Also if it ran here only for a moment: the turn is still active, and the store is read again.
+                was_live, live = True, self._live.get((scope.tenant_id, turn_id))
         finally:
             self.readers -= 1
 
@@ -234,11 +240,12 @@ class Streams:
         after: int,
         quiet_seconds: float | None,
         approver: Approver | None,
+        end: _End,
         *,
         was_live: bool,
     ) -> AsyncGenerator[list[StreamedEvent], None]:
-        """The stream of a turn that runs, or will run, in another process, until it has ended or runs here. With
-        `was_live` this process has just given it up, and does not try again at once."""
+        """The stream of a turn that runs, or will run, in another process, until it has ended or runs here; `end` tells
+        which. With `was_live` this process has just given it up, and does not try again at once."""
         session = self._store.scoped(scope)
         clock = asyncio.get_running_loop().time
         given_at, is_first = clock(), after == 0
@@ -261,6 +268,7 @@ class Streams:
                 if turn is None or not turn.is_active:
                     if turn is not None and is_first:
                         yield await _replay(session, turn)
+                    end.is_reached = True
                     return
                 if not page and not was_live:
                     await self._continue_turn(scope, turn, approver)
