@@ -50,6 +50,7 @@ class Evidence(Protocol):
     platform: SimulatedPlatforms
     troubles: int
     has_own_clocks: bool
+    injected: Counter[str]
     questions: dict[str, Question]
     effects: Counter[tuple[str, str, int]]
 
@@ -150,7 +151,10 @@ def _answer_faults(world: Evidence, log: list[LogEntry], turns: Mapping[str, Tur
         if entry.role != 0:
             continue
         (token,) = TOKEN.findall(entry.text)
-        question, turn = world.questions[token], turns[entry.turn_id or ""]
+        question, turn = world.questions[token], turns.get(entry.turn_id or "")
+        if turn is None:
+            yield f"{token} is stored without its turn"
+            continue
         found = replies.pop(turn.id, [])
         yield from _status_faults(world, question, turn)
         if len(found) > 1:
@@ -162,11 +166,13 @@ def _answer_faults(world: Evidence, log: list[LogEntry], turns: Mapping[str, Tur
             if turn.reply_seq != reply.seq:
                 yield f"the turn of {token} names reply {turn.reply_seq}, and it is {reply.seq}"
         yield from _text_faults(question, turn, [reply.text for reply in found])
+        if not _may_lose_leases(world):
+            yield from _stream_faults(question, turn, [reply.text for reply in found])
     yield from (f"a reply of turn {turn_id} has no question" for turn_id in replies)
 
 
 def _text_faults(question: Question, turn: TurnRow, replies: list[str]) -> Iterator[str]:
-    """The reply answers its question and no other, and callers and readers of the stream got just that."""
+    """The reply answers its question and no other, and callers got just that."""
     token, is_executed = question.token, turn.status == "executed"
     if is_executed and not replies:
         yield f"{token} was executed without a reply"
@@ -176,10 +182,19 @@ def _text_faults(question: Question, turn: TurnRow, replies: list[str]) -> Itera
     for answer in question.answers:
         if [answer] != replies:
             yield f"the caller of {token} got {answer!r}"
+
+
+def _may_lose_leases(world: Evidence) -> bool:
+    """Whether a turn can be taken from a process that still runs it. Readers in that process may then be shown events
+    that were never stored, and continue with those of the other process."""
+    return world.has_own_clocks or world.injected["pauses"] > 0
+
+
+def _stream_faults(question: Question, turn: TurnRow, replies: list[str]) -> Iterator[str]:
     for shown in question.shown:
         # Parts are separated by blank lines in a text, and by events in a stream.
-        if is_executed and shown.split() != " ".join(replies).split():
-            yield f"a reader of {token} was shown {shown!r}"
+        if turn.status == "executed" and shown.split() != " ".join(replies).split():
+            yield f"a reader of {question.token} was shown {shown!r}"
 
 
 def _status_faults(world: Evidence, question: Question, turn: TurnRow) -> Iterator[str]:
@@ -215,7 +230,10 @@ def _delivery_faults(world: Evidence, log: list[LogEntry], outbox: list[tuple[An
     asked = {entry.turn_id: TOKEN.findall(entry.text)[0] for entry in log if entry.role == 0}
     delivered: Counter[str] = Counter()
     for turn_id, owner_id, recipient, status in outbox:
-        token = asked[turn_id]
+        token = asked.get(turn_id)
+        if token is None:
+            yield f"a reply to {recipient} has no question"
+            continue
         chat = world.questions[token].chat
         if chat is None or recipient != chat.address or owner_id != world.questions[token].person.user_id:
             yield f"a reply to {token} went to {recipient}"

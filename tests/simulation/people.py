@@ -19,7 +19,7 @@ from tests.simulation.processes import ProcessGone, SimulatedProcess
 from tests.simulation.questions import AGENT, TENANT, Chat, ChatSurface, Person, Question
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, StoreFailed, TurnRunning
-from threadline.core.events import Restart, TextDelta
+from threadline.core.events import Failure, Restart, TextDelta
 from threadline.core.ids import new_id
 from threadline.library import ThreadHandle
 
@@ -121,12 +121,14 @@ async def watch(world: World, question: Question) -> None:
             await asyncio.sleep(world.loop.chance.choice((0.0, 1.0)))
             continue
         world.note(f"{question.token} was shown as {shown!r} in {process.name}")
-        question.shown.append(shown)
+        if shown is not None:
+            question.shown.append(shown)
         return
 
 
-async def _read_stream(question: Question, turn_id: str, threadline: Threadline) -> str:
-    """The text that the events add up to; a restart discards what came before."""
+async def _read_stream(question: Question, turn_id: str, threadline: Threadline) -> str | None:
+    """The text that the events add up to; a restart discards what came before. None if the turn failed: an interrupted
+    one may continue when its question is repeated."""
     view = threadline.as_user(question.person.user_id, tenant=TENANT)
     shown: list[str] = []
     async for event in view.reply(turn_id):
@@ -135,6 +137,8 @@ async def _read_stream(question: Question, turn_id: str, threadline: Threadline)
                 shown.append(text)
             case Restart():
                 shown.clear()
+            case Failure():
+                return None
     return "".join(shown)
 
 
