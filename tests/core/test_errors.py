@@ -46,6 +46,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         {"extra": "postgres"},
     ),
     (
+        errors.BudgetExceeded("the budget of this month is used up", "tenant"),
+        "the budget of this month is used up",
+        {"budget": "tenant", "resets_at": None},
+    ),
+    (
         errors.EncryptionKeyMissing(),
         "no key to encrypt secrets with: run `threadline vault key` and add it to [vault.keys]",
         {},

@@ -102,7 +102,7 @@ class DispatchRoutes:
         self._threadline = context.threadline
         self._turn_streams = context.turn_streams
         self._headless = context.threadline.dispatcher
-        # Nobody can be asked while the request lasts: the reply ends with the open calls instead of denying them.
+        # No person can be asked while the request lasts: the reply ends with the open calls instead of denying them.
         self._approver = Defer()
 
     def routes(self) -> list[Route]:
