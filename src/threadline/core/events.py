@@ -16,7 +16,8 @@ import msgspec
 FinishReason: TypeAlias = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag="text-delta"):
+# Deltas are not known to the garbage collector: there are many, and they refer to nothing but a text.
+class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text-delta"):
     text: str
 
 
@@ -29,7 +30,7 @@ class FinalText(msgspec.Struct, frozen=True, tag="final-text"):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning-delta"):
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning-delta"):
     text: str
 
 
@@ -45,7 +46,7 @@ class ToolInputStart(msgspec.Struct, frozen=True, tag="tool-input-start"):
     name: str
 
 
-class ToolInputDelta(msgspec.Struct, frozen=True, tag="tool-input-delta"):
+class ToolInputDelta(msgspec.Struct, frozen=True, gc=False, tag="tool-input-delta"):
     call_id: str
     text: str
 
