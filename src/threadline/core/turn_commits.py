@@ -59,6 +59,8 @@ class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     status: TurnStatus = "accepted"
     """A status that is an end, for a request that is denied: its turn has ended when it is stored."""
     lease: Lease | None = None
+    is_only_reserved: bool = False
+    """Whether the lease reserves the turn and leaves it `accepted`, for a process that leases it later."""
     must_check_holder: bool = False
     """Refuses with `turn_running`, whatever the policy, if the first active turn of the thread is another process's:
     the caller then checks whether that process still runs, and asks again without this."""

@@ -193,6 +193,8 @@ class Inbox:
         request = _request(arrival, agent_id)
         try:
             new = self._turns.seal(scope, request, arrival=_claim_of(scope, arrival, correlation_id))
+            # Other processes leave it to this one, which leases it when the burst before it is through.
+            new = msgspec.structs.replace(new, lease=self._runner.holder().lease, is_only_reserved=True)
         except InvalidText:
             return Receipt("blank")
         except InvalidInput as exc:

@@ -143,7 +143,7 @@ class Leases:
             return turn.is_active
         session = self._store.scoped(scope)
         if turn.lease_owner is None or turn.lease_until is None:
-            # It came from a platform, and the process that accepted it is about to lease it.
+            # It was accepted without a lease, and perhaps its process is about to lease it.
             return await session.lease_time() - turn.created_at >= self.length
         # This process may have leased it a moment ago for a request that is about to begin it.
         is_running = None if turn.lease_owner == self.worker else self._processes.is_running(turn.lease_owner)

@@ -88,9 +88,7 @@ class AbandonedTurns:
     async def _recover(
         self, scope: Scope, turn: Turn, runner: TurnStarter, reason: RecoveryReason, approver: Approver | None
     ) -> bool:
-        # A platform's message that no process has leased yet: several that wait for it do no harm.
-        is_unclaimed = reason == "sweep" and turn.lease_until is None and turn.surface in CHANNELS
-        if not is_unclaimed and not await self._leases.is_abandoned(scope, turn):
+        if not await self._leases.is_abandoned(scope, turn):
             return False
         must_stop = reason == "interrupt" or await self._store.scoped(scope).is_stop_requested(turn.id)
         if not must_stop and await self._runs_again(scope, turn, reason):

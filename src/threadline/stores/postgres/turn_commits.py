@@ -161,7 +161,7 @@ def _request_record(new: TurnAcceptance, messages_per_thread: int) -> str:
         }
     if new.lease is not None:
         record |= {"lease_owner": new.lease.worker, "lease_seconds": new.lease.seconds}
-        record |= {"must_check_holder": new.must_check_holder}
+        record |= {"is_only_reserved": new.is_only_reserved, "must_check_holder": new.must_check_holder}
     if new.arrival is not None:
         arrival = new.arrival._asdict()
         record |= {"arrival_key": arrival.pop("key"), **arrival}

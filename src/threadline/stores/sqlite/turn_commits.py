@@ -201,7 +201,9 @@ def _store_request(session: ScopedSession, new: TurnAcceptance, target: _Target)
         move(session, thread.id, replaced.seq - 1, None)
     appended = append(session, thread.id, [new.message], None, None, new.turn_id, 0, new.title)
     turn = add_turn(session, new, thread, appended.first_seq)
-    leased = None if new.lease is None or not turn.is_active else lease_turn(session, turn.id, new.lease)
+    leased = None
+    if new.lease is not None and turn.is_active and not new.is_only_reserved:
+        leased = lease_turn(session, turn.id, new.lease)
     return Accepted(leased or turn, existing_thread(session, thread.id), leased=leased is not None)
 
 

@@ -57,6 +57,15 @@ class TestReplacing:
 
 
 class TestHolderChecks:
+    async def test_a_turn_can_be_reserved_and_leased_later(self, alice: Transaction, clock: ManualClock) -> None:
+        """Whether the lease reserves the turn and leaves it `accepted`, for a process that leases it later."""
+        stored = await accept_new(alice, clock, is_only_reserved=True)
+        assert (stored.leased, stored.turn.status, stored.turn.fence) == (False, "accepted", 0)
+        assert (stored.turn.lease_owner, stored.turn.lease_until) == ("w1", clock.after(30))
+        assert await alice.turn(stored.turn.id) == stored.turn
+        assert await alice.due_turns(lease_seconds=30) == []
+        assert await alice.lease_turn(stored.turn.id, "w1", seconds=30) is not None
+
     @pytest.mark.parametrize("policy", ["queue", "interrupt"])
     async def test_a_turn_of_another_process_is_checked_first(
         self, alice: Transaction, clock: ManualClock, policy: str

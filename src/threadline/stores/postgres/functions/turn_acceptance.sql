@@ -90,7 +90,8 @@ BEGIN
     thread := threadline.store_request(
         _tenant, _owner, _role, _now_us, given, _parts, thread, target.must_bind, rewind_to
     );
-    is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy;
+    is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy
+        AND NOT given.is_only_reserved;
     INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, model, status, idempotency_key,
         request_hash, request_seq, created_at, finished_at, lease_owner, lease_until, fence)
     VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
