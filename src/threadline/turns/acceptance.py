@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from threadline.core.errors import (
-    BudgetExceeded,
     Conflict,
     DuplicateId,
     GuardRefused,
@@ -128,13 +127,7 @@ class Turns:
         `Accepted.leased`."""
         scope.require("member")
         new = self.seal(scope, request)
-        session = self._store.scoped(scope)
-        try:
-            await self.check(scope, request)
-        except BudgetExceeded:
-            # A repeated request gets the turn that was stored first, whatever has been used since.
-            if new.key is None or await session.turn_by_key(new.key) is None:
-                raise
+        await self.check(scope, request)
         return self.require_accepted(await self.store(scope, new, holder), new)
 
     async def store(self, scope: Scope, new: TurnAcceptance, holder: Holder | None) -> Accepted | AcceptRefusal:

@@ -16,6 +16,7 @@ from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import AgentFailed, BudgetExceeded, InvalidInput, quote
 from threadline.core.events import Event, Usage
+from threadline.core.messages import NewMessage
 from threadline.core.threads import Scope, Thread
 from threadline.core.turns import Surface
 from threadline.core.usage import NO_BUDGET, Charge, Price, bound_usage, find_price
@@ -50,6 +51,10 @@ class Asks(Protocol):
     def agent_id(self) -> str | None: ...
     @property
     def model(self) -> str | None: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def message(self) -> NewMessage | None: ...
 
 
 class Meter:
@@ -103,7 +108,8 @@ class Meters:
         self._prices = prices or {}
 
     async def check_request(self, scope: Scope, request: Asks) -> None:
-        """InvalidInput for a model that the agent does not offer; BudgetExceeded. Call it before storing."""
+        """InvalidInput for a model that the agent does not offer; BudgetExceeded. Call it before storing. A repeated
+        request passes: it gets the turn that was stored first, whatever has been used since."""
         if request.model is None and self._admission is None:
             return
         thread = None if request.agent_id is not None else await self._find_thread(scope, request)
@@ -113,8 +119,19 @@ class Meters:
         if self._admission is not None:
             model = request.model or choose_model(None, thread, row, agent_id)
             spending = self._spending(scope, request.surface, agent_id, row, model)
-            if (refusal := await self._admission.check(spending)) is not None:
+            refusal = await self._admission.check(spending)
+            if refusal is not None and not await self._is_repeated(scope, request):
                 raise BudgetExceeded(refusal.reason, refusal.budget, refusal.resets_at)
+
+    async def _is_repeated(self, scope: Scope, request: Asks) -> bool:
+        session = self._store.scoped(scope)
+        if request.key is not None and await session.turn_by_key(request.key) is not None:
+            return True
+        message_id = None if request.message is None else request.message.id
+        thread = None if message_id is None else await self._find_thread(scope, request)
+        return (
+            message_id is not None and thread is not None and await session.message(thread.id, message_id) is not None
+        )
 
     async def _find_thread(self, scope: Scope, request: Asks) -> Thread | None:
         session = self._store.scoped(scope)
