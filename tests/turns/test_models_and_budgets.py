@@ -13,6 +13,7 @@ from threadline.agents.function import as_agent
 from threadline.bootstrap import Threadline
 from threadline.core.errors import AgentFailed, BudgetExceeded, InvalidInput, KeyReused, RoleRefused, SettingsInvalid
 from threadline.core.events import Event, StepStart, TextDelta, ToolCall, ToolResult, Usage
+from threadline.core.messages import new_message
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import Prompt
 from threadline.core.usage import Budget, Price
@@ -206,8 +207,10 @@ async def test_a_budget_renews_with_its_period_and_other_tenants_have_their_own(
 
 async def test_a_repeated_request_gets_its_reply_after_the_budget_is_used_up(opening: Open) -> None:
     thread = await opening(BudgetSettings(user=Budget(tokens_per_day=150))).as_user().create_thread()
-    first = await thread.ask("One", key="k")
-    assert await thread.ask("One", key="k") == first
+    question = new_message("user", "One", id="q1")
+    first = await thread.ask(question, key="k")
+    assert await thread.ask(question, key="k") == first
+    assert await thread.ask(question) == first
     with pytest.raises(BudgetExceeded):
         await thread.ask("Two", key="k2")
 

@@ -18,6 +18,7 @@ from threadline.core.errors import GuardRefused, InvalidInput, StoreFailed
 from threadline.core.event_fold import Fold
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.events import Event
+from threadline.core.messages import NewMessage
 from threadline.core.prompts import Prompt
 from threadline.core.repair import repair
 from threadline.core.sealing import Masker
@@ -40,6 +41,8 @@ class _HeadlessRequest(NamedTuple):
     surface: Surface = _SURFACE
     thread_id: str | None = None
     state_key: str | None = None
+    key: str | None = None
+    message: NewMessage | None = None
 
 
 class Snapshots(Protocol):

@@ -127,11 +127,10 @@ class Meters:
         session = self._store.scoped(scope)
         if request.key is not None and await session.turn_by_key(request.key) is not None:
             return True
-        message_id = None if request.message is None else request.message.id
-        thread = None if message_id is None else await self._find_thread(scope, request)
-        return (
-            message_id is not None and thread is not None and await session.message(thread.id, message_id) is not None
-        )
+        if request.message is None or request.message.id is None:
+            return False
+        thread = await self._find_thread(scope, request)
+        return thread is not None and await session.message(thread.id, request.message.id) is not None
 
     async def _find_thread(self, scope: Scope, request: Asks) -> Thread | None:
         session = self._store.scoped(scope)
