@@ -50,8 +50,8 @@ async def raw(address: str) -> bytes:
             return repr(found).encode()
         finally:
             await connection.close()
-    found = Path(address).parent.glob(f"{Path(address).name}*")
-    return b"".join(path.read_bytes() for path in found if path.is_file())
+    files = Path(address).parent.glob(f"{Path(address).name}*")
+    return b"".join(path.read_bytes() for path in files if path.is_file())
 
 
 async def store_in_clear(threadline: Threadline, tenant_id: str, row: AgentRow) -> None:
