@@ -2,6 +2,7 @@
  * The token of this tab, in sessionStorage and never in a URL. A service without authentication requires none.
  */
 import { Cell } from "./cell";
+import { removeDrafts } from "./chat/drafts";
 
 const KEY = "threadline.token";
 
@@ -27,6 +28,7 @@ export function signIn(given: string): void {
 }
 
 export function signOut(): void {
+  removeDrafts();
   sessionStorage.removeItem(KEY);
   signInWanted.set(true);
 }

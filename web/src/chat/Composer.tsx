@@ -1,4 +1,7 @@
-/** The message field: Enter sends, Shift+Enter starts a new line, and the button stops a running turn. */
+/**
+ * The message field: Enter sends, or queues while a reply is running; Shift+Enter starts a new line. The button stops a
+ * running turn.
+ */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentIds, useAgents } from "../agents";
 import { IconButton } from "../ui/IconButton";
@@ -20,9 +23,7 @@ export function Composer({ talk }: { talk: Conversing }) {
     if (matchMedia("(hover: hover)").matches) field.current?.focus();
   }, []);
   const send = () => {
-    if (!draft.trim() || isBusy) return;
-    talk.send(draft.trim(), agentId);
-    setDraft("");
+    if (draft.trim() || (talk.queued && !isBusy)) talk.send(draft.trim(), agentId);
   };
   return (
     <form
@@ -32,10 +33,12 @@ export function Composer({ talk }: { talk: Conversing }) {
         send();
       }}
     >
+      <Queued talk={talk} />
       <div class="composer-field">
         <textarea
           ref={field}
           id="composer"
+          dir="auto"
           rows={1}
           placeholder="Write a message"
           aria-label="Message"
@@ -48,13 +51,39 @@ export function Composer({ talk }: { talk: Conversing }) {
           }}
         />
         {isBusy ? (
-          <IconButton icon="stop" label="Stop" class="composer-send composer-stop" onClick={talk.stop} />
+          <>
+            {draft.trim() && <IconButton icon="send" label="Queue message" type="submit" />}
+            <IconButton icon="stop" label="Stop" class="composer-send composer-stop" onClick={talk.stop} />
+          </>
         ) : (
-          <IconButton icon="send" label="Send" class="composer-send" type="submit" disabled={!draft.trim()} />
+          <IconButton
+            icon="send"
+            label="Send"
+            class="composer-send"
+            type="submit"
+            disabled={!draft.trim() && !talk.queued}
+          />
         )}
       </div>
       {!talk.thread.id && !talk.messages.length && <AgentChoice chosen={agentId} onChoose={setAgentId} />}
     </form>
+  );
+}
+
+/** A message that waits for the end of the running reply. */
+function Queued({ talk }: { talk: Conversing }) {
+  return (
+    <div role="status">
+      {talk.queued && (
+        <div class="queued">
+          <p dir="auto">{talk.queued}</p>
+          <span>Will be sent when the reply is finished</span>
+          <button type="button" class="link-button" onClick={talk.unqueue}>
+            Cancel
+          </button>
+        </div>
+      )}
+    </div>
   );
 }
 

@@ -3,7 +3,14 @@ import { Icon } from "../ui/icons";
 import type { Conversing } from "./conversation";
 import { turnIdOf } from "./facts";
 
-const FAILED = new Set(["dispatch_failed", "interrupted", "denied_rbac", "denied_no_agent", "denied_sentinel", "denied_budget"]);
+const FAILED = new Set([
+  "dispatch_failed",
+  "interrupted",
+  "denied_rbac",
+  "denied_no_agent",
+  "denied_sentinel",
+  "denied_budget",
+]);
 
 export function Trouble({ talk }: { talk: Conversing }) {
   const trouble = troubleOf(talk);

@@ -3,13 +3,14 @@
  * the page shows what is stored.
  */
 import { useChat } from "@ai-sdk/react";
-import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
+import { isToolUIPart, lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
 import { useCell } from "../cell";
 import { settle } from "../router";
 import { refresh as refreshThreads } from "../threads/store";
 import { toast } from "../ui/toasts";
+import { paragraphs, useWriting } from "./drafts";
 import { type Facts, useFacts } from "./facts";
 import { isReachable, useFollowing } from "./following";
 import { PAGE } from "./ThreadView";
@@ -28,6 +29,11 @@ export interface Conversing {
   error: string | undefined;
   draft: string;
   setDraft: (text: string) => void;
+  /** What is sent when the running reply is finished. */
+  queued: string;
+  /** Puts it back into the composer. */
+  unqueue: () => void;
+  /** Sends now, or queues while a reply is running. */
   send: (text: string, agentId?: string) => void;
   edit: (messageId: string, text: string) => void;
   regenerate: (messageId?: string) => void;
@@ -42,7 +48,7 @@ export function useConversation(initial: History): Conversing {
   const { stateKey } = initial;
   const [thread, setThread] = useState<Thread>(initial);
   const [firstSeq, setFirstSeq] = useState(initial.firstSeq ?? 0);
-  const [draft, setDraft] = useState("");
+  const writing = useWriting(stateKey);
   const isThere = thread.id !== undefined;
   const [facts, refreshFacts] = useFacts(stateKey, isThere);
   const transport = useMemo(chatTransport, []);
@@ -70,7 +76,8 @@ export function useConversation(initial: History): Conversing {
     if (now.current.isBusy || now.current.messages.at(-1)?.id !== last?.id) return null;
     const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
     if (unsent.length) {
-      setDraft((written) => [...unsent, written].filter(Boolean).join("\n\n"));
+      const { draft, queued } = writing.held.current;
+      writing.change({ draft: paragraphs(...unsent, queued, draft), queued: "" });
       toast(`Not sent: ${errorText(now.current.error)}`, { kind: "error" });
       clearError();
     }
@@ -81,7 +88,7 @@ export function useConversation(initial: History): Conversing {
     refreshFacts();
     void refreshThreads();
     return fresh;
-  }, [stateKey, setMessages, clearError, refreshFacts]);
+  }, [stateKey, setMessages, clearError, refreshFacts, writing.held, writing.change]);
 
   const isResuming = useRef(false);
   /** Reads the stream of the running turn, unless this page already does. */
@@ -94,7 +101,18 @@ export function useConversation(initial: History): Conversing {
     });
   };
 
-  useSettling({ status, isThere: messages.length > 0, refresh, goOn, stateKey });
+  /** After a failure it returns to the composer; while a tool waits for approval, the reply is not finished. */
+  const sendQueued = (fresh: History) => {
+    const { draft, queued } = writing.held.current;
+    if (!queued || now.current.isBusy || isWaiting(fresh.messages.at(-1))) return;
+    if (now.current.error) writing.change({ draft: paragraphs(queued, draft), queued: "" });
+    else {
+      writing.change({ queued: "" });
+      void chat.sendMessage({ text: queued });
+    }
+  };
+
+  useSettling({ status, isThere: messages.length > 0, refresh, goOn, sendQueued, stateKey });
 
   useFollowing(stateKey, (head: Head) => {
     const isShown = head.version === "none" || head.version === now.current.version;
@@ -108,6 +126,7 @@ export function useConversation(initial: History): Conversing {
         // The service knows how the turn ended, so an error from a lost connection is outdated.
         clearError();
         if (fresh.active) goOn();
+        else sendQueued(fresh);
       },
       () => undefined, // The service cannot be reached; the next head arrives when it can.
     );
@@ -144,11 +163,17 @@ export function useConversation(initial: History): Conversing {
     isBusy,
     isStreaming: status === "streaming",
     error: error && errorText(error),
-    draft,
-    setDraft,
+    draft: writing.draft,
+    setDraft: (draft) => writing.change({ draft }),
+    queued: writing.queued,
+    unqueue: () => writing.change({ draft: paragraphs(writing.queued, writing.draft), queued: "" }),
     loadOlder,
     act,
-    send: (text, agentId) => void chat.sendMessage({ text }, agentId ? { body: { agentId } } : undefined),
+    send: (given, agentId) => {
+      const text = paragraphs(writing.queued, given);
+      writing.change({ draft: "", queued: isBusy ? text : "" });
+      if (!isBusy) void chat.sendMessage({ text }, agentId ? { body: { agentId } } : undefined);
+    },
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),
     answerApproval: (id, approved) => void chat.addToolApprovalResponse({ id, approved }),
@@ -166,6 +191,7 @@ interface Settling {
   isThere: boolean;
   refresh: () => Promise<History | null>;
   goOn: () => void;
+  sendQueued: (fresh: History) => void;
   stateKey: string;
 }
 
@@ -173,7 +199,7 @@ interface Settling {
  * Shows what is stored after each answer or failure, and when the service is reachable again. A turn that is still
  * running, because only the connection broke or a deploy moved it, is resumed after a moment.
  */
-function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): void {
+function useSettling({ status, isThere, refresh, goOn, sendQueued, stateKey }: Settling): void {
   const before = useRef(status);
   const goingOn = useRef(0);
   const isOnline = useCell(isReachable);
@@ -183,6 +209,7 @@ function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): vo
       (fresh) => {
         window.clearTimeout(goingOn.current);
         if (fresh?.active) goingOn.current = window.setTimeout(goOn, GO_ON_AFTER_MS);
+        else if (fresh) sendQueued(fresh);
       },
       () => undefined,
     );
@@ -206,6 +233,10 @@ function useSettling({ status, isThere, refresh, goOn, stateKey }: Settling): vo
 function unsentOf(shown: UIMessage[], stored: UIMessage[]): string[] {
   const asked = shown.slice(shown.findLastIndex((message) => message.role === "assistant") + 1);
   return asked.filter(({ id }) => !stored.some((message) => message.id === id)).map(textOf);
+}
+
+function isWaiting(last: UIMessage | undefined): boolean {
+  return last?.parts.some((part) => isToolUIPart(part) && part.state === "approval-requested") ?? false;
 }
 
 export function textOf(message: UIMessage): string {
