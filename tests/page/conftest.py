@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 from tests.page.browser import Service, browsing
 from threadline.library import UserView
@@ -122,6 +122,22 @@ def settled(page: Page) -> None:
 def shown(page: Page, text: str) -> Locator:
     """A text in the list of messages."""
     return page.locator(".messages").get_by_text(text)
+
+
+def hold_chat_request(page: Page) -> Callable[[], None]:
+    """Holds the next chat request until the returned function is called."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    def release() -> None:
+        while not held:
+            page.wait_for_timeout(10)  # Playwright only handles events inside its own calls.
+        held[0].continue_()
+
+    page.route("**/api/v1/ai/chat", hold, times=1)
+    return release
 
 
 def on_screens(*names: str) -> pytest.MarkDecorator:

@@ -20,6 +20,7 @@ def test_a_first_message_is_answered_and_its_url_opens_the_thread(person: Person
     say(page, "Hello there")
     expect(shown(page, "You said: “Hello there”.")).to_be_visible()
     settled(page)
+    expect(page.locator(".message-assistant .who")).to_have_text("rehearsal")
     assert re.search(r"/t/\w{16}$", page.url)
     expect(page).to_have_title("Hello there · Threadline")
     again = person.open(page.url)

@@ -75,9 +75,79 @@ def test_pages_pass_the_accessibility_checks(person: Person, service: Service, s
     check(page, "a dialog")
 
 
-def test_a_url_without_a_thread_is_a_new_thread(person: Person) -> None:
+def test_a_url_without_a_thread_says_so(person: Person) -> None:
     page = person.open("/t/never-there")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("There is no such thread")
+    alert.get_by_role("button", name="New thread").click()
     expect(page.get_by_text("Start a conversation")).to_be_visible()
+
+
+@on_screens("phone")
+def test_tables_scroll_instead_of_breaking_words(person: Person, service: Service) -> None:
+    columns = ["Region", "Revenue", "Customers", "Trend", "Responsible", "Comment"]
+    rows = [columns, ["---"] * len(columns), ["Lisbon", "1,204,331", "12,044", "rising", "Esperança", "none"]]
+
+    async def make() -> None:
+        thread = await person.view.create_thread(state_key="table")
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        await thread.append("How did we do?", threadline.assistant(table))
+
+    service.do(make())
+    page = person.open("/t/table")
+    table = page.get_by_role("group", name="Table")
+    expect(table).to_be_visible()
+    # Each cell holds one word, so each has the height of one line.
+    heights = table.locator("th, td").evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
+    assert max(heights) < 48, heights
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth")
+    assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+
+def test_text_has_its_own_direction(person: Person, service: Service) -> None:
+    async def make() -> None:
+        thread = await person.view.create_thread(state_key="arabic")
+        reply = "مرحبا بكم.\n\n1. أولا\n\n2. ثانيا\n\nAnd in English."
+        await thread.append("كيف حالك؟", threadline.assistant(reply))
+
+    service.do(make())
+    page = person.open("/t/arabic")
+    direction = "element => getComputedStyle(element).direction"
+    expect(page.locator(".message-assistant ol")).to_be_visible()
+    for selector in (".message-user p:not(.byline)", ".message-assistant .prose > p", ".message-assistant ol"):
+        assert page.locator(selector).first.evaluate(direction) == "rtl", selector
+    assert page.locator(".message-assistant .prose > p").last.evaluate(direction) == "ltr"
+    composer = page.get_by_role("textbox", name="Message")
+    composer.fill("شكرا")
+    assert composer.evaluate(direction) == "rtl"
+
+
+def test_a_thread_of_five_surfaces_stays_on_its_line(person: Person) -> None:
+    page = person.open()
+    surfaces = ["web", "terminal", "telegram", "whatsapp", "mattermost"]
+    thread = {"id": "one", "stateKey": "one", "title": "Everywhere", "updatedAt": "2026-01-01T00:00:00Z"}
+    listed = {"threads": [{**thread, "surfaces": surfaces}]}
+    page.route("**/api/v1/ai/threads?limit=*", lambda route: route.fulfill(json=listed))
+    page.reload()
+    row = page.get_by_role("navigation").get_by_role("listitem").filter(has_text="Everywhere")
+    expect(row.locator(".surface")).to_have_text(["terminal", "telegram", "+2"])
+    more = row.locator(".row-more")
+    assert more.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert more.evaluate("box => box.offsetHeight") < 30
+
+
+@on_screens("desktop", "phone")
+def test_a_toast_does_not_cover_the_composer(person: Person) -> None:
+    page = person.open()
+    page.route("**/api/v1/ai/chat", lambda route: route.abort())
+    say(page, "Are you there?")
+    toast = page.locator(".toast").filter(has_text="Not sent")
+    expect(toast).to_be_visible()
+    below = toast.bounding_box()
+    field = page.locator(".composer").bounding_box()
+    assert below is not None
+    assert field is not None
+    assert below["y"] + below["height"] <= field["y"]
 
 
 def test_an_invalid_url_shows_an_error(person: Person) -> None:

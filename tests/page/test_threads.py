@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 import threadline
 from tests.page.browser import Service
-from tests.page.conftest import EVERY_SCREEN, Person, on_screens, say, settled, shown
+from tests.page.conftest import EVERY_SCREEN, Person, hold_chat_request, on_screens, say, settled, shown
 
 
 def make_threads(service: Service, person: Person, *titles: str) -> None:
@@ -47,7 +47,7 @@ def test_threads_are_listed_by_latest_activity(person: Person, service: Service)
     settled(page)
     open_list(page)
     expect(rows).to_contain_text(["Lisbon", "Porto"])
-    expect(rows.first).to_contain_text("web")
+    expect(rows.first.locator(".surface")).to_have_count(0)
     page.go_back()
     expect(page.get_by_text("Start a conversation")).to_be_visible()
 
@@ -145,3 +145,31 @@ def test_a_thread_of_thousands_opens_at_its_end_and_loads_older_messages(person:
     expect(page.locator(".message")).to_have_count(60)
     shown(page, "Message 4940").scroll_into_view_if_needed()
     expect(page.locator(".message")).to_have_count(120)
+
+
+def test_a_new_thread_is_listed_at_once(person: Person) -> None:
+    page = person.open()
+    release = hold_chat_request(page)
+    say(page, "Where is Lisbon?")
+    rows = page.get_by_role("navigation").get_by_role("listitem")
+    expect(rows).to_have_count(1)
+    expect(rows.get_by_role("link", name="Where is Lisbon?")).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("heading", name="Where is Lisbon?")).to_be_visible()
+    release()
+    settled(page)
+    expect(rows.get_by_role("button", name="Actions for Where is Lisbon?")).to_be_attached()
+    expect(rows).to_have_count(1)
+
+
+def test_a_thread_whose_first_message_was_not_stored_is_not_listed(person: Person) -> None:
+    page = person.open()
+    page.route("**/api/v1/ai/chat", lambda route: route.abort(), times=1)
+    say(page, "Where is Lisbon?")
+    expect(page.locator(".toast")).to_contain_text("Not sent")
+    expect(page.get_by_role("navigation").get_by_role("listitem")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("textbox", name="Message")).to_have_value("Where is Lisbon?")
+    page.get_by_role("textbox", name="Message").press("Enter")
+    expect(shown(page, "You said: “Where is Lisbon?”.")).to_be_visible()
+    settled(page)
+    expect(page.get_by_role("navigation").get_by_role("listitem")).to_have_count(1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 import threadline
 from tests.page.browser import Service
-from tests.page.conftest import EVERY_SCREEN, Person, say, settled, shown
+from tests.page.conftest import EVERY_SCREEN, Person, hold_chat_request, say, settled, shown
 
 
 def composer(page: Page) -> Locator:
@@ -117,13 +117,12 @@ def test_stop_sends_the_queued_message_at_once(person: Person, service: Service)
 
 def test_a_queued_message_waits_for_an_approval(person: Person) -> None:
     page = person.open()
-    waiting: list[Route] = []
-    page.route("**/api/v1/ai/chat", waiting.append, times=1)
+    release = hold_chat_request(page)
     say(page, "stamp hello")
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     say(page, "Thank you")
     expect(page.locator(".queued")).to_be_visible()
-    waiting[0].continue_()
+    release()
     expect(page.get_by_text("Allow stamp to run with this input?")).to_be_visible()
     settled(page)
     expect(page.locator(".queued")).to_contain_text("Thank you")

@@ -25,3 +25,7 @@ export function useAgents(): Agents | null {
 export function agentIds({ agents, shared }: Agents): string[] {
   return [...new Set([...shared, ...agents.filter((agent) => agent.enabled).map((agent) => agent.id)])];
 }
+
+export function agentName(agents: Agents | null, id: string | undefined): string | undefined {
+  return agents?.agents.find((agent) => agent.id === id)?.name || id;
+}

@@ -7,6 +7,7 @@ export interface Thread {
   id?: string;
   title?: string;
   agentId?: string;
+  model?: string;
   timelineId?: string;
   messageCount?: number;
   tokenCount?: number;
@@ -42,6 +43,7 @@ export interface Turn {
   status: string;
   surface: string;
   agentId?: string;
+  model?: string;
   error?: string;
   usage?: Record<string, number>;
   requestSeq?: number;
@@ -87,6 +89,8 @@ export interface Agents {
   agents: { id: string; name: string; enabled: boolean }[];
   shared: string[];
   default?: string;
+  /** By agent: those that a thread may choose. */
+  models?: Record<string, string[]>;
 }
 
 export interface Place {

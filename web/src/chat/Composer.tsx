@@ -3,8 +3,8 @@
  * running turn.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { agentIds, useAgents } from "../agents";
 import { IconButton } from "../ui/IconButton";
+import { AgentChoice, type Choice } from "./AgentChoice";
 import type { Conversing } from "./conversation";
 
 const TALLEST_PX = 240;
@@ -12,7 +12,7 @@ const TALLEST_PX = 240;
 export function Composer({ talk }: { talk: Conversing }) {
   const field = useRef<HTMLTextAreaElement>(null);
   const { draft, setDraft, isBusy } = talk;
-  const [agentId, setAgentId] = useState<string | undefined>(undefined);
+  const [choice, setChoice] = useState<Choice>({});
   useLayoutEffect(() => {
     const element = field.current;
     if (!element) return;
@@ -23,7 +23,7 @@ export function Composer({ talk }: { talk: Conversing }) {
     if (matchMedia("(hover: hover)").matches) field.current?.focus();
   }, []);
   const send = () => {
-    if (draft.trim() || (talk.queued && !isBusy)) talk.send(draft.trim(), agentId);
+    if (draft.trim() || (talk.queued && !isBusy)) talk.send(draft.trim(), choice);
   };
   return (
     <form
@@ -65,7 +65,7 @@ export function Composer({ talk }: { talk: Conversing }) {
           />
         )}
       </div>
-      {!talk.thread.id && !talk.messages.length && <AgentChoice chosen={agentId} onChoose={setAgentId} />}
+      <AgentChoice talk={talk} chosen={choice} onChoose={setChoice} />
     </form>
   );
 }
@@ -84,22 +84,5 @@ function Queued({ talk }: { talk: Conversing }) {
         </div>
       )}
     </div>
-  );
-}
-
-/** The agent of a new thread, if there is more than one. */
-function AgentChoice({ chosen, onChoose }: { chosen: string | undefined; onChoose: (id: string) => void }) {
-  const agents = useAgents();
-  const ids = agents ? agentIds(agents) : [];
-  if (ids.length < 2) return null;
-  return (
-    <label class="agent-choice">
-      Agent
-      <select value={chosen ?? agents?.default} onChange={(event) => onChoose(event.currentTarget.value)}>
-        {ids.map((id) => (
-          <option key={id}>{id}</option>
-        ))}
-      </select>
-    </label>
   );
 }

@@ -1,5 +1,6 @@
 /** A conversation: header, messages, composer and details panel. */
 import { useEffect } from "preact/hooks";
+import { useAgents } from "../agents";
 import type { History } from "../api";
 import { useCell } from "../cell";
 import { Panel } from "../panel/Panel";
@@ -8,7 +9,7 @@ import { titleOf } from "../threads/ThreadRow";
 import { IconButton } from "../ui/IconButton";
 import { Announcer } from "./Announcer";
 import { Composer } from "./Composer";
-import { type Conversing, useConversation } from "./conversation";
+import { type Conversing, textOf, useConversation } from "./conversation";
 import { Empty } from "./Empty";
 import { isReachable } from "./following";
 import { MessageView } from "./MessageView";
@@ -34,7 +35,7 @@ export function Conversation({ initial, seq }: { initial: History; seq?: number 
 }
 
 function Head({ talk }: { talk: Conversing }) {
-  const { thread, messages } = talk;
+  const { thread } = talk;
   const isBeside = useCell(isPanelOpen);
   return (
     <header class="head">
@@ -45,7 +46,7 @@ function Head({ talk }: { talk: Conversing }) {
         aria-expanded={isListOpen.get()}
         onClick={() => isListOpen.set(true)}
       />
-      <h1>{thread.id || messages.length ? titleOf(thread) : "New thread"}</h1>
+      <h1 dir="auto">{shownTitle(talk) ?? "New thread"}</h1>
       {thread.messageCount !== undefined && (
         <span class="counts">
           {thread.messageCount} {thread.messageCount === 1 ? "message" : "messages"}
@@ -73,6 +74,7 @@ function Reachability() {
 
 function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) {
   const { messages, firstSeq, facts, isBusy } = talk;
+  const agents = useAgents();
   const scrolling = useScrolling(talk, seq === undefined ? undefined : seq - firstSeq);
   if (!messages.length) return <Empty onPick={talk.setDraft} />;
   return (
@@ -92,6 +94,7 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
             facts={facts}
             isLast={at === messages.length - 1}
             isBusy={isBusy}
+            agents={agents}
           />
         ))}
         {isBusy && messages.at(-1)?.role === "user" && (
@@ -112,8 +115,15 @@ function Messages({ talk, seq }: { talk: Conversing; seq: number | undefined }) 
   );
 }
 
-function useTitle({ thread, messages }: Conversing): void {
-  const title = thread.id || messages.length ? titleOf(thread) : "";
+/** Until a thread has a title, its first question. */
+function shownTitle({ thread, messages, firstSeq }: Conversing): string | undefined {
+  const [first] = messages;
+  if (first && firstSeq === 0 && !thread.title) return titleOf({ title: textOf(first) });
+  return thread.id ? titleOf(thread) : undefined;
+}
+
+function useTitle(talk: Conversing): void {
+  const title = shownTitle(talk);
   useEffect(() => {
     document.title = title ? `${title} · Threadline` : "Threadline";
   }, [title]);

@@ -27,6 +27,7 @@ export function Editor({ initial, onDone, onCancel }: Props) {
     >
       <textarea
         aria-label="Edit your message"
+        dir="auto"
         rows={Math.min(12, text.split("\n").length + 1)}
         value={text}
         autoFocus

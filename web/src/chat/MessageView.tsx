@@ -1,7 +1,9 @@
 /** One message with its byline and actions. */
 import type { UIMessage } from "ai";
 import { memo } from "preact/compat";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { agentName } from "../agents";
+import type { Agents } from "../api";
 import { Markdown } from "../markdown/Markdown";
 import { briefly, exactly } from "../times";
 import { type Conversing, textOf } from "./conversation";
@@ -18,17 +20,28 @@ interface Props {
   facts: Facts;
   isLast: boolean;
   isBusy: boolean;
+  agents: Agents | null;
 }
 
 export const MessageView = memo(
-  function MessageView({ message, seq, talk, facts, isLast, isBusy }: Props) {
+  function MessageView({ message, seq, talk, facts, isLast, isBusy, agents }: Props) {
     const [isEditing, setEditing] = useState(false);
     const isUser = message.role === "user";
     const isStreaming = isLast && isBusy && !isUser;
+    // While the reply streams, its turn is not known yet: the thread's agent answers.
+    const answerer = useRef<string | undefined>(undefined);
+    const turn = facts.turns.get(turnIdOf(message.id) ?? "");
+    // A turn without an agent was the default agent's.
+    if (turn) answerer.current = turn.agentId ?? agents?.default;
+    else if (isStreaming) answerer.current = talk.thread.agentId ?? agents?.default;
     return (
       <li class={`message message-${message.role}`}>
         <p class="byline">
-          <span class="who">{isUser ? "You" : message.role === "assistant" ? "Assistant" : message.role}</span>
+          <span class="who">
+            {isUser
+              ? "You"
+              : (agentName(agents, answerer.current) ?? (message.role === "assistant" ? "Assistant" : message.role))}
+          </span>
           <Provenance message={message} seq={seq} facts={facts} />
         </p>
         {isEditing ? (
@@ -63,7 +76,8 @@ export const MessageView = memo(
     before.seq === after.seq &&
     before.facts === after.facts &&
     before.isLast === after.isLast &&
-    before.isBusy === after.isBusy,
+    before.isBusy === after.isBusy &&
+    before.agents === after.agents,
 );
 
 /** Versions of answers are switched at the answer, versions of questions at the question. */
@@ -97,7 +111,7 @@ function FileNote({ name, type, url }: { name: string | undefined; type: string;
 
 const ENDED: Record<string, string> = { stopped: "stopped", interrupted: "interrupted", dispatch_failed: "failed" };
 
-/** Time, surface (if not web), tokens and, for a reply that is not complete, why. */
+/** Model, time, surface (if not web), tokens and, for a reply that is not complete, why. */
 function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; facts: Facts }) {
   const turnId = turnIdOf(message.id);
   const turn = turnId ? facts.turns.get(turnId) : [...facts.turns.values()].find((each) => each.requestSeq === seq);
@@ -109,6 +123,7 @@ function Provenance({ message, seq, facts }: { message: UIMessage; seq: number; 
   const tokens = turnId && turn.usage ? tokensOf(turn.usage) : 0;
   return (
     <>
+      {turnId && turn.model && <span>{turn.model}</span>}
       {at && (
         <time dateTime={at} title={exactly(at)}>
           {briefly(at)}

@@ -1,12 +1,18 @@
 /** One thread: loads its newest messages, then shows the conversation; or says that it cannot. */
 import { useEffect, useState } from "preact/hooks";
 import { call, errorText, type History, threadPath } from "../api";
-import type { Route } from "../router";
+import { openNew, type Route } from "../router";
+import { isListOpen } from "../shell";
 import { Conversation } from "./Conversation";
+import { storedDraft } from "./drafts";
 
 export const PAGE = 60;
 
-type Loading = { state: "loading" } | { state: "failed"; why: string } | { state: "ready"; history: History };
+type Loading =
+  | { state: "loading" }
+  | { state: "missing" }
+  | { state: "failed"; why: string }
+  | { state: "ready"; history: History };
 
 export function ThreadView({ at }: { at: Route }) {
   // Which route it began with decides: a new thread is not loaded again when it gets its address.
@@ -19,22 +25,29 @@ export function ThreadView({ at }: { at: Route }) {
     if (begun.isNew) return;
     const asking = new AbortController();
     load(begun, asking.signal).then(
-      (history) => setLoading({ state: "ready", history }),
+      (history) => {
+        // A thread that was begun here has a link before its first message is stored, and perhaps a draft.
+        const isThere = history.id !== undefined || storedDraft(begun.stateKey) !== "";
+        setLoading(isThere ? { state: "ready", history } : { state: "missing" });
+      },
       (error: unknown) => asking.signal.aborted || setLoading({ state: "failed", why: errorText(error) }),
     );
     return () => asking.abort();
   }, [begun, tries]);
 
   if (loading.state === "loading") return <Waiting />;
+  const tryAgain = () => setTries(tries + 1);
+  if (loading.state === "missing")
+    return (
+      <Failure title="There is no such thread" onTryAgain={tryAgain}>
+        It may have been deleted, or it belongs to another user.
+      </Failure>
+    );
   if (loading.state === "failed")
     return (
-      <div class="middle" role="alert">
-        <h2>This thread could not be loaded</h2>
-        <p>{loading.why}</p>
-        <button type="button" class="button" onClick={() => setTries(tries + 1)}>
-          Try again
-        </button>
-      </div>
+      <Failure title="This thread could not be loaded" onTryAgain={tryAgain}>
+        {loading.why}
+      </Failure>
     );
   return <Conversation initial={loading.history} seq={begun.seq} />;
 }
@@ -47,6 +60,26 @@ async function load(begun: Route, signal: AbortSignal): Promise<History> {
   const from = Math.max(0, begun.seq - 10);
   const older = await call<History>("GET", `${path}?first=${from}&last=${first - 1}`, undefined, signal);
   return { ...history, firstSeq: from, messages: [...older.messages, ...history.messages] };
+}
+
+function Failure({ title, children, onTryAgain }: { title: string; children: string; onTryAgain: () => void }) {
+  return (
+    <div class="middle" role="alert">
+      <h2>{title}</h2>
+      <p>{children}</p>
+      <div class="row-end">
+        <button type="button" class="button only-narrow" onClick={() => isListOpen.set(true)}>
+          Threads
+        </button>
+        <button type="button" class="button" onClick={onTryAgain}>
+          Try again
+        </button>
+        <button type="button" class="button button-primary" onClick={openNew}>
+          New thread
+        </button>
+      </div>
+    </div>
+  );
 }
 
 function Waiting() {

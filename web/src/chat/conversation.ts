@@ -4,20 +4,19 @@
  */
 import { useChat } from "@ai-sdk/react";
 import { isToolUIPart, lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { call, errorText, type Head, type History, type Thread, threadPath } from "../api";
-import { useCell } from "../cell";
-import { settle } from "../router";
-import { refresh as refreshThreads } from "../threads/store";
+import { addStarted, refresh as refreshThreads, removeStarted } from "../threads/store";
 import { toast } from "../ui/toasts";
+import type { Choice } from "./AgentChoice";
 import { paragraphs, useWriting } from "./drafts";
 import { type Facts, useFacts } from "./facts";
-import { isReachable, useFollowing } from "./following";
+import { useFollowing } from "./following";
+import { useSettling } from "./settling";
 import { PAGE } from "./ThreadView";
 import { chatTransport } from "./transport";
 
 const DRAWN_EVERY_MS = 50;
-const GO_ON_AFTER_MS = 1_000;
 
 export interface Conversing {
   thread: Thread;
@@ -34,7 +33,7 @@ export interface Conversing {
   /** Puts it back into the composer. */
   unqueue: () => void;
   /** Sends now, or queues while a reply is running. */
-  send: (text: string, agentId?: string) => void;
+  send: (text: string, choice: Choice) => void;
   edit: (messageId: string, text: string) => void;
   regenerate: (messageId?: string) => void;
   answerApproval: (id: string, approved: boolean) => void;
@@ -68,10 +67,21 @@ export function useConversation(initial: History): Conversing {
   const now = useRef({ isBusy, error, messages, version: "" });
   Object.assign(now.current, { isBusy, error, messages });
 
+  /** The first message named it for one turn; the thread gets it when it is stored. */
+  const firstModel = useRef<string | undefined>(undefined);
   const refresh = useCallback(async (): Promise<History | null> => {
     const wanted = Math.max(PAGE, now.current.messages.length);
     const last = now.current.messages.at(-1);
     const fresh = await call<History>("GET", `${threadPath(stateKey)}?tail=${wanted}`);
+    const model = firstModel.current;
+    if (fresh.id && model) {
+      firstModel.current = undefined;
+      // If it fails, the select shows that the next reply has the agent's own model.
+      await call("PATCH", threadPath(stateKey), { model }).then(
+        () => Object.assign(fresh, { model }),
+        () => undefined,
+      );
+    }
     // The response is older than a message that was sent in between.
     if (now.current.isBusy || now.current.messages.at(-1)?.id !== last?.id) return null;
     const unsent = now.current.error ? unsentOf(now.current.messages, fresh.messages) : [];
@@ -80,6 +90,7 @@ export function useConversation(initial: History): Conversing {
       writing.change({ draft: paragraphs(...unsent, queued, draft), queued: "" });
       toast(`Not sent: ${errorText(now.current.error)}`, { kind: "error" });
       clearError();
+      if (!fresh.id) removeStarted(stateKey);
     }
     now.current.messages = fresh.messages;
     setThread(fresh);
@@ -169,10 +180,14 @@ export function useConversation(initial: History): Conversing {
     unqueue: () => writing.change({ draft: paragraphs(writing.queued, writing.draft), queued: "" }),
     loadOlder,
     act,
-    send: (given, agentId) => {
+    send: (given, choice) => {
       const text = paragraphs(writing.queued, given);
       writing.change({ draft: "", queued: isBusy ? text : "" });
-      if (!isBusy) void chat.sendMessage({ text }, agentId ? { body: { agentId } } : undefined);
+      if (!isThere && !isBusy) {
+        addStarted(stateKey, text);
+        firstModel.current = choice.model;
+      }
+      if (!isBusy) void chat.sendMessage({ text }, isThere ? undefined : { body: choice });
     },
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),
@@ -184,49 +199,6 @@ export function useConversation(initial: History): Conversing {
         () => chat.stop(),
       ),
   };
-}
-
-interface Settling {
-  status: string;
-  isThere: boolean;
-  refresh: () => Promise<History | null>;
-  goOn: () => void;
-  sendQueued: (fresh: History) => void;
-  stateKey: string;
-}
-
-/**
- * Shows what is stored after each answer or failure, and when the service is reachable again. A turn that is still
- * running, because only the connection broke or a deploy moved it, is resumed after a moment.
- */
-function useSettling({ status, isThere, refresh, goOn, sendQueued, stateKey }: Settling): void {
-  const before = useRef(status);
-  const goingOn = useRef(0);
-  const isOnline = useCell(isReachable);
-  // While the service cannot be reached, the messages stay on the page.
-  const showStored = () =>
-    void refresh().then(
-      (fresh) => {
-        window.clearTimeout(goingOn.current);
-        if (fresh?.active) goingOn.current = window.setTimeout(goOn, GO_ON_AFTER_MS);
-        else if (fresh) sendQueued(fresh);
-      },
-      () => undefined,
-    );
-  useEffect(() => () => window.clearTimeout(goingOn.current), []);
-  useEffect(() => {
-    if (isOnline && status === "error") showStored();
-  }, [isOnline]);
-  useEffect(() => {
-    const was = before.current;
-    before.current = status;
-    if (status === "submitted" || status === "streaming") {
-      if (isThere) settle(stateKey);
-      return;
-    }
-    if (was === status || (was !== "submitted" && was !== "streaming" && status !== "error")) return;
-    showStored();
-  }, [status]);
 }
 
 /** The last messages that are not stored; they return to the composer. */

@@ -53,11 +53,11 @@ function block(token: Token, isOpen: boolean): ComponentChildren {
     case "heading":
       return <Heading depth={(token as Tokens.Heading).depth}>{inline(token.tokens)}</Heading>;
     case "paragraph":
-      return <p>{inline(token.tokens)}</p>;
+      return <p dir="auto">{inline(token.tokens)}</p>;
     case "code":
       return <CodeBlock code={token.text as string} language={(token as Tokens.Code).lang} isOpen={isOpen} />;
     case "blockquote":
-      return <blockquote>{blocks(token.tokens)}</blockquote>;
+      return <blockquote dir={directionOf(token.raw)}>{blocks(token.tokens)}</blockquote>;
     case "list":
       return <List list={token as Tokens.List} />;
     case "table":
@@ -71,14 +71,22 @@ function block(token: Token, isOpen: boolean): ComponentChildren {
   }
 }
 
+/** What `dir="auto"` would find if it looked into the paragraphs of a list, which have their own direction. */
+function directionOf(text: string): "ltr" | "rtl" {
+  const first = /\p{L}/u.exec(text)?.[0] ?? "";
+  return /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(first)
+    ? "rtl"
+    : "ltr";
+}
+
 function blocks(tokens: Token[] | undefined): ComponentChildren {
   return tokens?.map((token, at) => <Fragment key={at}>{block(token, false)}</Fragment>);
 }
 
 /** The page has a first and a second level already. */
 function Heading({ depth, children }: { depth: number; children: ComponentChildren }) {
-  if (depth === 1) return <h3>{children}</h3>;
-  return depth === 2 ? <h4>{children}</h4> : <h5>{children}</h5>;
+  if (depth === 1) return <h3 dir="auto">{children}</h3>;
+  return depth === 2 ? <h4 dir="auto">{children}</h4> : <h5 dir="auto">{children}</h5>;
 }
 
 function List({ list }: { list: Tokens.List }) {
@@ -88,7 +96,13 @@ function List({ list }: { list: Tokens.List }) {
       {blocks(item.tokens.filter((token) => token.type !== "checkbox"))}
     </li>
   ));
-  return list.ordered ? <ol start={Number(list.start) || 1}>{items}</ol> : <ul>{items}</ul>;
+  const dir = directionOf(list.raw);
+  if (!list.ordered) return <ul dir={dir}>{items}</ul>;
+  return (
+    <ol dir={dir} start={Number(list.start) || 1}>
+      {items}
+    </ol>
+  );
 }
 
 function Table({ table }: { table: Tokens.Table }) {
@@ -103,7 +117,7 @@ function Table({ table }: { table: Tokens.Table }) {
   );
   return (
     <div class="table" tabIndex={0} role="group" aria-label="Table">
-      <table>
+      <table dir={directionOf(table.raw)}>
         <thead>{cells(table.header, "th")}</thead>
         <tbody>
           {table.rows.map((row, at) => (

@@ -99,7 +99,7 @@ function ThreadList({ shown, current, onOpen }: { shown: Shown; current: string;
     <div class="list">
       <ul aria-label={shown.archived ? "Archived threads" : "Threads"}>
         {shown.threads.map((thread) => (
-          <ThreadRow key={thread.id} thread={thread} isCurrent={thread.stateKey === current} onOpen={onOpen} />
+          <ThreadRow key={thread.stateKey} thread={thread} isCurrent={thread.stateKey === current} onOpen={onOpen} />
         ))}
       </ul>
       {shown.nextCursor && <MoreWhenSeen key={shown.nextCursor} />}

@@ -17,6 +17,27 @@ export function titleOf(thread: Pick<Thread, "title">): string {
   return thread.title || "Untitled";
 }
 
+const CHIPS = 2;
+
+/** Where else the thread was used: as many as fit, and how many more. */
+function Surfaces({ names }: { names: string[] }) {
+  const rest = names.slice(CHIPS);
+  return (
+    <>
+      {names.slice(0, CHIPS).map((name) => (
+        <span key={name} class="surface">
+          {name}
+        </span>
+      ))}
+      {rest.length > 0 && (
+        <span class="surface" title={rest.join(", ")}>
+          +{rest.length}
+        </span>
+      )}
+    </>
+  );
+}
+
 export function ThreadRow({ thread, isCurrent, onOpen }: Props) {
   const [isRenaming, setRenaming] = useState(false);
   const title = titleOf(thread);
@@ -25,6 +46,7 @@ export function ThreadRow({ thread, isCurrent, onOpen }: Props) {
     void remove(thread);
   };
   const onKeyDown = (event: KeyboardEvent) => {
+    if (!thread.id) return;
     if (event.key === "F2") setRenaming(true);
     if (event.key === "Delete") discard();
   };
@@ -42,30 +64,30 @@ export function ThreadRow({ thread, isCurrent, onOpen }: Props) {
           onOpen();
         }}
       >
-        <span class="row-title">{title}</span>
+        <span class="row-title" dir="auto">
+          {title}
+        </span>
         <span class="row-more">
           {thread.updatedAt && (
             <time dateTime={thread.updatedAt} title={exactly(thread.updatedAt)}>
               {ago(thread.updatedAt)}
             </time>
           )}
-          {thread.surfaces?.map((surface) => (
-            <span key={surface} class="surface">
-              {surface}
-            </span>
-          ))}
+          <Surfaces names={(thread.surfaces ?? []).filter((name) => name !== "web")} />
         </span>
       </a>
-      <Menu
-        label={`Actions for ${title}`}
-        choices={[
-          { label: "Rename", icon: "edit", run: () => setRenaming(true) },
-          thread.archivedAt
-            ? { label: "Unarchive", icon: "archive", run: () => void archive(thread, false) }
-            : { label: "Archive", icon: "archive", run: () => void archive(thread, true) },
-          { label: "Delete", icon: "trash", run: discard },
-        ]}
-      />
+      {thread.id && (
+        <Menu
+          label={`Actions for ${title}`}
+          choices={[
+            { label: "Rename", icon: "edit", run: () => setRenaming(true) },
+            thread.archivedAt
+              ? { label: "Unarchive", icon: "archive", run: () => void archive(thread, false) }
+              : { label: "Archive", icon: "archive", run: () => void archive(thread, true) },
+            { label: "Delete", icon: "trash", run: discard },
+          ]}
+        />
+      )}
       {isRenaming && (
         <AskName
           title="Rename thread"

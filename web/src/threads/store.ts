@@ -15,10 +15,42 @@ export interface Listing {
 }
 
 const PAGE = 40;
+const TITLE = 80;
 
 export const listing = new Cell<Listing>({ state: "loading", threads: [], archived: false });
 
 let asked = 0;
+
+/** Threads that were started here and have no title yet: their first question stands in the list at once. */
+const started = new Map<string, { title: string; isListed: boolean }>();
+
+export function addStarted(stateKey: string, question: string): void {
+  started.set(stateKey, { title: question.slice(0, TITLE), isListed: false });
+  listing.change((shown) => ({ ...shown, threads: withStarted(shown.threads, shown.archived) }));
+}
+
+/** The first question was not stored: there is no such thread. */
+export function removeStarted(stateKey: string): void {
+  if (!started.delete(stateKey)) return;
+  listing.change((shown) => ({
+    ...shown,
+    threads: shown.threads.filter((thread) => thread.id !== undefined || thread.stateKey !== stateKey),
+  }));
+}
+
+function withStarted(threads: Thread[], archived: boolean): Thread[] {
+  if (archived || !started.size) return threads;
+  const listed = threads.map((thread) => {
+    const known = started.get(thread.stateKey);
+    if (!known || thread.id === undefined) return thread;
+    if (thread.title) started.delete(thread.stateKey);
+    known.isListed = true;
+    return { ...thread, title: thread.title || known.title };
+  });
+  const keys = new Set(listed.map((thread) => thread.stateKey));
+  const added = [...started].filter(([stateKey, { isListed }]) => !isListed && !keys.has(stateKey));
+  return [...added.reverse().map(([stateKey, { title }]) => ({ stateKey, title })), ...listed];
+}
 
 export async function refresh(archived = listing.get().archived): Promise<void> {
   const mine = ++asked;
@@ -29,7 +61,8 @@ export async function refresh(archived = listing.get().archived): Promise<void> 
     const page = await call<ThreadPage>("GET", `ai/threads?limit=${PAGE}&archived=${archived}`);
     if (mine !== asked) return;
     const kept = sameList ? rest(listing.get(), page) : { threads: [], nextCursor: page.nextCursor };
-    listing.set({ state: "ready", threads: [...page.threads, ...kept.threads], nextCursor: kept.nextCursor, archived });
+    const threads = withStarted([...page.threads, ...kept.threads], archived);
+    listing.set({ state: "ready", threads, nextCursor: kept.nextCursor, archived });
   } catch (error) {
     if (mine !== asked) return;
     const shown = listing.get();
@@ -42,7 +75,7 @@ function rest(before: Listing, page: ThreadPage): Pick<Listing, "threads" | "nex
   if (before.threads.length <= PAGE) return { threads: [], nextCursor: page.nextCursor };
   const fresh = new Set(page.threads.map((thread) => thread.id));
   const last = page.threads.at(-1)?.updatedAt ?? "";
-  const older = before.threads.filter((thread) => !fresh.has(thread.id) && (thread.updatedAt ?? "") <= last);
+  const older = before.threads.filter(({ id, updatedAt = "" }) => id && !fresh.has(id) && updatedAt <= last);
   return { threads: older, nextCursor: before.nextCursor };
 }
 
@@ -79,6 +112,7 @@ export async function archive(thread: Thread, archived: boolean): Promise<void> 
 }
 
 export async function remove(thread: Thread): Promise<void> {
+  started.delete(thread.stateKey);
   const done = await act(() => call("DELETE", threadPath(thread.stateKey)));
   if (!done || !thread.id) return;
   const restore = () => void act(() => call("POST", "ai/threads/restore", { id: thread.id }));
