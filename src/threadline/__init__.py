@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from threadline.bootstrap import Threadline, open
     from threadline.client import Client, RetryPolicy, connect
     from threadline.core import events
-    from threadline.core.approvals import ApprovalDecision, Pending
+    from threadline.core.approvals import ApprovalDecision, Pending, ToolOutput
     from threadline.core.channels import ContextSnapshot
+    from threadline.core.client_tools import ClientTool
     from threadline.core.errors import (
         AgentFailed,
         BudgetExceeded,
@@ -106,6 +107,7 @@ __all__ = [
     "Approver",
     "BudgetExceeded",
     "Client",
+    "ClientTool",
     "Conflict",
     "ContextSnapshot",
     "DataPart",
@@ -162,6 +164,7 @@ __all__ = [
     "ThreadlineError",
     "Timeline",
     "Tool",
+    "ToolOutput",
     "ToolPart",
     "TurnInfo",
     "TurnRunning",
@@ -203,7 +206,9 @@ _HOMES = {
     "threadline.core.approvals": (
         "ApprovalDecision",
         "Pending",
+        "ToolOutput",
     ),
+    "threadline.core.client_tools": ("ClientTool",),
     "threadline.core.channels": ("ContextSnapshot",),
     "threadline.core.errors": (
         "AgentFailed",

@@ -6,12 +6,13 @@ The contracts are the docstrings of `threadline.ports.gateway`. Each method call
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
-from threadline.core.approvals import ApprovalDecision, Pending
-from threadline.core.arguments import as_question, decisions, new_messages, new_thread, thread_changes
+from threadline.core.approvals import Answer, Pending
+from threadline.core.arguments import as_answers, as_client_tools, as_question, new_messages, new_thread, thread_changes
+from threadline.core.client_tools import ClientTool
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
@@ -66,6 +67,7 @@ class ThreadHandle(GatewayThread):
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> Reply:
         """As in the protocol. `surface` overrides the surface of the user's view for this turn."""
         request = TurnRequest(
@@ -77,6 +79,7 @@ class ThreadHandle(GatewayThread):
             key=key,
             policy=policy,
             replaces=replaces,
+            client_tools=as_client_tools(client_tools),
         )
         return Reply(self._services, partial(self._services.accept, request), approver or Defer())
 
@@ -85,13 +88,13 @@ class ThreadHandle(GatewayThread):
 
     def respond(
         self,
-        answers: Mapping[str, ApprovalDecision | bool],
+        answers: Mapping[str, Answer | bool],
         *,
         surface: Surface | None = None,
         approver: Approver | None = None,
     ) -> Reply:
         """As in the protocol. `surface` overrides the surface of the user's view for this turn."""
-        request = AnswerRequest(self.id, decisions(answers), surface or self._services.surface)
+        request = AnswerRequest(self.id, as_answers(answers), surface or self._services.surface)
         return Reply(self._services, partial(self._services.respond, request), approver or Defer())
 
     async def messages(

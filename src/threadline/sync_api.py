@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 
 from threadline import bootstrap
 from threadline.bootstrap import OpenOptions, Threadline
-from threadline.core.approvals import ApprovalDecision, Pending
+from threadline.core.approvals import Answer, Pending
 from threadline.core.channels import ContextSnapshot
+from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
@@ -139,16 +140,24 @@ class SyncThread(ThreadAttributes):
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> SyncReply:
         reply = self._thread.ask(
-            question, agent=agent, model=model, key=key, policy=policy, approver=approver, replaces=replaces
+            question,
+            agent=agent,
+            model=model,
+            key=key,
+            policy=policy,
+            approver=approver,
+            replaces=replaces,
+            client_tools=client_tools,
         )
         return SyncReply(self._loop, reply)
 
     def pending(self) -> list[Pending]:
         return self._loop.wait(self._thread.pending())
 
-    def respond(self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None) -> SyncReply:
+    def respond(self, answers: Mapping[str, Answer | bool], *, approver: Approver | None = None) -> SyncReply:
         return SyncReply(self._loop, self._thread.respond(answers, approver=approver))
 
     def messages(

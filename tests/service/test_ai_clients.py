@@ -219,6 +219,33 @@ async def test_a_client_shows_tools_as_they_are_stored(drive: Drive) -> None:
     assert [part.get("output") for part in stored] == [part.get("output") for part in parts]
 
 
+LOCATE = {"description": "Where the user is.", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.req("C-01", "S1-32")
+async def test_a_client_runs_its_own_tools_and_the_reply_continues(drive: Drive, release: str) -> None:
+    offer = ["offer", {"locate": LOCATE, "show_map": LOCATE}]
+    # Version 5.0.0 has no way to send an error.
+    has_errors = release != "ai-5.0.0"
+    outputs = {"tool-locate": {"city": "Bern"}, "tool-show_map": {"errorText": "no map"} if has_errors else "no map"}
+    _, waiting, shown, _ = await drive(offer, ["send", "use locate and show_map"], ["output", outputs], ["validate"])
+    assert (waiting["status"], [part["state"] for part in tools(waiting["messages"][-1])]) == (
+        "ready",
+        ["input-available"] * 2,
+    )
+    assert (shown["status"], shown["error"], len(shown["messages"])) == ("ready", None, 2)
+    assert texts(shown)[1].endswith(
+        'The tool locate answered: {"city":"Bern"}. The tool show_map gave no result: no map.'
+    )
+    (_, stored) = await drive.stored()
+    assert [part.get("output", part.get("errorText")) for part in tools(stored)] == [{"city": "Bern"}, "no map"]
+    assert stored["id"] == waiting["messages"][-1]["id"]
+    reloaded, later = await drive.then(["reload"], ["send", "use locate"])
+    assert (texts(reloaded), later["status"]) == (texts(shown), "ready")
+    (again,) = await drive.then(["output", outputs])
+    assert texts(again)[3].endswith('answered: {"city":"Bern"}.')
+
+
 @WITH_AND_WITHOUT_VERSION
 @pytest.mark.req("S1-32")
 async def test_a_pending_approval_is_not_an_error_for_a_client(drive: Drive) -> None:

@@ -103,7 +103,7 @@ async def talk(database: str, effects: str, thread_id: str, first: int, approvin
         moment()
         await reply.ended()
         moment()
-        if answers := {each.approval_id: True for each in await thread.pending()}:
+        if answers := {each.id: True for each in await thread.pending()}:
             await thread.respond(answers, surface=surface).ended()
             moment()
     sweeping.cancel()

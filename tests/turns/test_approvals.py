@@ -97,7 +97,7 @@ async def test_an_approval_is_answered_later_and_the_same_reply_continues(shop: 
     (asked,) = await thread.pending()
     assert (asked.name, asked.input, states(before[1])) == ("pay", {"sum": 5}, ["approval-requested"])
     timeline = (await thread.refresh()).timeline_id
-    reply = await thread.respond({asked.approval_id: True})
+    reply = await thread.respond({asked.id: True})
     after = await thread.messages()
     assert [message.id for message in after] == [message.id for message in before]
     assert (reply.id, states(reply), reply.text) == (before[1].id, ["output-available"], "May I?\n\nDone.")
@@ -110,7 +110,7 @@ async def test_an_approval_is_answered_later_and_the_same_reply_continues(shop: 
 @pytest.mark.req("S1-13")
 async def test_the_model_sees_its_call_with_the_result_and_no_call_twice(shop: Shop) -> None:
     thread = await waiting(shop, 5)
-    await thread.respond({each.approval_id: True for each in await thread.pending()})
+    await thread.respond({each.id: True for each in await thread.pending()})
     *before, last = shop.model.seen[-1]
     assert [message.role for message in (*before, last)] == ["user", "assistant"]
     assert states(last) == ["output-available"]
@@ -124,7 +124,7 @@ async def test_the_model_sees_its_call_with_the_result_and_no_call_twice(shop: S
 async def test_one_reply_may_have_approved_and_denied_calls(shop: Shop) -> None:
     thread = await waiting(shop, 5, 6)
     first, second = await thread.pending()
-    reply = await thread.respond({first.approval_id: False, second.approval_id: ApprovalDecision(True)})
+    reply = await thread.respond({first.id: False, second.id: ApprovalDecision(True)})
     assert states(reply) == ["output-denied", "output-available"]
     assert shop.paid == [6]
 
@@ -133,10 +133,10 @@ async def test_one_reply_may_have_approved_and_denied_calls(shop: Shop) -> None:
 async def test_the_same_answer_again_gives_the_same_reply_and_another_one_is_a_conflict(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
-    first = await thread.respond({asked.approval_id: True})
-    assert await thread.respond({asked.approval_id: True}) == first
+    first = await thread.respond({asked.id: True})
+    assert await thread.respond({asked.id: True}) == first
     with pytest.raises(Conflict):
-        await thread.respond({asked.approval_id: False})
+        await thread.respond({asked.id: False})
     assert shop.paid == [5]
     assert len(await thread.messages()) == 2
 
@@ -149,21 +149,21 @@ async def test_an_answered_approval_stays_answered_on_every_timeline(shop: Shop)
     branch = await thread.branch()
     assert await branch.pending() == []
     with pytest.raises(NotFound):
-        await branch.respond({asked.approval_id: True})
-    await thread.respond({asked.approval_id: True})
+        await branch.respond({asked.id: True})
+    await thread.respond({asked.id: True})
     await thread.load("asked")
     with pytest.raises(Conflict):
-        await thread.respond({asked.approval_id: False})
-    await thread.respond({asked.approval_id: True}).ended()
+        await thread.respond({asked.id: False})
+    await thread.respond({asked.id: True}).ended()
     assert shop.paid == [5]
 
 
 async def test_a_reply_may_ask_again_and_be_answered_again(shop: Shop) -> None:
     thread = await waiting(shop, 5)
     shop.script([ToolCall("c9", "pay", {"sum": 7}), Finish("tool-calls")], DONE)
-    first = await thread.respond({each.approval_id: True for each in await thread.pending()}, approver=DEFER)
+    first = await thread.respond({each.id: True for each in await thread.pending()}, approver=DEFER)
     assert states(first) == ["output-available", "approval-requested"]
-    whole = await thread.respond({each.approval_id: True for each in await thread.pending()})
+    whole = await thread.respond({each.id: True for each in await thread.pending()})
     assert (whole.id, states(whole)) == (first.id, ["output-available", "output-available"])
     assert shop.paid == [5, 7]
     assert len(await thread.messages()) == 2
@@ -180,7 +180,7 @@ async def test_an_approval_cannot_be_answered_after_a_new_message(shop: Shop) ->
     assert (answered.state, answered.error) == ("output-error", "not run: approval was asked for and not given")
     assert await thread.pending() == []
     with pytest.raises(InvalidInput, match="was not requested"):
-        await thread.respond({asked.approval_id: True})
+        await thread.respond({asked.id: True})
     assert shop.paid == []
 
 
@@ -191,15 +191,15 @@ async def test_only_the_owner_can_answer_and_invalid_answers_store_nothing(shop:
     refused = [
         (InvalidInput, {}),
         (InvalidInput, {"made-up": True}),
-        (InvalidInput, {asked.approval_id: True, "made-up": True}),
-        (GuardRefused, {asked.approval_id: ApprovalDecision(False, "forbidden")}),
+        (InvalidInput, {asked.id: True, "made-up": True}),
+        (GuardRefused, {asked.id: ApprovalDecision(False, "forbidden")}),
     ]
     for error, answers in refused:
         with pytest.raises(error):
             await thread.respond(answers)  # type: ignore[arg-type]
     viewer = await shop.threadline.as_user(role="viewer").thread(thread.id)
     with pytest.raises(RoleRefused):
-        await viewer.respond({asked.approval_id: True})
+        await viewer.respond({asked.id: True})
     with pytest.raises(NotFound):
         await shop.threadline.as_user("bob").thread(thread.id)
     assert await thread.messages() == before
@@ -222,7 +222,7 @@ async def test_a_message_queued_while_a_reply_continues_follows_it_and_is_answer
     (asked,) = await thread.pending()
     continuing = asyncio.Event()
     shop.script([continuing.wait, *DONE], DONE)
-    reply = thread.respond({asked.approval_id: True})
+    reply = thread.respond({asked.id: True})
     await reply.accept()
     queued = thread.ask("And then?", policy="queue")
     before = await queued.accept()
@@ -239,7 +239,7 @@ async def test_a_continued_reply_that_fails_keeps_what_was_shown(shop: Shop) -> 
     thread = await waiting(shop, 5)
     shop.script([TextDelta("Paid, and"), AgentFailed("away")])
     with pytest.raises(AgentFailed):
-        await thread.respond({each.approval_id: True for each in await thread.pending()})
+        await thread.respond({each.id: True for each in await thread.pending()})
     reply = (await thread.messages())[1]
     assert (states(reply), reply.text) == (["output-available"], "May I?\n\nPaid, and")
     assert reply.metadata == {"status": "dispatch_failed"}
@@ -250,9 +250,7 @@ async def test_a_thread_works_after_a_process_died_between_answer_and_reply(shop
     thread = await waiting(shop, 5)
     (asked,) = await thread.pending()
     approvals, scope = shop.threadline.approvals, shop.me.scope
-    accepted = await approvals.accept(
-        scope, AnswerRequest(thread.id, {asked.approval_id: ApprovalDecision(True)}, "web")
-    )
+    accepted = await approvals.accept(scope, AnswerRequest(thread.id, {asked.id: ApprovalDecision(True)}, "web"))
     tx = shop.threadline.store.scoped(scope)
     leased = await tx.lease_turn(accepted.turn.id, "dead", seconds=0)
     assert leased is not None
@@ -260,7 +258,7 @@ async def test_a_thread_works_after_a_process_died_between_answer_and_reply(shop
     assert await shop.threadline.recovery.recover(scope) == 1
     reply = (await thread.messages())[1]
     assert (states(reply), reply.metadata) == (["approval-responded"], {"status": "interrupted"})
-    assert await thread.respond({asked.approval_id: True}) == reply
+    assert await thread.respond({asked.id: True}) == reply
     shop.script(DONE)
     await thread.ask("And now?")
     answered = shop.model.seen[-1][1].parts[-1]

@@ -343,7 +343,7 @@ async def test_an_approved_tool_is_finished_after_a_handover(
     thread = await first.as_user().create_thread()
     await thread.ask("Pay", surface="web", approver=Defer()).ended()
     (asked,) = await thread.pending()
-    turn = await thread.respond({asked.approval_id: True}, surface="web").accept()
+    turn = await thread.respond({asked.id: True}, surface="web").accept()
     async with asyncio.timeout(_PATIENCE):
         await till.paying.wait()
     await first.runner.close(hands_over=True)

@@ -60,15 +60,16 @@ class ToolCallRunner:
         self._approval_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(parallel)
 
-    async def run(self, call: ToolCall, approval: Approval | None = None) -> Outcome:
-        """The result of the call. `approval` is the decision on a request of an earlier turn. Errors of the journal
-        are raised, because nothing may run without a stored intent."""
+    async def run(self, call: ToolCall, approval: Approval | None = None) -> Outcome | None:
+        """The result of the call; None if the client runs the tool and the call stays open. `approval` is the decision
+        on a request of an earlier turn. Errors of the journal are raised, because nothing may run without a stored
+        intent."""
         try:
             tool = self._find(call.name)
             keywords = tool.check(call.input)
             async with self._approval_lock:
                 refusal = await self._check_permission(call, tool, approval)
-            if refusal is not None:
+            if refusal is not None or tool.runs_on == "client":
                 return refusal
             async with self._slots:
                 result = await self._run_once(call, tool, keywords)

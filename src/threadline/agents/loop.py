@@ -1,8 +1,9 @@
 """The tool loop: ask the model, run the tools it calls, give it their results, until it calls no more tools.
 
 Tools of one round run concurrently; their results are emitted in the order of the calls. Every call gets exactly one
-result before the next round. If a call waits for approval, the reply ends with the request. The loop is one async
-generator: closing it cancels the running tools and waits for them to end.
+result before the next round. If a call waits for approval, or for the output of a tool that the client runs, the other
+calls of the round run and the reply ends. The loop is one async generator: closing it cancels the running tools and
+waits for them to end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import count
 
 from threadline.agents.call_runner import Hooks, Outcome, ToolCallRunner
 from threadline.agents.limits import RunLimits, TimeBudget
-from threadline.agents.models import Model, RoundSettings
+from threadline.agents.models import Model, RoundSettings, ToolSpec
 from threadline.agents.reply_builder import ReplyBuilder
 from threadline.agents.tools import Tool
 from threadline.core.errors import AgentFailed, InvalidInput
@@ -37,7 +38,6 @@ class LoopAgent:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise InvalidInput(f"tool names must be unique, got {', '.join(sorted(tool.name for tool in tools))}")
-        self._specs = tuple(tool.spec for tool in tools)
         self._hooks = hooks or Hooks()
         self._limits = limits or RunLimits()
 
@@ -47,29 +47,39 @@ class LoopAgent:
     async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
         reply = ReplyBuilder(prompt, limit=self._limits.reply_bytes)
+        tools = self._offered(services)
+        specs = tuple(tool.spec for tool in tools.values())
         with TimeBudget(self._limits.seconds) as budget:
-            runner = ToolCallRunner(self._tools, self._hooks, services, budget, parallel=self._limits.parallel)
+            runner = ToolCallRunner(tools, self._hooks, services, budget, parallel=self._limits.parallel)
             for event in reply.replay_open_calls():
                 yield event
             for number in count():
                 async with aclosing(self._run_calls(reply, runner)) as outcomes:
                     async for outcome in outcomes:
                         yield outcome
-                if reply.awaits_approval:
+                if reply.waits:
                     break
                 if number == self._limits.rounds:
                     raise AgentFailed(f"the agent called tools for {number} rounds without finishing its reply")
-                async with aclosing(self._run_round(reply, settings, budget)) as events:
+                async with aclosing(self._run_round(reply, specs, settings, budget)) as events:
                     async for event in events:
                         yield event
                 if not reply.calls:
                     break
         yield reply.end
 
+    def _offered(self, services: AgentServices) -> dict[str, Tool]:
+        """The agent's own tools, and those that the request declared: they cannot take the place of an agent's tool.
+        Where the caller cannot run tools, none of those that it would have to run."""
+        if services.client_tools is None:
+            return {name: tool for name, tool in self._tools.items() if tool.runs_on == "server"}
+        declared = {each.name: Tool.from_declared(each) for each in services.client_tools}
+        return {**self._tools, **{name: tool for name, tool in declared.items() if name not in self._tools}}
+
     async def _run_round(
-        self, reply: ReplyBuilder, settings: RoundSettings, budget: TimeBudget
+        self, reply: ReplyBuilder, specs: tuple[ToolSpec, ...], settings: RoundSettings, budget: TimeBudget
     ) -> AsyncGenerator[Event, None]:
-        stream = self._model.round(reply.messages(), self._specs, settings)
+        stream = self._model.round(reply.messages(), specs, settings)
         for event in reply.add(StepStart()):
             yield event
         async with aclosing(stream):
@@ -86,7 +96,11 @@ class LoopAgent:
         ]
         try:
             for task in tasks:
-                yield reply.add_outcome(await task)
+                outcome = await task
+                if outcome is None:
+                    reply.wait()
+                else:
+                    yield reply.add_outcome(outcome)
         finally:
             for task in tasks:
                 task.cancel()

@@ -18,8 +18,9 @@ from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
+from threadline.core.client_tools import ClientTool, check_client_tools
 from threadline.core.config_errors import explain
-from threadline.core.errors import SettingsInvalid, quote
+from threadline.core.errors import InvalidInput, SettingsInvalid, quote
 from threadline.ports import Agent
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ class _AnySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ()
 
 
-class _RehearsalSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
+class _ToolSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
+    """`client_tools` are offered to the model and run by the client."""
+
+    client_tools: tuple[ClientTool, ...] = ()
+
+
+class _RehearsalSettings(_ToolSettings, frozen=True, forbid_unknown_fields=True):
     pace: float = 0.0
 
 
-class _ModelSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
+class _ModelSettings(_ToolSettings, frozen=True, forbid_unknown_fields=True):
     """`api_key_env` names the environment variable with the key; `options` are added to each request unchanged."""
 
     api_key: str | None = None
@@ -68,7 +75,7 @@ class _RemoteSettings(_AnySettings, frozen=True, forbid_unknown_fields=True, kw_
     limits: RunLimits = RunLimits()
 
 
-class _LocalSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
+class _LocalSettings(_ToolSettings, frozen=True, forbid_unknown_fields=True):
     model_path: str | None = None
     context_tokens: int = 2_048
     options: dict[str, Any] = {}
@@ -92,7 +99,8 @@ def build_agent(row: AgentRow, *, tools: Sequence[Tool] = (), trusted: bool = Tr
 def _rehearsal(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     from threadline.agents.rehearsal import RehearsalAgent  # noqa: PLC0415 - chosen at run time
 
-    return RehearsalAgent(pace=_settings(row, _RehearsalSettings).pace)
+    chosen = _settings(row, _RehearsalSettings)
+    return RehearsalAgent(pace=chosen.pace, client_tools=_with_client_tools(row, (), chosen))
 
 
 def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -101,7 +109,7 @@ def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     chosen = _settings(row, _OpenAISettings)
     common = _model_options(row, chosen, trusted)
     model = OpenAIModel(row.model, with_usage=chosen.with_usage, alternating=chosen.alternating, **common)
-    return LoopAgent(model, tools, limits=chosen.limits)
+    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
 
 
 def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -109,7 +117,7 @@ def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
 
     chosen = _settings(row, _AnthropicSettings)
     model = AnthropicModel(row.model, max_tokens=chosen.max_tokens, **_model_options(row, chosen, trusted))
-    return LoopAgent(model, tools, limits=chosen.limits)
+    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
 
 
 def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -132,7 +140,7 @@ def _local(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     _require_trust(row, trusted, "a local model")
     chosen = _settings(row, _LocalSettings)
     model = LocalModel(chosen.model_path, context_tokens=chosen.context_tokens, options=chosen.options)
-    return LoopAgent(model, tools, limits=chosen.limits)
+    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
 
 
 def _function(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -162,6 +170,17 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
     except msgspec.ValidationError as exc:
         rejection = explain(exc, row.settings, kind)
         raise SettingsInvalid(f"agent {row.id!r}: {rejection.describe()}") from exc
+
+
+def _with_client_tools(row: AgentRow, tools: tuple[Tool, ...], chosen: _ToolSettings) -> tuple[Tool, ...]:
+    names = {tool.name for tool in tools}
+    try:
+        declared = check_client_tools(chosen.client_tools)
+    except InvalidInput as exc:
+        raise SettingsInvalid(f"agent {row.id!r}: `client_tools`: {exc}") from exc
+    if taken := next((each.name for each in declared if each.name in names), None):
+        raise SettingsInvalid(f"agent {row.id!r}: `client_tools`: the agent has a tool {quote(taken)} already")
+    return (*tools, *map(Tool.from_declared, declared))
 
 
 def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:

@@ -72,13 +72,22 @@ def _look_back(said: Sequence[str]) -> Tool:
 class RehearsalAgent:
     """`pace` is a delay in seconds after each word, to make streaming visible."""
 
-    def __init__(self, *, pace: float = 0.0, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        *,
+        pace: float = 0.0,
+        client_tools: Sequence[Tool] = (),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._pace = pace
+        self._client_tools = tuple(client_tools)
         self._sleep = sleep
 
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        given = _given(prompt)
-        tools = (calculate, count_words, _look_back(given.said), stamp)
+        own = {tool.name for tool in self._client_tools}
+        declared = {tool.name for tool in services.client_tools or ()}
+        given = _given(prompt, frozenset() if services.client_tools is None else frozenset(own | declared))
+        tools = (calculate, count_words, _look_back(given.said), stamp, *self._client_tools)
         return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).run(prompt, services)
 
     async def close(self) -> None:
@@ -119,7 +128,7 @@ class _RehearsalModel:
         """Nothing to close."""
 
 
-def _given(prompt: Prompt) -> Given:
+def _given(prompt: Prompt, client_tools: frozenset[str]) -> Given:
     user_texts = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
     system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
     pinned = [text.removeprefix(SNAPSHOT_HEAD) for text in system if text.startswith(SNAPSHOT_HEAD)]
@@ -128,6 +137,7 @@ def _given(prompt: Prompt) -> Given:
         said=tuple(user_texts[:-1]),
         snapshot=pinned[0] if pinned else None,
         left_out=prompt.messages_left_out,
+        client_tools=client_tools,
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import count, islice
 from typing import Any, NamedTuple
 
+from threadline.core import jsontext
+from threadline.core.errors import InvalidInput
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import outcome_text
 
@@ -22,6 +24,7 @@ I show what I was given, so you can see what an agent here would see. Try one of
 - count the words in to be or not to be (a tool)
 - look back for Bern (a tool that searches what you said before)
 - stamp hello (a tool that asks for your approval first)
+- use NAME, or use NAME with {"key": "value"} (a tool of that name which your client offers and runs)
 - what did I say first? or: what did I say last?
 - what do you know about me? (the context you pinned)
 - think about rain (an answer with reasoning)
@@ -43,6 +46,7 @@ class Given(NamedTuple):
     said: tuple[str, ...] = ()
     snapshot: str | None = None
     left_out: int = 0
+    client_tools: frozenset[str] = frozenset()
 
 
 class Answer(NamedTuple):
@@ -133,6 +137,22 @@ def _stamp(found: re.Match[str], given: Given) -> Answer:
     return Answer("I need your approval for this.", calls=(("stamp", {"text": found["what"]}),))
 
 
+def _use(found: re.Match[str], given: Given) -> Answer:
+    names = [name.strip() for name in found["names"].split(" and ")]
+    value = _read_object(found["input"] or "{}")
+    if value is None or not given.client_tools.issuperset(names):
+        return Answer(_describe_prompt(given))
+    return Answer("Your client can do that.", calls=tuple((name, value) for name in names))
+
+
+def _read_object(text: str) -> dict[str, Any] | None:
+    try:
+        value = jsontext.parse(text, "tool input")
+    except InvalidInput:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def _first(found: re.Match[str], given: Given) -> Answer:
     if not given.said:
         return Answer("This is the first thing you say to me here.")
@@ -185,6 +205,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Given], Answer]], 
     _rule(r"(?:please )?count(?: the)? words(?: in| of)?:? (?P<what>.+)", _count),
     _rule(r"look (?:back|up)(?: for| at)?:? (?P<what>.+)", _look_back),
     _rule(r"stamp:? (?P<what>.+)", _stamp),
+    _rule(r"use (?P<names>[\w-]+(?: and [\w-]+)*)(?: with (?P<input>\{.*\}))?[.!]?", _use),
     _rule(r"what did i say first[?.]?", _first),
     _rule(r"what did i (?:just )?say(?: last)?[?.]?", _last),
     _rule(r"what do you know(?: about me)?[?.]?", _snapshot),

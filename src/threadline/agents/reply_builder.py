@@ -51,7 +51,8 @@ class ReplyBuilder:
         """Calls of the current round that have no result yet, in order."""
         self.end = Finish()
         """The last event of the reply; updated by every round, emitted once."""
-        self.awaits_approval = False
+        self.waits = False
+        """Whether a call waits for an approval or for a client's output: then the reply ends here."""
         self.approvals: dict[str, Approval] = {}
         """Decisions on requests of an earlier turn, by call id."""
 
@@ -93,8 +94,11 @@ class ReplyBuilder:
         self._bytes_left -= min(_size(outcome), self._bytes_left)
         self._fold.add(outcome)
         if isinstance(outcome, ApprovalRequest):
-            self.awaits_approval, self.end = True, Finish("tool-calls")
+            self.wait()
         return outcome
+
+    def wait(self) -> None:
+        self.waits, self.end = True, Finish("tool-calls")
 
     def messages(self) -> tuple[PromptMessage, ...]:
         """The prompt for the next round."""

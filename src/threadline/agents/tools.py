@@ -12,24 +12,33 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, get_args, get_origin, overload
 
 import msgspec
 
 from threadline.agents.models import ToolSpec
 from threadline.agents.tool_execution import ToolFailed, run_bounded, to_json_data
+from threadline.core.client_tools import TOOL_NAME, ClientTool, check_client_tools
 from threadline.core.errors import InvalidInput, quote
 
 TIMEOUT_SECONDS = 60.0
 OUTPUT_BYTES = 50_000
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _PARAMETER_LINE = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s+(\S.*)")
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_BYTOOL_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class _AnyInput(msgspec.Struct, frozen=True):
+    """The input of a client tool, which checks it itself."""
+
+
+def _run_elsewhere() -> None:
+    raise ToolFailed("this tool is run by the client")
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool. `schema` describes an object with one property per parameter; `arguments` validates such an object."""
+    """A tool. `schema` describes an object with one property per parameter; `arguments` validates such an object. One
+    that runs on the client is run by the caller, who sends its output: its function is never called."""
 
     name: str
     description: str
@@ -40,6 +49,7 @@ class Tool(msgspec.Struct, frozen=True):
     needs_approval: bool = False
     timeout: float = TIMEOUT_SECONDS
     output_bytes: int = OUTPUT_BYTES
+    runs_on: Literal["server", "client"] = "server"
 
     @classmethod
     def from_function(
@@ -55,8 +65,8 @@ class Tool(msgspec.Struct, frozen=True):
     ) -> Tool:
         """InvalidInput if providers would reject the name, or if a parameter's type has no JSON Schema."""
         name = name or str(getattr(function, "__name__", ""))
-        if not _NAME.fullmatch(name):
-            raise InvalidInput(f"tool name must match {_NAME.pattern}, got {quote(name)}")
+        if not TOOL_NAME.fullmatch(name):
+            raise InvalidInput(f"tool name must match {TOOL_NAME.pattern}, got {quote(name)}")
         if timeout <= 0:
             raise InvalidInput(f"`timeout` of tool {name} must be greater than 0, got {timeout}")
         if output_bytes <= 0:
@@ -75,6 +85,18 @@ class Tool(msgspec.Struct, frozen=True):
             output_bytes=output_bytes,
         )
 
+    @classmethod
+    def on_client(cls, name: str, description: str = "", schema: dict[str, Any] | None = None) -> Tool:
+        """A tool that the caller runs: see `pending` and `respond`. `schema` is the JSON Schema of an object. A model
+        is offered it where a caller can run tools. InvalidInput, LimitExceeded."""
+        declared = ClientTool(name, description) if schema is None else ClientTool(name, description, schema)
+        check_client_tools((declared,))
+        return cls.from_declared(declared)
+
+    @classmethod
+    def from_declared(cls, declared: ClientTool) -> Tool:
+        return cls(declared.name, declared.description, declared.schema, _run_elsewhere, _AnyInput, runs_on="client")
+
     @property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, self.schema)
@@ -83,6 +105,8 @@ class Tool(msgspec.Struct, frozen=True):
         """The keyword arguments for the function. ToolFailed, with the reason, if the model's input is not valid."""
         if not isinstance(given, dict):
             raise ToolFailed(f"arguments of {self.name} must be a JSON object, got {quote(given)}")
+        if self.runs_on == "client":
+            return given
         try:
             checked = msgspec.convert(given, self.arguments)
         except msgspec.ValidationError as exc:
@@ -124,7 +148,7 @@ def _arguments(name: str, function: Callable[..., Any], described: dict[str, str
         raise InvalidInput(f"signature of tool {name} cannot be read: {exc}") from exc
     fields: list[Any] = []
     for parameter in parameters:
-        if parameter.kind not in _BY_NAME:
+        if parameter.kind not in _BYTOOL_NAME:
             raise InvalidInput(f"parameters of tool {name} must have names, got {quote(parameter)}")
         hint = _hint(parameter, described.get(parameter.name))
         if parameter.default is inspect.Parameter.empty:

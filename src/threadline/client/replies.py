@@ -18,9 +18,20 @@ import msgspec
 from threadline import api_types as api
 from threadline.client.transport import Transport
 from threadline.client.values import read, to_message, to_turn
-from threadline.core.approvals import ApprovalDecision
+from threadline.core.approvals import Answer, ApprovalDecision, ToolOutput
 from threadline.core.errors import AgentFailed, NotFound, ServiceUnavailable
-from threadline.core.events import ApprovalRequest, Event, Failure, Finish, Restart, TextDelta, ToolCall
+from threadline.core.events import (
+    ApprovalRequest,
+    Event,
+    Failure,
+    Finish,
+    Restart,
+    TextDelta,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolResult,
+)
 from threadline.core.ids import check_id, new_id
 from threadline.core.messages import Message
 from threadline.core.turns import TurnInfo, TurnStatus, reply_id
@@ -156,7 +167,7 @@ class RemoteReply(GatewayReply):
         if number + 1 < len(self._requests):
             return True
         request = self._requests[number]
-        if self._approver is None or request.message_id is None:
+        if self._approver is None or request.message_id is None or turn.waits_for_output:
             return False
         answers: dict[str, ApprovalDecision] = {}
         for waiting in turn.waiting:
@@ -204,6 +215,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.calls: dict[str, ToolCall] = {}
+        self.answered: set[str] = set()
         self.waiting: list[ApprovalRequest] = []
         self.finish = Finish()
         self.end: End | None = None
@@ -223,11 +235,18 @@ class _Turn:
             case ToolCall():
                 self.calls[frame.call_id] = frame
             case Restart():
-                self.calls, self.waiting = {}, []
+                self.calls, self.answered, self.waiting = {}, set(), []
+            case ToolResult() | ToolError() | ToolDenied():
+                self.answered.add(frame.call_id)
             case ApprovalRequest():
                 self.waiting.append(frame)
                 return None if hides_approvals else frame
         return frame
+
+    @property
+    def waits_for_output(self) -> bool:
+        """Whether a call waits for the output of a client tool. All open calls are answered together."""
+        return bool(self.calls.keys() - self.answered - {each.call_id for each in self.waiting})
 
 
 class _EventFrame(NamedTuple):
@@ -300,23 +319,32 @@ def earlier_reply(transport: Transport, turn_id: str) -> RemoteReply:
 
 
 def answer_body(
-    thread_id: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, ApprovalDecision]
+    thread_id: str, message_id: str, calls: list[tuple[str, ToolCall]], answers: Mapping[str, Answer]
 ) -> dict[str, Any]:
-    """The reply with its approvals decided, as a chat request."""
-    parts = []
-    for approval_id, call in calls:
-        decision = answers[approval_id]
-        reason = {} if decision.reason is None else {"reason": decision.reason}
-        parts.append(
-            {
-                "type": f"tool-{call.name}",
-                "toolCallId": call.call_id,
-                "state": "approval-responded",
-                "input": call.input,
-                "approval": {"id": approval_id, "approved": decision.approved, **reason},
-            }
-        )
+    """The reply with its open calls answered, as a chat request."""
+    parts = [
+        {
+            "type": f"tool-{call.name}",
+            "toolCallId": call.call_id,
+            "input": call.input,
+            **_answer_keys(id, answers[id]),
+        }
+        for id, call in calls
+    ]
     return {"threadId": thread_id, "message": {"id": message_id, "role": "assistant", "parts": parts}}
+
+
+def _answer_keys(id: str, answer: Answer) -> dict[str, Any]:
+    match answer:
+        case ApprovalDecision():
+            reason = {} if answer.reason is None else {"reason": answer.reason}
+            return {"state": "approval-responded", "approval": {"id": id, "approved": answer.approved, **reason}}
+        case ToolOutput(error=None):
+            # Refused before it is sent, if it is too large or not JSON.
+            answer.encoded()
+            return {"state": "output-available", "output": answer.output}
+        case ToolOutput():
+            return {"state": "output-error", "errorText": answer.error}
 
 
 def _reason(status: TurnStatus, error: str | None) -> str:

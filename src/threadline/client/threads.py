@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Unpack
 from urllib.parse import quote
 
@@ -14,16 +14,18 @@ from threadline.client.replies import CHAT, Prepare, RemoteReply, Request, answe
 from threadline.client.transport import Transport
 from threadline.client.values import MaybeThread, read, to_message, to_saved_point, to_thread, to_timeline, to_turn
 from threadline.core import parts as parts_
-from threadline.core.approvals import ApprovalDecision, Pending, list_pending
+from threadline.core.approvals import Answer, Pending, list_pending
 from threadline.core.arguments import (
+    as_answers,
+    as_client_tools,
     as_question,
     check_int,
     check_point,
-    decisions,
     new_messages,
     new_thread,
     thread_changes,
 )
+from threadline.core.client_tools import ClientTool
 from threadline.core.errors import DuplicateId, InvalidInput, NotFound
 from threadline.core.events import ToolCall
 from threadline.core.ids import check_id, check_name, new_id
@@ -86,12 +88,17 @@ class RemoteThread(GatewayThread):
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> RemoteReply:
         message = as_question(question)
         parts = message.parts if isinstance(message.parts, bytes) else parts_.encode(message.parts)
         given = {"agentId": agent, "model": model, "policy": policy, "messageId": replaces}
         sent = _present({"id": message.id, "role": message.role, "parts": msgspec.json.decode(parts)})
         body = {"threadId": self.id, "message": sent, **_present(given)}
+        if declared := as_client_tools(client_tools):
+            body["clientTools"] = {
+                each.name: {"description": each.description, "parameters": each.schema} for each in declared
+            }
         request_key = new_id() if key is None else check_id("key", key)
 
         async def prepare() -> Request:
@@ -101,23 +108,22 @@ class RemoteThread(GatewayThread):
 
     async def pending(self) -> list[Pending]:
         newest = await self.messages(newest=1)
-        return list_pending(newest[-1].parts) if newest else []
+        return list_pending(newest[-1].parts) if newest and newest[-1].incomplete is None else []
 
-    def respond(
-        self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None
-    ) -> RemoteReply:
-        given = decisions(answers)
+    def respond(self, answers: Mapping[str, Answer | bool], *, approver: Approver | None = None) -> RemoteReply:
+        given = as_answers(answers)
 
         async def prepare() -> Request:
             newest = await self.messages(newest=1)
             calls = [
-                (part.approval.id, ToolCall(part.call_id, part.name, part.input_value()))
+                (part.call_id if part.approval is None else part.approval.id, part)
                 for part in (newest[-1].parts if newest else ())
-                if isinstance(part, ToolPart) and part.approval is not None and part.approval.id in given
+                if isinstance(part, ToolPart)
             ]
-            if len(calls) != len(given) or not calls:
-                raise InvalidInput("`answers` must name the approvals that the last reply waits for")
-            return Request(self.id, answer_body(self.id, newest[-1].id, calls, given), new_id())
+            named = [(id, ToolCall(part.call_id, part.name, part.input_value())) for id, part in calls if id in given]
+            if len(named) != len(given) or not named:
+                raise InvalidInput("`answers` must name the calls that the last reply waits for")
+            return Request(self.id, answer_body(self.id, newest[-1].id, named, given), new_id())
 
         return self._reply(prepare, approver)
 

@@ -7,10 +7,11 @@ the same checks, so both give the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from threadline.core.approvals import ApprovalDecision
+from threadline.core.approvals import Answer, ApprovalDecision, ToolOutput
+from threadline.core.client_tools import ClientTool, check_client_tools
 from threadline.core.errors import InvalidInput
 from threadline.core.messages import NewMessage, user
 from threadline.core.threads import NewThread, ThreadChanges
@@ -83,16 +84,23 @@ def _check_fields(fields: Mapping[str, Any]) -> None:
         raise type_error("metadata", "a dict", fields["metadata"])
 
 
-def decisions(answers: object) -> dict[str, ApprovalDecision]:
-    """The answers to approvals; True and False are decisions without a reason."""
+def as_client_tools(tools: object) -> tuple[ClientTool, ...]:
+    """InvalidInput or LimitExceeded for tools that a model cannot be offered."""
+    if not isinstance(tools, Sequence) or not all(isinstance(each, ClientTool) for each in tools):
+        raise type_error("client_tools", "a list of ClientTool", tools)
+    return check_client_tools(tuple(tools))
+
+
+def as_answers(answers: object) -> dict[str, Answer]:
+    """The answers to what a reply waits for; True and False are decisions without a reason."""
     if not isinstance(answers, Mapping):
-        raise type_error("answers", "a dict of approval id to True or False", answers)
-    return {check_str("approval id", name): _decision(answer) for name, answer in answers.items()}
+        raise type_error("answers", "a dict of approval id to True or False, or of call id to ToolOutput", answers)
+    return {check_str("id of an answer", name): _answer(answer) for name, answer in answers.items()}
 
 
-def _decision(answer: object) -> ApprovalDecision:
+def _answer(answer: object) -> Answer:
     if isinstance(answer, bool):
         return ApprovalDecision(answer)
-    if not isinstance(answer, ApprovalDecision):
-        raise type_error("answer", "True, False or an ApprovalDecision", answer)
+    if not isinstance(answer, ApprovalDecision | ToolOutput):
+        raise type_error("answer", "True, False, an ApprovalDecision or a ToolOutput", answer)
     return answer

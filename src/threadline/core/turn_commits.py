@@ -6,7 +6,7 @@ A store either stores all of it or nothing. If it stores nothing it answers with
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -54,6 +54,8 @@ class TurnAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     """Without one, the thread's or the agent's model is asked."""
     key: str | None = None
     request_hash: bytes | None = None
+    seen: dict[str, Any] = {}
+    """What is known of `Turn.seen` before the turn runs."""
     title: CleanText | None = None
     """The thread's title, if it has none yet."""
     status: TurnStatus = "accepted"

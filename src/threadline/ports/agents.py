@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Literal, NamedTuple, Protocol
 
+from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event, ToolCall
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
@@ -40,6 +41,8 @@ class AgentServices(NamedTuple):
 
     journal: ToolJournal
     approver: Approver
+    client_tools: tuple[ClientTool, ...] | None = None
+    """Tools that the request declared, for its caller to run; None where no caller can run any."""
 
 
 class Agent(Protocol):

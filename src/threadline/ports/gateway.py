@@ -12,11 +12,12 @@ TokenRefused over HTTP. An argument of the wrong type is InvalidInput.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from typing import Any, Protocol, Unpack
 
-from threadline.core.approvals import ApprovalDecision, Pending
+from threadline.core.approvals import Answer, Pending
 from threadline.core.channels import ContextSnapshot
+from threadline.core.client_tools import ClientTool
 from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
@@ -164,23 +165,24 @@ class GatewayThread(ThreadAttributes, Protocol):
         policy: Policy | None = None,
         approver: Approver | None = None,
         replaces: str | None = None,
+        client_tools: Sequence[ClientTool] = (),
     ) -> GatewayReply:
         """Asks a question; the reply is awaited or iterated. `agent` answers (default: the thread's agent), with
         `model` (default: the thread's, else the agent's; InvalidInput for one that the agent does not offer). `policy`
         says what happens if another turn runs: reject (default), queue or interrupt. `approver` decides about tools
         that need approval; without one the turn ends with the call open: see `pending` and `respond`. `replaces` is the
-        id of an earlier user message: the thread continues from before it, on a new timeline."""
+        id of an earlier user message: the thread continues from before it, on a new timeline. `client_tools` are
+        offered to the model beside the agent's tools; the turn ends with a call of one open, for the caller to run."""
         ...
 
     async def pending(self) -> list[Pending]:
-        """The tool calls of the last reply that wait for approval."""
+        """The tool calls of the last reply that wait for approval, or for the output of a client tool."""
         ...
 
-    def respond(
-        self, answers: Mapping[str, ApprovalDecision | bool], *, approver: Approver | None = None
-    ) -> GatewayReply:
-        """Answers every pending approval, by approval id; the same reply continues in a new turn. A repeat of the same
-        answers gives the same reply; other answers are a Conflict. InvalidInput for an unknown approval."""
+    def respond(self, answers: Mapping[str, Answer | bool], *, approver: Approver | None = None) -> GatewayReply:
+        """Answers every pending call, by `Pending.id`: an approval with a decision, a client tool with its ToolOutput.
+        The same reply continues in a new turn. A repeat of the same answers gives the same reply; other answers are a
+        Conflict. InvalidInput for what is not pending; LimitExceeded for an output that is too large."""
         ...
 
     async def messages(

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from threadline.core import events
+from threadline.core.approvals import ToolOutput
+from threadline.core.client_tools import ClientTool
 from threadline.core.errors import (
     AgentFailed,
     Conflict,
@@ -199,12 +201,28 @@ async def test_an_approval_waits_and_is_answered_later(gateway: Gateway) -> None
     asked = await thread.ask("stamp hello")
     (waiting,) = await thread.pending()
     assert (waiting.name, waiting.input) == ("stamp", {"text": "hello"})
-    reply = await thread.respond({waiting.approval_id: True})
+    reply = await thread.respond({waiting.id: True})
     assert reply.id == asked.id
     assert reply.text.endswith("stamped: hello [2cf24dba].")
-    assert (await thread.respond({waiting.approval_id: True})) == reply
+    assert (await thread.respond({waiting.id: True})) == reply
     with pytest.raises(Conflict):
-        await thread.respond({waiting.approval_id: False})
+        await thread.respond({waiting.id: False})
+    assert await thread.pending() == []
+
+
+async def test_a_client_tool_waits_for_its_output(gateway: Gateway) -> None:
+    thread = await gateway.create_thread()
+    locate = ClientTool("locate", "Where the user is.")
+    asked = await thread.ask('use locate with {"exact": true}', client_tools=[locate])
+    (waiting,) = await thread.pending()
+    assert (waiting.approval_id, waiting.name, waiting.input) == (None, "locate", {"exact": True})
+    with pytest.raises(InvalidInput):
+        await thread.respond({"made-up": ToolOutput("Bern")})
+    reply = await thread.respond({waiting.id: ToolOutput("Bern")})
+    assert (reply.id, reply.text.endswith("The tool locate answered: Bern.")) == (asked.id, True)
+    assert (await thread.respond({waiting.id: ToolOutput("Bern")})) == reply
+    with pytest.raises(Conflict):
+        await thread.respond({waiting.id: ToolOutput(error="no signal")})
     assert await thread.pending() == []
 
 

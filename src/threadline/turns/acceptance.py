@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from threadline.core.client_tools import ClientTool, stored_form
 from threadline.core.errors import (
     Conflict,
     DuplicateId,
@@ -79,6 +80,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     model: str | None = None
     key: str | None = None
     policy: Policy | None = None
+    client_tools: tuple[ClientTool, ...] = ()
     new_thread: NewThread = NewThread()
 
 
@@ -173,6 +175,7 @@ class Turns:
             model=None if request.model is None else admit_model(self._sealer, request.model),
             key=request.key,
             request_hash=_digest(request, message),
+            seen=stored_form(request.client_tools),
             title=first_title([message]),
             arrival=arrival,
         )
@@ -339,11 +342,8 @@ def _refusal_error(refusal: AcceptRefusal, new: TurnAcceptance, messages_per_thr
         case "place_taken":
             return DuplicateId("place", None if new.arrival is None else new.arrival.place)
         case "id_known":
-            return (
-                DuplicateId("turn", new.turn_id)
-                if new.new_thread.id is None
-                else DuplicateId("thread", new.new_thread.id)
-            )
+            thread_id = new.new_thread.id
+            return DuplicateId("turn", new.turn_id) if thread_id is None else DuplicateId("thread", thread_id)
         case "duplicate_arrival" | "question_open" | "replaced_not_last":
             return Conflict(f"the message was not accepted: {refusal.reason.replace('_', ' ')}")
 
@@ -387,5 +387,7 @@ def _digest(request: TurnRequest, sealed: Sealed) -> bytes:
         compared.append(request.replaces)
     if request.model is not None:
         compared.append({"model": request.model})
+    if request.client_tools:
+        compared.append(stored_form(request.client_tools))
     content = sealed.parts_json + (sealed.metadata_json or b"")
     return hashlib.sha256(msgspec.json.encode(compared) + content).digest()

@@ -1,9 +1,9 @@
-"""Approvals: a turn that answers the requests of an earlier turn's reply and continues that reply.
+"""Approvals and outputs: a turn that answers the open calls of an earlier turn's reply and continues that reply.
 
 The log is never rewritten, so a continued reply is on a new timeline: accepting the answers stores the reply with its
 answers there, in the place of the one that asked and under the same id; finishing does the same with the whole reply.
-The turn's id is made from the request it answers. So a request is answered once, on whichever timeline the thread is
-then: the same answer again finds the same turn, another answer is a Conflict.
+The turn's id is made from the call it answers. So a call is answered once, on whichever timeline the thread is then:
+the same answer again finds the same turn, another answer is a Conflict.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from threadline.core.approvals import ApprovalDecision, Pending, apply_answers, check_claims, list_pending
+from threadline.core.approvals import (
+    Answer,
+    ApprovalDecision,
+    Pending,
+    apply_answers,
+    check_claims,
+    list_pending,
+    read_answers,
+)
+from threadline.core.client_tools import SEEN_KEY, ClientTool, stored_form
 from threadline.core.errors import Conflict, GuardRefused, InvalidInput, NotFound
 from threadline.core.event_fold import agent_metadata
 from threadline.core.ids import check_id
@@ -27,21 +36,27 @@ from threadline.ports import Guard, Store, StoreSession
 from threadline.turns.acceptance import Turns, find_present_request
 from threadline.turns.leases import Holder
 
+_ANSWERED = "answers"
+"""In `Turn.seen`: the ids of the calls and approvals that the turn answers."""
+
 
 class AnswerRequest(msgspec.Struct, frozen=True):
-    """A person's answers to the requests of one reply, by approval id. Without a message id, the reply is the thread's
-    last message. `claimed` are the calls of that reply as the client has them."""
+    """Answers to the open calls of one reply: by approval id a person's decisions, by call id the outputs of tools that
+    the client ran. Without a message id, the reply is the thread's last message. `claimed` are the calls of that reply
+    as the client has them, instead of `answers`."""
 
     thread_id: str
-    answers: Mapping[str, ApprovalDecision]
+    answers: Mapping[str, Answer]
     surface: Surface
     message_id: str | None = None
     claimed: tuple[ToolPart, ...] = ()
     key: str | None = None
+    client_tools: tuple[ClientTool, ...] = ()
+    """Without any, those that the client declared when it asked."""
 
 
 class Approvals:
-    """Reads and answers approvals in any scope."""
+    """Reads and answers open calls in any scope."""
 
     def __init__(self, store: Store, turns: Turns, sealer: Sealer, guard: Guard | None = None) -> None:
         self._store = store
@@ -50,7 +65,7 @@ class Approvals:
         self._guard = guard
 
     async def pending(self, scope: Scope, thread_id: str) -> list[Pending]:
-        """The requests of the thread's last message that can be answered now. NotFound."""
+        """The calls of the thread's last message that can be answered now. NotFound."""
         session = self._store.scoped(scope)
         thread = await _thread(session, thread_id)
         head = await _head(session, thread)
@@ -63,26 +78,23 @@ class Approvals:
         the answers do not fit the requests; Conflict if they were answered otherwise, or a later message exists;
         TurnRunning. Nothing is stored then."""
         scope.require("member")
-        if not request.answers:
-            raise InvalidInput("`answers` must name at least one approval, got none")
-        for answer in request.answers.values():
-            if answer.reason and self._guard is not None:
-                refused = await self._guard.check(answer.reason, scope)
-                if refused:
-                    raise GuardRefused(refused)
         session = self._store.scoped(scope)
         thread = await _thread(session, request.thread_id)
         message_id = request.message_id or await _head_id(session, thread)
         root_id = None if message_id is None else turn_id_of_reply(check_id("message", message_id))
         if message_id is None or root_id is None:
             raise NotFound("reply", message_id)
-        turn_id, digest = answering_turn_id(root_id, min(request.answers)), _digest(request)
+        answers = await _claimed_answers(session, thread, message_id, request.claimed) or request.answers
+        if not answers:
+            raise InvalidInput("`answers` must name at least one call that waits, got none")
+        await self._check(scope, answers)
+        turn_id, digest = answering_turn_id(root_id, min(answers)), _digest(answers)
         if (earlier := await session.turn(turn_id)) is not None:
             return _replay(earlier, thread, digest)
         found, asker = await _find_waiting_reply(session, thread, message_id)
         check_claims(found.parts, request.claimed)
         # The reply with its answers takes the place of the one that waits.
-        parts, metadata = apply_answers(found.parts, request.answers), agent_metadata(found.metadata)
+        parts, metadata = apply_answers(found.parts, answers), agent_metadata(found.metadata)
         answered = NewMessage("assistant", parts, id=found.id, metadata=metadata)
         new = TurnAcceptance(
             turn_id=turn_id,
@@ -95,12 +107,53 @@ class Approvals:
             model=asker.model,
             key=None if request.key is None else check_id("key", request.key),
             request_hash=digest,
+            seen={
+                **({SEEN_KEY: asker.seen[SEEN_KEY]} if SEEN_KEY in asker.seen else {}),
+                **stored_form(request.client_tools),
+                _ANSWERED: sorted(answers),
+            },
         )
         outcome = await self._turns.store(scope, new, holder)
         if isinstance(outcome, AcceptRefusal) and outcome.reason == "id_known":
             # The same request was answered a moment ago, from here or from elsewhere.
             return _replay(await self._turns.find(scope, turn_id), thread, digest)
         return self._turns.require_accepted(outcome, new)
+
+    async def _check(self, scope: Scope, answers: Mapping[str, Answer]) -> None:
+        """GuardRefused, LimitExceeded or InvalidInput for what a person or a client says."""
+        for answer in answers.values():
+            if isinstance(answer, ApprovalDecision):
+                said = answer.reason
+            else:
+                raw = answer.encoded()
+                said = answer.error if raw is None else raw.decode()
+            if said and self._guard is not None and (refused := await self._guard.check(said, scope)):
+                raise GuardRefused(refused)
+
+
+async def _claimed_answers(
+    session: StoreSession, thread: Thread, message_id: str, claimed: tuple[ToolPart, ...]
+) -> dict[str, Answer]:
+    """The answers in a reply that a client sent back: decisions, and outputs of calls that wait for them. If none of
+    its outputs is awaited, those that the last turn of the reply has brought: the request is a repeated one. Conflict
+    if there are none at all."""
+    if not claimed:
+        return {}
+    found = await session.message(thread.id, message_id)
+    if found is None:
+        # On this timeline the reply does not exist; its decisions may have been given before.
+        answers = read_answers(claimed)
+        if not answers:
+            raise NotFound("reply", message_id)
+        return answers
+    waiting = {each.call_id for each in list_pending(found.parts) if each.approval_id is None}
+    answers = read_answers(claimed, waiting)
+    if not answers and found.turn_id is not None and (latest := await session.turn(found.turn_id)) is not None:
+        answers = read_answers(claimed, latest.seen.get(_ANSWERED, ()))
+    if not answers:
+        check_claims(found.parts, claimed)
+        raise Conflict("no call of this reply waits for an output or a decision")
+    return answers
 
 
 async def find_continued_reply(session: StoreSession, turn: Turn) -> Message | None:
@@ -115,7 +168,7 @@ async def find_continued_reply(session: StoreSession, turn: Turn) -> Message | N
 
 def _replay(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
     if earlier.request_hash != digest or earlier.thread_id != thread.id:
-        raise Conflict("this approval was answered before, with another decision")
+        raise Conflict("this call was answered before, with another decision or output")
     return Accepted(earlier, thread, replayed=True)
 
 
@@ -133,7 +186,7 @@ async def _find_waiting_reply(session: StoreSession, thread: Thread, message_id:
     if found is None or asker is None:
         raise NotFound("reply", message_id)
     if found.seq != thread.message_count - 1:
-        raise Conflict("this approval is no longer pending: the thread has later messages")
+        raise Conflict("this call is no longer pending: the thread has later messages")
     return found, asker
 
 
@@ -150,7 +203,7 @@ async def _head(session: StoreSession, thread: Thread) -> Message | None:
 
 async def _find_asking_turn(session: StoreSession, thread: Thread, message: Message) -> Turn | None:
     """The turn of this thread that wrote the message and was executed. A message that was appended, imported or
-    inherited by a branch has none, and its requests cannot be answered here."""
+    inherited by a branch has none, and its calls cannot be answered here."""
     if message.role != "assistant" or message.turn_id is None:
         return None
     turn = await session.turn(message.turn_id)
@@ -159,7 +212,17 @@ async def _find_asking_turn(session: StoreSession, thread: Thread, message: Mess
     return turn
 
 
-def _digest(request: AnswerRequest) -> bytes:
+def _digest(answers: Mapping[str, Answer]) -> bytes:
     """Two sets of answers with the same digest are the same."""
-    answers = sorted((approval_id, each.approved, each.reason or "") for approval_id, each in request.answers.items())
-    return hashlib.sha256(msgspec.json.encode(answers)).digest()
+    compared = [(id, *_compared(answer)) for id, answer in sorted(answers.items())]
+    return hashlib.sha256(msgspec.json.encode(compared)).digest()
+
+
+def _compared(answer: Answer) -> tuple[bool | str, str]:
+    if isinstance(answer, ApprovalDecision):
+        return answer.approved, answer.reason or ""
+    raw = answer.encoded()
+    if raw is None:
+        return "error", answer.error or ""
+    # The keys of an object may come in another order the second time.
+    return "output", msgspec.json.encode(msgspec.json.decode(raw), order="sorted").decode()

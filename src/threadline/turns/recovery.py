@@ -129,7 +129,9 @@ class AbandonedTurns:
 
     async def _end(self, scope: Scope, turn: Turn, status: TurnStatus, error: str) -> bool:
         reply = made_reply(turn, await self._fold_stored(scope, turn), status)
-        return await self._turns.finish(scope, turn, Ending(TurnEnd(status, error), reply, [])) is not None
+        return (
+            await self._turns.finish(scope, turn, Ending(TurnEnd(status, error, seen=turn.seen), reply, [])) is not None
+        )
 
     async def _fold_stored(self, scope: Scope, turn: Turn) -> Fold:
         session = self._store.scoped(scope)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from threadline.core import events
 from threadline.core.channels import Agent as AgentRow
+from threadline.core.client_tools import offered_to
 from threadline.core.errors import AgentFailed, LimitExceeded, StoreFailed, ThreadlineError
 from threadline.core.event_normalizer import EventNormalizer
 from threadline.core.prompts import Prompt
@@ -298,7 +299,8 @@ class Runner:
                 raise AgentFailed("the thread was deleted")
             agent_id = turn.agent_id or self._default_agent
             agent, row = await self._agents.look_up(scope, agent_id)
-            prompt, output.seen = await self._prompter.prompt(scope, turn, thread, row)
+            prompt, seen = await self._prompter.prompt(scope, turn, thread, row)
+            output.seen = {**turn.seen, **seen}
             meter = await self._meters.open_meter(scope, agent_id, row, prompt.model, turn.surface, turn.id)
             output.meter = meter
         last = prompt.messages[-1]
@@ -312,7 +314,8 @@ class Runner:
             prompt = output.continue_run(earlier, prompt, continued)
             if earlier.fold is None and earlier.chunks:
                 await self._restart(scope, turn, output.stream)
-        services = AgentServices(StoredJournal(self._store, scope, turn, self._turns.sealer_of(scope).masker), approver)
+        journal = StoredJournal(self._store, scope, turn, self._turns.sealer_of(scope).masker)
+        services = AgentServices(journal, approver, offered_to(turn.surface, turn.seen))
         async with contextlib.aclosing(agent.run(prompt, services)) as answer:  # type: ignore[type-var]
             async for event in answer:
                 await meter.add(event)

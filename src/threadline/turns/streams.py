@@ -22,6 +22,7 @@ from threadline.core.event_fold import agent_metadata
 from threadline.core.event_replay import replay_events
 from threadline.core.events import Event
 from threadline.core.messages import Message
+from threadline.core.parts import ToolPart
 from threadline.core.threads import Scope
 from threadline.core.turns import Chunk, Turn, reply_id
 from threadline.ports import Approver, Store, Transaction
@@ -298,7 +299,7 @@ async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
     if reply is not None and (metadata := agent_metadata(reply.metadata)):
         said.append(events.MessageMetadata(metadata))
-    waits = any(isinstance(event, events.ApprovalRequest) for event in said)
+    waits = any(isinstance(part, ToolPart) and not part.is_answered for part in parts)
     if turn.status == "executed":
         said.append(events.Finish("tool-calls" if waits else "stop"))
     else:

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 
 const ai = await import(process.argv[2]);
 const { AbstractChat, DefaultChatTransport, validateUIMessages } = ai;
-let url, api, id, chat, headers, loses;
+let url, api, id, chat, headers, loses, offered;
 
 class State {
   messages = [];
@@ -35,8 +35,9 @@ async function unreliable(input, init) {
 
 function open(single) {
   const more = single ? { prepareSendMessagesRequest: alone } : {};
-  const transport = new DefaultChatTransport({ api, headers, fetch: unreliable, ...more });
-  const sendAutomaticallyWhen = ai.lastAssistantMessageIsCompleteWithApprovalResponses;
+  const transport = new DefaultChatTransport({ api, headers, fetch: unreliable, body: { tools: offered }, ...more });
+  const whole = [ai.lastAssistantMessageIsCompleteWithApprovalResponses, ai.lastAssistantMessageIsCompleteWithToolCalls];
+  const sendAutomaticallyWhen = (given) => whole.some((isWhole) => isWhole?.(given));
   return new Chat({ id, transport, state: new State(), sendAutomaticallyWhen });
 }
 
@@ -55,6 +56,7 @@ async function until(condition) {
 const words = () => (chat.messages.at(-1)?.parts ?? []).some((part) => part.type === "text" && part.text.length > 3);
 const answering = () => chat.messages.at(-1)?.role === "assistant" && words();
 const pending = () => chat.messages.at(-1).parts.filter((part) => part.state === "approval-requested");
+const open_calls = () => chat.messages.at(-1).parts.filter((part) => part.state === "input-available");
 const answered = () => chat.messages.at(-1).parts.some((part) => part.state === "output-available");
 const settled = () => chat.status === "ready" || chat.status === "error";
 
@@ -69,8 +71,20 @@ const steps = {
     api = `${url}/api/v1/ai/chat`;
     id = name;
     headers = version ? { "x-ai-sdk": version } : {};
-    loses = undefined;
+    loses = offered = undefined;
     chat = open(false);
+  },
+  offer: (tools) => { offered = tools; chat = open(false); },
+  // Runs each tool that waits: an object with `errorText` is an error.
+  output: async (outputs) => {
+    for (const part of open_calls()) {
+      const { errorText } = outputs[part.type] ?? {};
+      const given = errorText ? { state: "output-error", errorText } : { output: outputs[part.type] };
+      const call = { tool: part.type.slice(5), toolCallId: part.toolCallId, ...given };
+      await (chat.addToolOutput ?? chat.addToolResult)(call);
+    }
+    await until(() => !settled());
+    await until(settled);
   },
   send: (text, body) => chat.sendMessage({ text }, body ? { body } : undefined),
   sendAlone: async (text) => { const { messages } = chat; chat = open(true); chat.messages = messages; await steps.send(text); },

@@ -183,10 +183,13 @@ class ChatSession:
         pending = await thread.pending()
         if not pending:
             return
+        if elsewhere := next((each for each in pending if each.approval_id is None), None):
+            self.screen.note(f"The last reply waits for {elsewhere.name}, which the program that asked runs.")
+            return
         answers: dict[str, ApprovalDecision] = {}
         for each in pending:
             verdict = await self._approver.decide(events.ToolCall(each.call_id, each.name, each.input))
-            answers[each.approval_id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
+            answers[each.id] = ApprovalDecision(verdict.answer == "allow", verdict.reason)
         await self._follow(thread.respond(answers, approver=self._approver))
 
     async def _follow(self, reply: GatewayReply, question: NewMessage | None = None) -> Answer:

@@ -1,8 +1,9 @@
 """Parsing of AI SDK clients' chat requests. Clients are not trusted.
 
 Read are: the question, which is the last user message; the ids of the messages before it, which say what the client
-shows; which message to edit or regenerate; and the decisions on approvals that the last reply requested. The content of
-the history, other roles and tool results that a client sends are ignored: the store is the only source of the history.
+shows; which message to edit or regenerate; the decisions on approvals that the last reply requested, and the outputs of
+the client tools that it called; and the tools that the client offers to run. The content of the history, other roles
+and other tool results are ignored: the store is the only source of the history.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from threadline.api_types import Id, StateKey
 from threadline.core import jsontext
+from threadline.core.client_tools import MAX_DESCRIPTION, ClientTool, read_declared
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
@@ -32,10 +34,11 @@ _PLACEHOLDERS = ("__DEFAULT_ID__", "DEFAULT_THREAD_ID")
 _MESSAGE_ID = "unstable_id"
 _PARENT = "parentId"
 _DATA_KIND = "data-"
+_ANSWERED = ("approval-responded", "output-available", "output-error")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A reply sent back with decisions on approvals: its id, and its tool calls as the client has them."""
+    """A reply sent back with answers to its open calls: its id, and its tool calls as the client has them."""
 
     message_id: str
     calls: tuple[ToolPart, ...]
@@ -61,7 +64,7 @@ class ShownMessage(NamedTuple):
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """`question` is None for decisions on approvals, and for a regeneration that shows no question. `replaces` is the
+    """`question` is None for answers to open calls, and for a regeneration that shows no question. `replaces` is the
     message to replace: the user message that is edited, or the reply to regenerate (None: the last)."""
 
     state_key: str | None
@@ -76,6 +79,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     model: str | None = None
     policy: Policy | None = None
     claim: Claim | None = None
+    client_tools: tuple[ClientTool, ...] = ()
 
 
 class TextInput(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
@@ -113,11 +117,19 @@ class UserMessage(msgspec.Struct, frozen=True):
 
 class HistoryMessage(msgspec.Struct, frozen=True):
     """A message of the client's history. Only the last user message is read, and the ids of those before it; or the
-    decisions on approvals, if the last message is a reply that contains some."""
+    answers to open calls, if the last message is a reply that contains some: decisions on approvals and outputs of
+    client tools."""
 
     role: str
     id: str | None = None
     parts: list[Any] | None = None
+
+
+class DeclaredTool(msgspec.Struct, frozen=True):
+    """`parameters` is the JSON Schema of the tool's input, an object."""
+
+    parameters: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"required": ["type"]})]
+    description: Annotated[str, msgspec.Meta(max_length=MAX_DESCRIPTION)] | None = None
 
 
 class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -139,6 +151,13 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
     agent_id: Id | None = None
     model: Annotated[str, msgspec.Meta(description="A model that the agent offers, for this turn.")] | None = None
     policy: Policy | None = None
+    client_tools: (
+        Annotated[
+            dict[str, DeclaredTool],
+            msgspec.Meta(description="Tools that this client runs, by name. `tools` is read if it is absent."),
+        ]
+        | None
+    ) = None
 
 
 ChatBody: TypeAlias = Annotated[
@@ -180,7 +199,16 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         model=_text(value, "model") or None,
         policy=_one_of(value, "policy", get_args(Policy)),
         claim=claim,
+        client_tools=_client_tools(value),
     )
+
+
+def _client_tools(body: dict[str, Any]) -> tuple[ClientTool, ...]:
+    """`tools` is what assistant-ui sends; any other value than an object under that name is the application's own."""
+    if body.get("clientTools") is not None:
+        return read_declared(body["clientTools"], "clientTools")
+    tools = body.get("tools")
+    return read_declared(tools, "tools") if isinstance(tools, dict) else ()
 
 
 def _thread_names(body: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -199,21 +227,26 @@ def _thread_names(body: dict[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _claim(body: dict[str, Any]) -> Claim | None:
-    """The reply with decisions on approvals, if that is the last message."""
+    """The reply with answers to its open calls, if that is the last message."""
     messages = body.get("messages")
     last = body["message"] if "message" in body else messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "assistant" or not isinstance(last.get("parts"), list):
         return None
     found = [part for part in last["parts"] if isinstance(part, dict)]
-    if not any(part.get("state") == "approval-responded" for part in found):
+    if not any(part.get("state") in _ANSWERED and _is_tool(part) for part in found):
         return None
     if len(found) > _MAX_PARTS:
         raise LimitExceeded("parts per message", _MAX_PARTS, len(found))
     parts = decode(jsontext.dump([part for part in found if isinstance(part.get("type"), str)], "parts"))
     if any(isinstance(part, OtherPart) for part in parts):
-        raise InvalidInput("reply with approval decisions contains a part of unknown type: send the parts as received")
+        raise InvalidInput("reply with answers contains a part of unknown type: send the parts as received")
     message_id = check_id("message", _text(last, "id") or "")
     return Claim(message_id, tuple(part for part in parts if isinstance(part, ToolPart)))
+
+
+def _is_tool(part: dict[str, Any]) -> bool:
+    kind = part.get("type")
+    return isinstance(kind, str) and (kind == "dynamic-tool" or kind.startswith("tool-"))
 
 
 def _question(

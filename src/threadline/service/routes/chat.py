@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from threadline.api_types import ApiStruct, Id, StopResponse
 from threadline.core import errors
-from threadline.core.approvals import read_answers
 from threadline.core.errors import InvalidInput, NotFound, TurnRunning
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
@@ -100,7 +99,8 @@ class ChatRoutes:
         " last user message of `messages`: one that the thread does not contain is appended, a known one is asked again"
         " in its place if it is regenerated or edited. Of the messages before it only the ids are read: if the last"
         " question of the thread is not among them, the answer is 409. The history comes from the store. If the last"
-        " message is a reply with approval decisions, those are read. If the client disconnects, the turn continues and"
+        " message is a reply with approval decisions or outputs of client tools, those are read. If the client"
+        " disconnects, the turn continues and"
         " can be resumed.",
         body=Body(ChatBody, _EXAMPLES),
         headers=("Idempotency-Key", _STATE_KEY, AI_SDK_HEADER, FORMAT_HEADER),
@@ -131,7 +131,7 @@ class ChatRoutes:
 
     async def _accept(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> Accepted:
         if chat.claim is not None:
-            return await self._accept_decisions(scope, chat, chat.claim, surface, key)
+            return await self._accept_answers(scope, chat, chat.claim, surface, key)
         session, thread = self._threadline.store.scoped(scope), await self._existing_thread(scope, chat)
         asked = await find_asked(session, thread, chat, key)
         request = TurnRequest(
@@ -144,6 +144,7 @@ class ChatRoutes:
             model=chat.model,
             key=key,
             policy=chat.policy,
+            client_tools=chat.client_tools,
         )
         turns, runner = self._threadline.turns, self._threadline.runner
         try:
@@ -158,17 +159,18 @@ class ChatRoutes:
             request = msgspec.structs.replace(request, policy="interrupt")
         return await turns.accept(scope, request, runner.holder())
 
-    async def _accept_decisions(
+    async def _accept_answers(
         self, scope: Scope, chat: ChatRequest, claim: Claim, surface: Surface, key: str | None
     ) -> Accepted:
         thread = await self._find_thread(scope, chat.thread_id or chat.state_key)
         request = AnswerRequest(
             thread_id=thread.id,
-            answers=read_answers(claim.calls),
+            answers={},
             surface=surface,
             message_id=claim.message_id,
             claimed=claim.calls,
             key=key,
+            client_tools=chat.client_tools,
         )
         return await self._threadline.approvals.accept(scope, request, self._threadline.runner.holder())
 

@@ -104,7 +104,8 @@ def add_turn(session: ScopedSession, new: TurnAcceptance, thread: Thread, reques
     now, is_active = session.now_us(), new.status in ACTIVE
     agent_id = thread.agent_id if new.agent_id is None else new.agent_id
     whose = (session.tenant_id, new.turn_id, thread.owner_id, find_head(session, thread.id).thread_no)
-    what = (new.surface, agent_id, new.status, new.key, new.request_hash, request_seq, new.model)
+    seen = rows.json_bytes(new.seen, "seen")
+    what = (new.surface, agent_id, new.status, new.key, new.request_hash, request_seq, new.model, seen)
     holder = (None, None) if new.lease is None or not is_active else (new.lease.worker, _until(session, new.lease))
     session.run(_SQL["add_turn"], (*whose, *what, *holder, now, None if is_active else now))
     session.touch(thread.id)

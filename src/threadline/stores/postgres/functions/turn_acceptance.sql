@@ -93,10 +93,10 @@ BEGIN
     is_leased := given.lease_owner IS NOT NULL AND given.status = 'accepted' AND NOT is_busy
         AND NOT given.is_only_reserved;
     INSERT INTO threadline.turns (tenant_id, id, owner_id, thread_id, surface, agent_id, model, status, idempotency_key,
-        request_hash, request_seq, created_at, finished_at, lease_owner, lease_until, fence)
+        request_hash, request_seq, seen, created_at, finished_at, lease_owner, lease_until, fence)
     VALUES (_tenant, given.turn_id, thread.owner_id, thread.id, given.surface,
         coalesce(given.agent_id, thread.agent_id), given.model, CASE WHEN is_leased THEN 'running' ELSE given.status END, given.key,
-        given.request_hash, thread.message_count - 1, threadline.from_us(_now_us),
+        given.request_hash, thread.message_count - 1, convert_to(given.seen, 'UTF8'), threadline.from_us(_now_us),
         CASE WHEN given.status <> 'accepted' THEN threadline.from_us(_now_us) END,
         CASE WHEN given.status = 'accepted' THEN given.lease_owner END,
         CASE WHEN given.status = 'accepted'

@@ -30,7 +30,7 @@ CREATE TYPE threadline.append_result AS (timeline_id text, first_seq integer, to
 CREATE TYPE threadline.turn_request AS (
     turn_id text, surface text, policy text, status text, agent_id text, model text, key text, request_hash bytea,
     thread_id text, replaces text, lease_owner text, lease_seconds double precision, is_only_reserved boolean,
-    must_check_holder boolean,
+    must_check_holder boolean, seen text,
     message_id text, message_role text, message_metadata text, message_created_us bigint, title text,
     messages_per_thread integer, new_timeline_id text,
     new_id text, new_state_key text, new_title text, new_title_by_person boolean, new_agent_id text, new_model text,

@@ -53,8 +53,8 @@ SELECT 1 FROM turns WHERE tenant_id = ? AND id = ?;
 
 -- name: add_turn
 INSERT INTO turns (tenant_id, id, owner_id, thread_no, surface, agent_id, status, idempotency_key, request_hash,
-    request_seq, model, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
+    request_seq, model, seen, lease_owner, lease_until_us, fence, stop_asked, created_us, finished_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?);
 
 -- name: find_hold
 SELECT no, thread_no, status, fence, lease_until_us, stop_asked FROM turns
