@@ -1,6 +1,6 @@
 /** Which agent answers the next message, and with which model, if there is a choice. The thread remembers it. */
 import { agentIds, agentName, useAgents } from "../agents";
-import { call, type Thread, threadPath } from "../api";
+import type { Thread } from "../api";
 import type { Conversing } from "./conversation";
 
 export type Choice = Pick<Thread, "agentId" | "model">;
@@ -20,10 +20,8 @@ export function AgentChoice({ talk, chosen, onChoose }: Props) {
   const agentId = current.agentId ?? agents.default ?? "";
   const ids = [...new Set([...agentIds(agents), agentId])];
   const models = agents.models?.[agentId] ?? [];
-  const change = (agentId: string, model: string) => {
-    if (thread.id) void talk.act(() => call("PATCH", threadPath(thread.stateKey), { agentId, model: model || null }));
-    else onChoose(model ? { agentId, model } : { agentId });
-  };
+  const choose = thread.id ? talk.choose : onChoose;
+  const change = (agentId: string, model: string) => choose(model ? { agentId, model } : { agentId });
   if (ids.length < 2 && models.length < 2) return null;
   return (
     <div class="agent-choice">

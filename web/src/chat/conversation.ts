@@ -41,6 +41,8 @@ export interface Conversing {
   loadOlder: () => Promise<void>;
   /** Changes the thread on the server, then reads it again. Null if it failed. */
   act: <T>(work: () => Promise<T>) => Promise<T | null>;
+  /** Who answers from now on. A message that is sent in the same moment waits for it. */
+  choose: (choice: Choice) => void;
 }
 
 export function useConversation(initial: History): Conversing {
@@ -157,6 +159,17 @@ export function useConversation(initial: History): Conversing {
     [refresh],
   );
 
+  const choosing = useRef<Promise<unknown>>(Promise.resolve());
+  const choose = (choice: Choice) => {
+    const { agentId: _agent, model: _model, ...rest } = thread;
+    setThread({ ...rest, ...choice });
+    const changes = { agentId: choice.agentId ?? null, model: choice.model ?? null };
+    choosing.current = call("PATCH", threadPath(stateKey), changes).catch((failure: unknown) => {
+      toast(errorText(failure), { kind: "error" });
+      setThread(thread);
+    });
+  };
+
   const loadOlder = useCallback(async () => {
     if (firstSeq === 0) return;
     const from = Math.max(0, firstSeq - PAGE);
@@ -180,6 +193,7 @@ export function useConversation(initial: History): Conversing {
     unqueue: () => writing.change({ draft: paragraphs(writing.queued, writing.draft), queued: "" }),
     loadOlder,
     act,
+    choose,
     send: (given, choice) => {
       const text = paragraphs(writing.queued, given);
       writing.change({ draft: "", queued: isBusy ? text : "" });
@@ -187,7 +201,8 @@ export function useConversation(initial: History): Conversing {
         addStarted(stateKey, text);
         firstModel.current = choice.model;
       }
-      if (!isBusy) void chat.sendMessage({ text }, isThere ? undefined : { body: choice });
+      const more = isThere ? {} : { body: choice };
+      if (!isBusy) void choosing.current.then(() => chat.sendMessage({ text }, more));
     },
     edit: (messageId, text) => void chat.sendMessage({ text, messageId }),
     regenerate: (messageId) => void chat.regenerate(messageId ? { messageId } : {}),

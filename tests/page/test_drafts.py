@@ -145,3 +145,16 @@ def test_a_partial_reply_is_marked_also_in_a_branch(person: Person, service: Ser
     expect(page).not_to_have_url("/t/evora")
     expect(shown(page, "I am taking my time")).to_be_visible()
     expect(page.locator(".ended")).to_have_text("stopped")
+
+
+def test_a_queued_message_returns_to_the_composer_if_the_reply_fails(person: Person) -> None:
+    page = person.open()
+    release = hold_chat_request(page)
+    say(page, "fail")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    say(page, "Next")
+    expect(page.locator(".queued")).to_be_visible()
+    release()
+    expect(page.get_by_role("alert")).to_contain_text("the rehearsal agent failed, as requested")
+    expect(page.locator(".queued")).to_be_hidden()
+    expect(composer(page)).to_have_value("Next")
