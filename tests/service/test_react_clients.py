@@ -11,8 +11,9 @@ import pytest
 
 from tests.npm_packages import NODE, install
 from tests.service.conftest import SERVICE
+from tests.service.npm_drive import HERE, Breath, Drive, Node
 from tests.service.running_service import message_text, serving
-from tests.service.test_ai_clients import HERE, Breath, Drive, Node, said
+from tests.service.test_ai_clients import said
 from threadline.agents.rehearsal import RehearsalAgent
 from threadline.bootstrap import open as open_threadline
 from threadline.settings import Settings

@@ -44,14 +44,14 @@ def pay(sum: int) -> str:
     return f"paid {sum}"
 
 
-class Desk:
+class Guide:
     """A Threadline whose agent has a tool of each kind and plays a script."""
 
     def __init__(self, store: Store, tenant_id: str, clock: ManualClock) -> None:
         self.model = ScriptedModel()
         agent = LoopAgent(self, [add, pay, Tool.on_client("locate", "Where the user is.")])
-        settings = Settings(tenant=tenant_id, user="alice", agent="desk", guard=GuardSettings(patterns=("forbidden",)))
-        self.threadline = Threadline(store, settings, clock, agents={"desk": agent})
+        settings = Settings(tenant=tenant_id, user="alice", agent="guide", guard=GuardSettings(patterns=("forbidden",)))
+        self.threadline = Threadline(store, settings, clock, agents={"guide": agent})
 
     async def round(
         self, messages: Sequence[PromptMessage], tools: Sequence[ToolSpec], settings: RoundSettings
@@ -75,15 +75,15 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(store: Store, tenant_id: str, clock: ManualClock) -> AsyncIterator[Desk]:
-    made = Desk(store, tenant_id, clock)
+async def guide(store: Store, tenant_id: str, clock: ManualClock) -> AsyncIterator[Guide]:
+    made = Guide(store, tenant_id, clock)
     yield made
     await made.threadline.runner.close()
 
 
-async def waiting(desk: Desk, calls: Sequence[Event] = CALLS, **more: Any) -> ThreadHandle:
-    thread = await desk.me.create_thread()
-    desk.script(calls, DONE)
+async def waiting(guide: Guide, calls: Sequence[Event] = CALLS, **more: Any) -> ThreadHandle:
+    thread = await guide.me.create_thread()
+    guide.script(calls, DONE)
     await thread.ask("Where am I?", **more)
     return thread
 
@@ -93,8 +93,8 @@ def calls_of(message: Message | PromptMessage) -> list[ToolPart]:
 
 
 @pytest.mark.req("C-01")
-async def test_the_turn_waits_for_the_output_and_the_same_reply_continues(desk: Desk) -> None:
-    thread = await waiting(desk)
+async def test_the_turn_waits_for_the_output_and_the_same_reply_continues(guide: Guide) -> None:
+    thread = await waiting(guide)
     (open_call,) = await thread.pending()
     assert (open_call.approval_id, open_call.id, open_call.input) == (None, "c1", {"exact": True})
     asked = (await thread.messages())[-1]
@@ -102,22 +102,22 @@ async def test_the_turn_waits_for_the_output_and_the_same_reply_continues(desk: 
     assert (reply.id, reply.text) == (asked.id, "Where?\n\nDone.")
     (call,) = calls_of(reply)
     assert (call.state, call.output_value()) == ("output-available", PLACE)
-    assert calls_of(desk.model.seen[1][-1])[0].output_value() == PLACE
+    assert calls_of(guide.model.seen[1][-1])[0].output_value() == PLACE
     assert (await thread.pending(), len(await thread.messages())) == ([], 2)
     assert [turn.status for turn in await thread.turns()] == ["executed", "executed"]
 
 
 @pytest.mark.req("C-01")
-async def test_an_error_of_the_client_is_shown_to_the_model(desk: Desk) -> None:
-    thread = await waiting(desk)
+async def test_an_error_of_the_client_is_shown_to_the_model(guide: Guide) -> None:
+    thread = await waiting(guide)
     (call,) = calls_of(await thread.respond({"c1": ToolOutput(error="permission denied")}))
     assert (call.state, call.error) == ("output-error", "permission denied")
-    assert calls_of(desk.model.seen[1][-1])[0].error == "permission denied"
+    assert calls_of(guide.model.seen[1][-1])[0].error == "permission denied"
 
 
 @pytest.mark.req("C-01")
-async def test_an_output_is_taken_once(desk: Desk) -> None:
-    thread = await waiting(desk)
+async def test_an_output_is_taken_once(guide: Guide) -> None:
+    thread = await waiting(guide)
     answers = [thread.respond({"c1": ToolOutput({"a": 1, "b": 2})}) for _ in range(3)]
     first, *others = await asyncio.gather(*answers)
     assert all(other == first for other in others)
@@ -128,10 +128,10 @@ async def test_an_output_is_taken_once(desk: Desk) -> None:
 
 
 @pytest.mark.req("C-01")
-async def test_server_tools_run_and_the_turn_waits_for_the_rest(desk: Desk) -> None:
+async def test_server_tools_run_and_the_turn_waits_for_the_rest(guide: Guide) -> None:
     sum_call, payment_call = ToolCall("s1", "add", {"one": 1, "other": 2}), ToolCall("p1", "pay", {"sum": 5})
     mixed: list[Event] = [sum_call, CALL, payment_call, Finish("tool-calls")]
-    thread = await waiting(desk, mixed)
+    thread = await waiting(guide, mixed)
     states = [call.state for call in calls_of((await thread.messages())[-1])]
     assert states == ["output-available", "input-available", "approval-requested"]
     locate, payment = await thread.pending()
@@ -147,10 +147,10 @@ async def test_server_tools_run_and_the_turn_waits_for_the_rest(desk: Desk) -> N
 
 
 @pytest.mark.req("C-01")
-async def test_a_reply_can_wait_again(desk: Desk) -> None:
-    thread = await desk.me.create_thread()
+async def test_a_reply_can_wait_again(guide: Guide) -> None:
+    thread = await guide.me.create_thread()
     second: list[Event] = [ToolCall("c2", "locate", {}), Finish("tool-calls")]
-    desk.script(CALLS, second, DONE)
+    guide.script(CALLS, second, DONE)
     await thread.ask("Where am I?")
     half = await thread.respond({"c1": ToolOutput(1)})
     assert await thread.respond({"c1": ToolOutput(1)}) == half
@@ -161,8 +161,8 @@ async def test_a_reply_can_wait_again(desk: Desk) -> None:
 
 
 @pytest.mark.req("C-01")
-async def test_what_does_not_fit_is_refused_and_nothing_is_stored(desk: Desk) -> None:
-    thread = await waiting(desk)
+async def test_what_does_not_fit_is_refused_and_nothing_is_stored(guide: Guide) -> None:
+    thread = await waiting(guide)
     before = await thread.messages()
     refused: list[tuple[type[Exception], dict[str, Answer]]] = [
         (InvalidInput, {}),
@@ -176,7 +176,7 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_stored(desk: Desk) ->
     for error, answers in refused:
         with pytest.raises(error):
             await thread.respond(answers)
-    viewer = await desk.threadline.as_user(role="viewer").thread(thread.id)
+    viewer = await guide.threadline.as_user(role="viewer").thread(thread.id)
     with pytest.raises(RoleRefused):
         await viewer.respond({"c1": ToolOutput(1)})
     branch = await thread.branch()
@@ -187,15 +187,15 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_stored(desk: Desk) ->
 
 
 @pytest.mark.req("C-01")
-async def test_an_output_for_another_timeline_or_after_a_new_question_is_refused(desk: Desk) -> None:
-    thread = await waiting(desk)
+async def test_an_output_for_another_timeline_or_after_a_new_question_is_refused(guide: Guide) -> None:
+    thread = await waiting(guide)
     asked = await thread.messages()
-    desk.script(DONE)
+    guide.script(DONE)
     await thread.ask("Never mind.")
     assert await thread.pending() == []
     with pytest.raises((Conflict, NotFound, InvalidInput)):
         await thread.respond({"c1": ToolOutput(1)})
-    shown = calls_of(desk.model.seen[0][-2])
+    shown = calls_of(guide.model.seen[0][-2])
     assert [call.state for call in shown] == ["output-error"]
     await thread.rewind(asked[0].seq)
     with pytest.raises(NotFound):
@@ -204,23 +204,23 @@ async def test_an_output_for_another_timeline_or_after_a_new_question_is_refused
 
 @pytest.mark.req("C-01")
 @pytest.mark.parametrize("surface", ["cli", "slack", "matrix"])
-async def test_a_surface_that_cannot_run_tools_is_not_offered_any(desk: Desk, surface: Any) -> None:
-    desk.script(DONE)
-    thread = await desk.me.create_thread()
+async def test_a_surface_that_cannot_run_tools_is_not_offered_any(guide: Guide, surface: Any) -> None:
+    guide.script(DONE)
+    thread = await guide.me.create_thread()
     await thread.ask("Where am I?", surface=surface, client_tools=[MAP])
-    assert desk.offered == ["add", "pay"]
+    assert guide.offered == ["add", "pay"]
 
 
 @pytest.mark.req("C-01")
-async def test_a_request_declares_tools_and_the_continued_reply_has_them_too(desk: Desk) -> None:
+async def test_a_request_declares_tools_and_the_continued_reply_has_them_too(guide: Guide) -> None:
     shown: list[Event] = [ToolCall("m1", "show_map", {"zoom": 3}), Finish("tool-calls")]
     # A request cannot replace a tool of the agent.
     taken = ClientTool("add", "Another tool.")
-    thread = await waiting(desk, shown, client_tools=[MAP, taken])
-    assert desk.offered == ["add", "pay", "locate", "show_map"]
-    assert desk.model.tools[0].description == "Adds."
+    thread = await waiting(guide, shown, client_tools=[MAP, taken])
+    assert guide.offered == ["add", "pay", "locate", "show_map"]
+    assert guide.model.tools[0].description == "Adds."
     await thread.respond({"m1": ToolOutput("shown")})
-    assert desk.offered == ["add", "pay", "locate", "show_map"]
-    desk.script(DONE)
+    assert guide.offered == ["add", "pay", "locate", "show_map"]
+    guide.script(DONE)
     await thread.ask("And now?")
-    assert desk.offered == ["add", "pay", "locate"]
+    assert guide.offered == ["add", "pay", "locate"]

@@ -79,7 +79,8 @@ const steps = {
   output: async (outputs) => {
     for (const part of open_calls()) {
       const { errorText } = outputs[part.type] ?? {};
-      const given = errorText ? { state: "output-error", errorText } : { output: outputs[part.type] };
+      const failed = errorText && chat.addToolOutput;
+      const given = failed ? { state: "output-error", errorText } : { output: errorText ?? outputs[part.type] };
       const call = { tool: part.type.slice(5), toolCallId: part.toolCallId, ...given };
       await (chat.addToolOutput ?? chat.addToolResult)(call);
     }
