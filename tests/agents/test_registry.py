@@ -70,11 +70,15 @@ async def test_a_function_is_imported_by_its_name(tmp_path: Path, monkeypatch: p
         (
             row("openai", tempreature=1),
             (
-                "agent 'helper': unknown setting `tempreature`: use models, "
+                "agent 'helper': unknown setting `tempreature`: use models, client_tools, "
                 "api_key, api_key_env, base_url, silence_seconds, attempts, options, limits, with_usage, alternating"
             ),
         ),
         (row("openai", attempts="many"), "agent 'helper': `attempts` must be a whole number, got 'many'"),
+        (
+            row("openai", api_key="k", client_tools=[{"name": "a b"}]),
+            "agent 'helper': `client_tools`: client tool name must match [A-Za-z0-9_-]{1,64}, got 'a b'",
+        ),
         (row("remote"), "agent 'helper': `url` is required"),
         (
             row("remote", url="gopher://a"),

@@ -14,7 +14,7 @@ import msgspec
 
 from threadline.api_types import Id, StateKey
 from threadline.core import jsontext
-from threadline.core.client_tools import MAX_DESCRIPTION, ClientTool, read_declared
+from threadline.core.client_tools import MAX_DESCRIPTION, MAX_TOOLS, TOOL_NAME, ClientTool, read_declared
 from threadline.core.errors import InvalidInput, LimitExceeded
 from threadline.core.ids import check_id, check_state_key
 from threadline.core.messages import NewMessage
@@ -125,10 +125,13 @@ class HistoryMessage(msgspec.Struct, frozen=True):
     parts: list[Any] | None = None
 
 
+_OBJECT_SCHEMA = {"required": ["type"], "properties": {"type": {"const": "object"}}}
+
+
 class DeclaredTool(msgspec.Struct, frozen=True):
     """`parameters` is the JSON Schema of the tool's input, an object."""
 
-    parameters: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"required": ["type"]})]
+    parameters: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_OBJECT_SCHEMA)]
     description: Annotated[str, msgspec.Meta(max_length=MAX_DESCRIPTION)] | None = None
 
 
@@ -154,7 +157,10 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
     client_tools: (
         Annotated[
             dict[str, DeclaredTool],
-            msgspec.Meta(description="Tools that this client runs, by name. `tools` is read if it is absent."),
+            msgspec.Meta(
+                description="Tools that this client runs, by name. `tools` is read if it is absent.",
+                extra_json_schema={"maxProperties": MAX_TOOLS, "propertyNames": {"pattern": f"^{TOOL_NAME.pattern}$"}},
+            ),
         ]
         | None
     ) = None
