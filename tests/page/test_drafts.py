@@ -67,6 +67,7 @@ def test_a_message_written_during_a_reply_is_sent_after_it(person: Person, servi
         expect(shown(page, "I am taking my time")).to_be_visible()
         say(page, "And then?")
         expect(page.get_by_text("Will be sent when the reply is finished")).to_be_visible()
+        expect(shown(page, "I am taking my time")).to_be_in_viewport()
         expect(composer(page)).to_have_value("")
         composer(page).fill("One more thing")
         page.get_by_role("button", name="Queue message").click()

@@ -57,7 +57,7 @@ export function useScrolling(talk: Conversing, target: number | undefined): Scro
     was.askedId = askedId;
     was.height = element.scrollHeight;
     onScroll();
-  }, [talk.messages, talk.facts, talk.error, talk.isBusy]);
+  }, [talk.messages, talk.facts, talk.error, talk.isBusy, talk.queued]);
 
   useEffect(() => {
     const element = older.current;
