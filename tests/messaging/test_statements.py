@@ -103,7 +103,8 @@ async def test_a_burst_of_one_user_waits_in_line_without_asking_the_database(
         stage.agent.gate.set()
         await stage.slack.replies(20)
         asked = [plain_text(prompt.messages[-1].parts) for prompt in stage.agent.prompts]
-        leases = [statement for statement in statements if "threadline.lease_turn(" in statement]
+        # The migration that creates the function contains its name too.
+        leases = [sql for sql in statements if "threadline.lease_turn(" in sql and "CREATE" not in sql]
         assert asked == [f"message {number}" for number in range(20)]
         assert len(leases) == 20
     await store.close()

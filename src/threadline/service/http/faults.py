@@ -41,12 +41,15 @@ def describe_fault(exc: msgspec.ValidationError, value: Mapping[str, Any], shape
     return f"`{name or 'body'}` must be {_rule(fields.get(name), fault)}{_got(fault, value.get(name))}"
 
 
-def find_inexact_integer(query: Mapping[str, str], shape: type) -> str | None:
-    """The fault of the first integer of a query that is written in any other way than with digits."""
+def find_inexact_value(query: Mapping[str, str], shape: type) -> str | None:
+    """The fault of the first integer of a query that is written in any other way than with digits, or of the first
+    date or the like that is the word null."""
     for field in _fields(shape):
         given, type_ = query.get(field.encode_name), _without_null(field.type)
         if given is not None and isinstance(type_, inspect.IntType) and not _INTEGER.fullmatch(given):
             return f"`{field.encode_name}` must be {_rule(field.type, 'Expected `int`')}, in digits"
+        if given is not None and given.lower() == "null" and not isinstance(type_, inspect.StrType):
+            return f"`{field.encode_name}` must have a value, got null: leave it out for the default"
     return None
 
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from threadline.core import jsontext
 from threadline.core.errors import InvalidInput
 from threadline.core.ids import check_id
-from threadline.service.http.faults import describe_fault, find_inexact_integer, json_type
+from threadline.service.http.faults import describe_fault, find_inexact_value, json_type
 from threadline.service.http.problems import Problem
 
 T = TypeVar("T")
@@ -54,8 +54,9 @@ def read_query(request: Request, shape: type[T]) -> T:
     given = dict(pairs)
     if len(given) != len(pairs):
         raise InvalidInput("a query parameter is given twice: send each one once")
-    # Values of a query are text, so the conversion is not strict; that would also read `1e2` as an integer.
-    if (fault := find_inexact_integer(given, shape)) is not None:
+    # Values of a query are text, so the conversion is not strict; that would also read `1e2` as an integer and `null`
+    # as no value.
+    if (fault := find_inexact_value(given, shape)) is not None:
         raise InvalidInput(fault)
     try:
         return msgspec.convert(given, shape, strict=False)
