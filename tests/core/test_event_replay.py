@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threadline.core.approvals import ApprovalDecision, apply_answers
+from threadline.core.approvals import ApprovalDecision, ToolOutput, apply_answers
 from threadline.core.event_fold import Fold
 from threadline.core.event_replay import replay_events
 from threadline.core.events import Finish, StepStart, TextDelta, ToolCall, ToolDenied, ToolResult
@@ -44,9 +44,9 @@ def test_folding_what_is_replayed_gives_the_reply() -> None:
 
 
 def test_a_continued_reply_is_replayed_from_where_it_continued() -> None:
-    asked = apply_answers(REPLY[:8], {"a5": ApprovalDecision(True)})
+    asked = apply_answers(REPLY[:8], {"a5": ApprovalDecision(True), "c3": ToolOutput("late")})
     whole = Fold(asked)
-    for event in (ToolResult("c3", "late"), ToolResult("c5", "paid"), StepStart(), TextDelta("Done."), Finish()):
+    for event in (ToolResult("c5", "paid"), StepStart(), TextDelta("Done."), Finish()):
         whole.add(event)
     parts = whole.parts()
     replayed = replay_events(parts, known=8, still_open=["c3", "c5"])

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from threadline.core.errors import DuplicateId, HeadMoved, NotFound
+from threadline.core.errors import DuplicateId, HeadMoved, NotFound, StoreFailed
 from threadline.core.threads import NewThread, Thread
 from threadline.ports import Store, Transaction
 from threadline.testing.conformance.message_builders import add_turn, clean_text, create_thread_with, exchange, history
@@ -206,6 +206,19 @@ class TestTheStore:
         load = store.pool_stats()
         assert load.open >= 1
         assert (load.in_use, load.waiting) == (0, 0)
+
+    async def test_a_store_that_can_write_says_so(self, store: Store, alice: Transaction) -> None:
+        """Returns if a write could begin now: the database answers, and no other transaction locks what a turn needs.
+        Stores nothing."""
+        before = await alice.row_counts()
+        await store.check_writable()
+        assert await alice.row_counts() == before
+
+    async def test_a_closed_store_cannot_write(self, store: Store) -> None:
+        """StoreBusy or another StoreFailed otherwise, after a bounded wait."""
+        await store.close()
+        with pytest.raises(StoreFailed):
+            await asyncio.wait_for(store.check_writable(), 60)
 
     async def test_statistics_count_rows(self, store: Store, alice: Transaction) -> None:
         """Rows per table, bytes on disk and schema version."""
