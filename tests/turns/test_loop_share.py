@@ -76,7 +76,7 @@ async def test_a_reader_of_a_long_reply_gives_way_too() -> None:
             async for batch in tl.streams.batches(tl.as_user("ada").scope, turn.id):
                 shown += len(batch)
     assert shown > WORDS * 4 - 1
-    assert passes.count > 4
+    assert passes.count >= 2
 
 
 @pytest.mark.req("A-09")

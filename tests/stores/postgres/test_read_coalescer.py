@@ -12,6 +12,7 @@ from threadline.core.channels import Agent
 from threadline.core.errors import StoreUnavailable
 from threadline.core.threads import NewThread, Scope, ThreadChanges
 from threadline.ports import Transaction
+from threadline.stores.postgres import change_watch
 from threadline.stores.postgres.pool import Address, Pool, ReadCoalescer
 from threadline.stores.postgres.store import PostgresStore
 
@@ -25,6 +26,12 @@ async def narrow(dsn: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(dsn, max_size=1)
     yield store
     await store.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notices to other processes wait for a connection too; here only reads do."""
+    monkeypatch.setattr(change_watch, "BATCH_SECONDS", 3_600)
 
 
 @asynccontextmanager

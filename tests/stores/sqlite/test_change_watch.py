@@ -92,7 +92,7 @@ async def test_who_looks_at_the_file_is_not_woken_by_what_this_process_writes(
     open_sqlite: OpenSqlite, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.001)
-    ours, theirs = await open_sqlite(), await open_sqlite()
+    ours = await open_sqlite()
     tx = ours.scoped(Scope())
     fence = await running_turn(tx, clock, "turn-1")
     async with asyncio.timeout(PATIENCE), ours.watch(Scope(), "turn-2") as other:
@@ -103,6 +103,8 @@ async def test_who_looks_at_the_file_is_not_woken_by_what_this_process_writes(
             await ours.transact(Scope(), lambda work: work.create_thread(NewThread()))
             await asyncio.sleep(0.01)
         assert not waiting.done()
+        # Opened only now: an idle store indexes what is pending, which is a commit of another process.
+        theirs = await open_sqlite()
         await theirs.scoped(Scope()).put_chunks("turn-1", fence, [Chunk(6, b"{}")])
         await waiting
 
