@@ -204,6 +204,7 @@ class Messaging:
                 await self.unanswered_sweep.sweep()
             except StoreFailed:
                 log.warning("unanswered messages not swept", exc_info=True)
+            # Only what a crash left is found here, so minutes between sweeps are soon enough.
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def close(self) -> None:
@@ -218,6 +219,7 @@ class Messaging:
                     await self._store.scoped(system_scope(tenant_id)).drop_settled(before=before)
             except StoreFailed:
                 log.warning("settled rows not dropped", exc_info=True)
+            # Rows are kept for days: looking more often would find nothing more.
             await asyncio.sleep(_DELETE_SECONDS)
 
     def open_inbox(

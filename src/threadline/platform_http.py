@@ -32,6 +32,7 @@ class PlatformHttp:
         if not is_stand_in and (target.scheme != "https" or target.host not in PLATFORM_HOSTS):
             return Transient("the address is not a platform's")
         try:
+            # For the whole exchange: a platform that answers byte by byte must not hold a delivery slot.
             async with asyncio.timeout(seconds):
                 return await _exchange(target, request, seconds, public_only=not is_stand_in)
         except NotSent:

@@ -137,6 +137,7 @@ class _Connection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_READ_SIZE)
 
     async def read_request(self) -> _Request:
+        # A client that sends half a request must not keep its connection for ever.
         async with asyncio.timeout(REQUEST_SECONDS):
             head = await self._next()
             if not isinstance(head, h11.Request):

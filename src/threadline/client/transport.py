@@ -126,6 +126,7 @@ class Transport:
                     return answer
                 pause = max(pause, _asked_pause(answer))
                 await answer.aclose()
+            # The server may be restarting: each attempt waits longer, and as long as its Retry-After asks.
             await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 

@@ -150,6 +150,7 @@ class Bot:
                 return batch.position
             except HomeserverAway as exc:
                 log.warning("homeserver away: %s", exc)
+                # Longer each time, so that a homeserver that starts is not met by every bot at once.
                 await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
             except HomeserverRefused as exc:
@@ -309,6 +310,7 @@ class Bot:
                 await self._bridge.recover()
             except StoreFailed as exc:
                 log.warning("recovery failed: %s", exc)
+            # Turns whose process died produce no event here, so they are looked for.
             await asyncio.sleep(self._settings.recovery_seconds)
 
 

@@ -105,6 +105,7 @@ class LiveView:
             for task in (reading, typing):
                 task.cancel()
             await asyncio.gather(reading, typing, return_exceptions=True)
+            # The delivered row finishes the message; if none comes, the view must not wait for it for ever.
             asyncio.get_running_loop().call_later(_ROW_SECONDS, self.over.set)
 
 

@@ -112,6 +112,7 @@ class PlatformSender:
     ) -> Sent | Transient | None:
         found = await self._find(channel, secrets, row)
         if found is None:
+            # A message that was just sent may be missing from the platform's history for a moment.
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             found = await self._find(channel, secrets, row)
         return found

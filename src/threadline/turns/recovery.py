@@ -178,6 +178,7 @@ class Recovery:
             except StoreFailed:
                 log.warning("recovery failed", exc_info=True)
             with suppress(TimeoutError):
+                # The pause between sweeps; the end of the process ends it.
                 async with asyncio.timeout(every_seconds):
                     await ending.wait()
 

@@ -351,6 +351,7 @@ class Runner:
                     return await self._turns.finish(scope, turn, ending)
             except StoreFailed:
                 log.warning("turn not finished yet", extra={"turn_id": turn.id})
+                # The reply exists only here: losing it to a database that restarts would lose an answer that was shown.
                 await asyncio.sleep(pause)
         return await self._turns.finish(scope, turn, ending)
 

@@ -60,6 +60,7 @@ class MonitoringRoutes:
     )
     async def check_readiness(self, request: Request) -> Response:
         try:
+            # A probe that waits longer than its caller is counted as failed anyway.
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await self._store.check_writable()
         except TimeoutError:

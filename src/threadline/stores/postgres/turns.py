@@ -54,6 +54,7 @@ class TurnOperations(Operations):
         if (given := self.session.given_time()) is not None:
             return given
         ((now,),) = await self.session.read_for_all(_SQL["lease_time"])
+        # The driver types every column as Any; `now()` is a timestamp with time zone.
         return cast("dt.datetime", now)
 
     async def lease_turn(self, turn_id: str, worker: str, *, seconds: float) -> Turn | None:
