@@ -216,7 +216,6 @@ class DeliveryWorker(Generic[D]):
 
     async def _give_back(self, deliveries: Sequence[D], outcome: Released) -> None:
         try:
-            # A store that is away must not hold up the end of the process: unreleased claims expire by themselves.
             async with asyncio.timeout(_GIVE_BACK_SECONDS):
                 for delivery in deliveries:
                     await self._queue.settle(delivery, outcome)
@@ -234,6 +233,5 @@ async def retry_until_up(
             return await call()
         except faults as exc:
             log.warning("waiting: %s", exc)
-            # Longer each time, because a fault that persists is not mended by asking often.
             await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1

@@ -42,14 +42,19 @@ def _prefix(kind: str, *anchors: str, chars: str = ALNUM, least: int = 20, behin
 _SHORT_WORDS = Several((Run(ALNUM, 2, 12), "-"), 2)
 
 
-def scrambled(chars: str, count: int = 20) -> tuple[Run, Run]:
+def scrambled(chars: str, count: int = 20) -> tuple[Run, Run, Run]:
     """`count` characters that are random and not a slug or a name in code: with a lower-case letter, a capital and a
-    digit among the first 32, or with three capitals after lower-case letters. Of 32 random characters of base64url,
-    fewer than one in 400,000 has neither."""
+    digit among the first 32; with three capitals after lower-case letters; or with two of those and two capitals in a
+    row. Of ten million times 32 random characters of base64url, about three have none of these."""
     all_three = "".join(f"(?={chars}{{0,31}}{one})" for one in ("[a-z]", "[A-Z]", "[0-9]"))
     changes = f"(?=(?:{chars}{{0,28}}?[a-z][A-Z]){{3}})"
+    capitals = f"(?=(?:{chars}{{0,28}}?[a-z][A-Z]){{2}})(?={chars}{{0,58}}[A-Z][A-Z])"
     loose = f"{chars}{{{count},}}"
-    return Run(chars, count, count, all_three, 32, loose), Run(chars, count, count, changes, 90, loose)
+    return (
+        Run(chars, count, count, all_three, 32, loose),
+        Run(chars, count, count, changes, 90, loose),
+        Run(chars, count, count, capitals, 60, loose),
+    )
 
 
 _SCRAMBLED = tuple(Secret((run,), WORD_TAIL) for run in scrambled(WORD))
