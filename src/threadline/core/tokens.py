@@ -32,7 +32,11 @@ def estimate(text: str) -> int:
 
 
 def message_tokens(message: PromptMessage, count: CountTokens = estimate) -> int:
-    return _MESSAGE_OVERHEAD + sum(_part_tokens(part, count) for part in message.parts)
+    tokens = _MESSAGE_OVERHEAD
+    # A loop and not a sum over a generator: a prompt counts thousands of messages of one part.
+    for part in message.parts:
+        tokens += _part_tokens(part, count)
+    return tokens
 
 
 def total_tokens(messages: Iterable[PromptMessage], count: CountTokens = estimate) -> int:
