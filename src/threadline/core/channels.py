@@ -134,6 +134,8 @@ class OutboxRow(msgspec.Struct, frozen=True):
     created_at: dt.datetime
     sent_at: dt.datetime | None
     requeued_at: dt.datetime | None = None
+    message_id: str | None = None
+    """The platform's id of the message, once it was sent."""
 
     @property
     def queued_at(self) -> dt.datetime:

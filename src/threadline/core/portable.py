@@ -115,6 +115,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "created_us",
         "sent_us",
         "requeued_us",
+        "message_id",
     ),
     "api_tokens": (
         "id",

@@ -114,10 +114,10 @@ class Settlement:
     async def _settle(self, tx: StoreSession, row: OutboxRow, worker: str, outcome: Outcome) -> bool:
         doubtful = row.last_error if row.is_ambiguous else None
         match outcome:
-            case Sent():
+            case Sent(message_id):
                 self._deliveries.add(row.platform, "sent")
                 self._waits.observe((self._clock.now() - row.created_at).total_seconds(), row.platform)
-                return await tx.settle_outbox(row.id, worker, status="sent", error=doubtful)
+                return await tx.settle_outbox(row.id, worker, status="sent", error=doubtful, message_id=message_id)
             case WindowClosed(reason):
                 self._deliveries.add(row.platform, "window_closed")
                 return await tx.settle_outbox(row.id, worker, status="window_closed", error=_short(reason))

@@ -178,8 +178,10 @@ class QueueOperations(Protocol):
         status: OutboxStatus,
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
+        message_id: str | None = None,
     ) -> bool:
-        """Stores the result of a claimed row and counts the attempt. False if this worker no longer has the claim."""
+        """Stores the result of a claimed row, with the platform's id of the message, and counts the attempt. False if
+        this worker no longer has the claim."""
         ...
 
     async def report_outbox(

@@ -114,8 +114,9 @@ class QueueOperations(Operations):
         status: OutboxStatus,
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
+        message_id: str | None = None,
     ) -> bool:
-        values = (self.session.now(), outbox_id, worker, status, next_attempt_at, error)
+        values = (self.session.now(), outbox_id, worker, status, next_attempt_at, error, message_id)
         ((settled,),) = await self.session.call(_SQL["settle_outbox"], *values)
         return bool(settled)
 

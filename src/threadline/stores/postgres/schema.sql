@@ -340,6 +340,7 @@ CREATE TABLE threadline.outbox (
     created_at timestamp with time zone NOT NULL,
     sent_at timestamp with time zone,
     requeued_at timestamp with time zone,
+    message_id text,
     CONSTRAINT outbox_pkey PRIMARY KEY (tenant_id, id),
     CONSTRAINT outbox_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'claimed'::text, 'sent'::text, 'dead'::text, 'window_closed'::text]))),
     CONSTRAINT outbox_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id)
@@ -829,7 +830,7 @@ CREATE FUNCTION threadline.save_point(_tenant text, _owner text, _role text, _no
 
 CREATE FUNCTION threadline.search_messages(_tenant text, _owner text, _role text, _words text[], _limit integer, _offset integer, _caught_up boolean) RETURNS TABLE(thread_id text, state_key text, title text, message_id text, seq integer, role "char", parts bytea, created_us bigint) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text) RETURNS boolean LANGUAGE plpgsql;
+CREATE FUNCTION threadline.settle_outbox(_tenant text, _owner text, _role text, _now timestamp with time zone, _id text, _worker text, _status text, _next timestamp with time zone, _error text, _message_id text) RETURNS boolean LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.shared_tables() RETURNS text[] LANGUAGE sql IMMUTABLE;
 

@@ -80,8 +80,9 @@ class QueueOperations(Operations):
         status: OutboxStatus,
         next_attempt_at: dt.datetime | None = None,
         error: str | None = None,
+        message_id: str | None = None,
     ) -> bool:
-        return await self._engine.write(settle_outbox, outbox_id, worker, status, next_attempt_at, error)
+        return await self._engine.write(settle_outbox, outbox_id, worker, status, next_attempt_at, error, message_id)
 
     async def report_outbox(
         self, outbox_id: str, *, was: OutboxStatus, status: OutboxStatus, error: str | None = None
@@ -228,8 +229,10 @@ def settle_outbox(
     status: OutboxStatus,
     next_attempt_at: dt.datetime | None,
     error: str | None,
+    message_id: str | None,
 ) -> bool:
-    what = (status, rows.microseconds(next_attempt_at), error, session.now_us() if status == "sent" else None)
+    sent_us = session.now_us() if status == "sent" else None
+    what = (status, rows.microseconds(next_attempt_at), error, sent_us, message_id)
     return (
         session.run(
             _SQL["settle_outbox"], (*what, session.tenant_id, outbox_id, session.user_id, session.sees_all, worker)

@@ -175,7 +175,7 @@ CREATE TABLE outbox (
     claimed_until_us INTEGER,
     last_error TEXT,
     created_us INTEGER NOT NULL,
-    sent_us INTEGER, requeued_us INTEGER,
+    sent_us INTEGER, requeued_us INTEGER, message_id TEXT,
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, owner_id) REFERENCES users (tenant_id, id)
 ) STRICT;

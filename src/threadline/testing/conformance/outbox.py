@@ -122,12 +122,13 @@ class TestDelivering:
         assert await system.settle_outbox("nowhere", "w2", status="sent") is False
 
     async def test_a_sent_row_is_done(self, system: Transaction, clock: ManualClock) -> None:
-        """Stores the result of a claimed row and counts the attempt."""
+        """Stores the result of a claimed row, with the platform's id of the message, and counts the attempt."""
         await waiting(system, clock, "o1")
         await system.claim_outbox("w1", until=clock.after(30))
         at = clock.advance()
-        assert await system.settle_outbox("o1", "w1", status="sent") is True
+        assert await system.settle_outbox("o1", "w1", status="sent", message_id="C1:17.4") is True
         (row,) = await system.outbox()
+        assert row.message_id == "C1:17.4"
         assert (row.status, row.attempts, row.sent_at, row.claimed_by) == ("sent", 1, at, None)
         clock.advance(1_000)
         assert await system.claim_outbox("w1", until=clock.after(30)) == []

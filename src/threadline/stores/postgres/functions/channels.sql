@@ -83,14 +83,15 @@ END $$;
 
 CREATE FUNCTION threadline.settle_outbox(
     _tenant text, _owner text, _role text, _now timestamptz, _id text, _worker text, _status text, _next timestamptz,
-    _error text
+    _error text, _message_id text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
 BEGIN
     UPDATE threadline.outbox o SET status = _status, attempts = o.attempts + 1,
         next_attempt_at = coalesce(_next, o.next_attempt_at), last_error = _error,
-        sent_at = CASE WHEN _status = 'sent' THEN _now END, claimed_by = NULL, claimed_until = NULL
+        sent_at = CASE WHEN _status = 'sent' THEN _now END, message_id = _message_id, claimed_by = NULL,
+        claimed_until = NULL
     WHERE o.tenant_id = _tenant AND o.id = _id AND o.status = 'claimed' AND o.claimed_by = _worker;
     RETURN FOUND;
 END $$;

@@ -27,21 +27,21 @@ DELETE FROM threadline.outbox WHERE tenant_id = $1 AND sent_at < $2 AND status =
 
 -- name: enqueue
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 FROM threadline.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 FROM threadline.outbox WHERE tenant_id = $1 AND id = $2
 
 -- name: claim_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 FROM threadline.claim_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ORDER BY place
 
 -- name: settle_outbox
-SELECT threadline.settle_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT threadline.settle_outbox($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: report_outbox
 UPDATE threadline.outbox SET status = $4, last_error = $5, sent_at = CASE WHEN $4 = 'sent' THEN $6::timestamptz END
@@ -49,7 +49,7 @@ WHERE tenant_id = $1 AND id = $2 AND status = $3 AND attempts > 0
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 FROM threadline.outbox
 WHERE tenant_id = $1 AND ($2::text IS NULL OR owner_id = $2) AND ($3::text IS NULL OR status = $3)
     AND ($5::text IS NULL OR platform = $5)
@@ -74,7 +74,7 @@ WHERE tenant_id = $1 AND status IN ('dead', 'window_closed') AND status = ANY ($
 UPDATE threadline.outbox SET status = 'waiting', attempts = 0, next_attempt_at = $3, requeued_at = $3
 WHERE tenant_id = $1 AND id = $2 AND status IN ('dead', 'window_closed')
 RETURNING id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 
 -- name: put_credentials
 INSERT INTO threadline.credentials (tenant_id, platform, key_id, sealed, updated_at) VALUES ($1, $2, $3, $4, $5)

@@ -102,7 +102,7 @@ FROM threadline.inbox WHERE tenant_id = $1 ORDER BY platform, key OFFSET $2 LIMI
 
 -- name: read_outbox
 SELECT id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id
 FROM threadline.outbox WHERE tenant_id = $1 ORDER BY created_at, id OFFSET $2 LIMIT $3;
 
 -- name: write_tenants
@@ -216,8 +216,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHIN
 -- name: write_outbox
 INSERT INTO threadline.outbox
     (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_at, claimed_by,
-    claimed_until, last_error, created_at, sent_at, requeued_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING;
+    claimed_until, last_error, created_at, sent_at, requeued_at, message_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING;
 
 -- name: list_unprotected
 SELECT c.relname::text AS tablename, c.relrowsecurity AND c.relforcerowsecurity AS is_forced,

@@ -134,7 +134,7 @@ FROM inbox WHERE tenant_id = ?1 ORDER BY platform, key LIMIT ?3 OFFSET ?2;
 
 -- name: read_outbox
 SELECT no, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us, requeued_us
+    claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id
 FROM outbox WHERE tenant_id = ?1 AND no > ?2 ORDER BY no LIMIT ?3;
 
 -- name: write_tenants
@@ -238,5 +238,5 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 -- name: write_outbox
 INSERT INTO outbox
     (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us, requeued_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+    claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;

@@ -30,7 +30,7 @@ DELETE FROM outbox WHERE tenant_id = ? AND sent_us < ? AND status = 'sent';
 
 -- name: find_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us, requeued_us
+    claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id
 FROM outbox WHERE tenant_id = ? AND id = ? AND (owner_id = ? OR ?);
 
 -- name: is_enqueued
@@ -63,8 +63,8 @@ WHERE tenant_id = ?4 AND id = ?5;
 
 -- name: settle_outbox
 UPDATE outbox SET status = ?1, attempts = attempts + 1, next_attempt_us = coalesce(?2, next_attempt_us),
-    last_error = ?3, sent_us = ?4, claimed_by = NULL, claimed_until_us = NULL
-WHERE tenant_id = ?5 AND id = ?6 AND (owner_id = ?7 OR ?8) AND status = 'claimed' AND claimed_by = ?9;
+    last_error = ?3, sent_us = ?4, message_id = ?5, claimed_by = NULL, claimed_until_us = NULL
+WHERE tenant_id = ?6 AND id = ?7 AND (owner_id = ?8 OR ?9) AND status = 'claimed' AND claimed_by = ?10;
 
 -- name: report_outbox
 UPDATE outbox SET status = ?1, last_error = ?2, sent_us = ?3
@@ -72,7 +72,7 @@ WHERE tenant_id = ?4 AND id = ?5 AND status = ?6 AND attempts > 0;
 
 -- name: list_outbox
 SELECT id, turn_id, owner_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
-    claimed_until_us, last_error, created_us, sent_us, requeued_us
+    claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id
 FROM outbox WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3) AND (?4 IS NULL OR status = ?4)
     AND (?6 IS NULL OR platform = ?6)
 ORDER BY no DESC LIMIT ?5;
