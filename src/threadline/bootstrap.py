@@ -6,9 +6,9 @@ fast.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -22,8 +22,8 @@ from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
 from threadline.agents.registry import build_agent
 from threadline.agents.setting_secrets import SettingSecrets
+from threadline.agents.tools import Tool
 from threadline.clock import SystemClock
-from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import ExtraMissing, SettingsInvalid, StoreUnavailable
 from threadline.core.guard import PatternGuard
 from threadline.core.threads import Scope, UserRole
@@ -32,8 +32,8 @@ from threadline.core.turns import CHANNELS, Surface, Turn
 from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
-from threadline.observability.tracing import TracedAgent
 from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Tracer
+from threadline.process_agents import open_directory
 from threadline.processes import LocalProcesses, local_processes
 from threadline.replies import Defer, DenyAll, UserServices
 from threadline.settings import Settings
@@ -74,6 +74,7 @@ class OpenOptions(TypedDict, total=False):
 
     settings: Settings | None
     agents: Mapping[str, Any] | None
+    tools: Sequence[Tool]
     clock: Clock | None
     read_only: bool
     admission: Admission | None
@@ -89,6 +90,7 @@ class Threadline:
         clock: Clock,
         *,
         agents: Mapping[str, Agent] | None = None,
+        tools: Sequence[Tool] = (),
         timing: Timing | None = None,
         retry: DeliveryRetry | None = None,
         tracer: Tracer | None = None,
@@ -106,7 +108,7 @@ class Threadline:
         self.setting_secrets = SettingSecrets(self.vault)
         self._retry, self.tracer = retry, tracer
         deliveries = dict.fromkeys(CHANNELS, self._render_reply)
-        self.directory = _directory(store, settings, self.setting_secrets, agents or {}, tracer)
+        self.directory = open_directory(store, settings, self.setting_secrets, tools, agents or {}, tracer)
         meters = _meters(store, settings, clock, self.directory, admission)
         self.turns = Turns(store, self.sealer, self.guard, deliveries, meters=meters, metrics=self.metrics)
         self.approvals = Approvals(store, self.turns, self.sealer, self.guard)
@@ -251,6 +253,7 @@ def open(
     *,
     settings: Settings | None = None,
     agents: Mapping[str, Any] | None = None,
+    tools: Sequence[Tool] = (),
     clock: Clock | None = None,
     read_only: bool = False,
     admission: Admission | None = None,
@@ -259,8 +262,10 @@ def open(
 
     Without one, the settings say which (`threadline.toml`, `THREADLINE_DATABASE`), and without those it is a file
     in the user's own data folder. `agents` gives agents names: an object with `run`, or any function that takes a
-    prompt and returns or yields what to say. `read_only` reads a SQLite file that cannot be written: its folder, too,
-    may be read-only. `admission` decides which turns may call a model, in the place of the settings' budgets."""
+    prompt and returns or yields what to say. `tools` are offered to the agents of the settings and of the tenants,
+    beside their own, if they do not run tools themselves. `read_only` reads a SQLite file that cannot be written: its
+    folder, too, may be read-only. `admission` decides which turns may call a model, in the place of the settings'
+    budgets."""
     if settings is None:
         settings = settings_.load(overrides={"database": None if database is None else str(database)})
     elif database is not None:
@@ -272,7 +277,9 @@ def open(
         tracer = _tracer(chosen)
         store = await open_store(chosen, clock, read_only=read_only)
         processes = local_processes(chosen.database, chosen.process_folder)
-        return Threadline(store, chosen, ticking, agents=named, tracer=tracer, admission=admission, processes=processes)
+        return Threadline(
+            store, chosen, ticking, agents=named, tools=tools, tracer=tracer, admission=admission, processes=processes
+        )
 
     return Opening(opening)
 
@@ -323,22 +330,6 @@ def sqlite_path(url: str) -> str:
     return str(file)
 
 
-def _configured(settings: Settings) -> dict[str, AgentRow]:
-    """The agents of the settings; `rehearsal` is always there."""
-    named = {
-        name: AgentRow(
-            id=name,
-            name=name,
-            provider=agent.provider,
-            model=agent.model,
-            settings=agent.settings,
-            system_prompt=agent.system_prompt,
-        )
-        for name, agent in settings.agents.items()
-    }
-    return {"rehearsal": AgentRow(id="rehearsal", name="rehearsal", provider="rehearsal"), **named}
-
-
 def _tracer(settings: Settings) -> Tracer | None:
     if not settings.tracing.enabled:
         return None
@@ -352,21 +343,6 @@ def _tracer(settings: Settings) -> Tracer | None:
 def open_vault(settings: Settings) -> Vault:
     vault, channels = settings.vault, settings.channels
     return Vault({**channels.keys, **vault.keys}, vault.key or channels.key)
-
-
-def _directory(
-    store: Store, settings: Settings, secrets: SettingSecrets, given: Mapping[str, Agent], tracer: Tracer | None
-) -> Directory:
-    configured = _configured(settings)
-    if tracer is None:
-        return Directory(store, build_agent, secrets.decrypt, given=given, configured=configured)
-    traced = partial(TracedAgent, tracer=tracer, content=settings.tracing.content)
-
-    def build(row: AgentRow, *, trusted: bool) -> Agent:
-        return traced(build_agent(row, trusted=trusted), provider=row.provider)
-
-    named = {name: traced(agent) for name, agent in given.items()}
-    return Directory(store, build, secrets.decrypt, given=named, configured=configured)
 
 
 def _meters(

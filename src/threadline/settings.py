@@ -66,12 +66,18 @@ class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One agent of `[agents]`, keyed by its id."""
+    """One agent of `[agents]`, keyed by its id. `tools` are `module:name` of Python functions."""
 
     provider: str
     model: str | None = None
     system_prompt: str | None = None
+    tools: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
+
+    @property
+    def names_code(self) -> bool:
+        """Whether it names Python modules, as `module:name`."""
+        return bool(self.tools) or not self.settings.keys().isdisjoint(("tools", "function"))
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -278,6 +284,17 @@ def load(
     return settings if settings.database else msgspec.structs.replace(settings, database=str(default_database(env)))
 
 
+def code_folders(path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> list[Path]:
+    """Where a command finds the Python modules that its settings name: the folder of the settings file, and the working
+    directory, unless the file is the user's own one, which holds in every directory: those are not all trusted."""
+    env = os.environ if environ is None else environ
+    found = _settings_file(path, env)
+    if found is None:
+        return []
+    folders = [found.resolve().parent] if found == _user_file(env) else [found.resolve().parent, Path.cwd()]
+    return list(dict.fromkeys(folders))
+
+
 def _variable(path: Sequence[str]) -> str:
     return _PREFIX + "__".join(path).upper()
 
@@ -301,8 +318,12 @@ def _settings_file(path: Path | None, env: Mapping[str, str]) -> Path | None:
         if not named.is_file():
             raise SettingsInvalid(f"no settings file {named}")
         return named
-    candidates = (Path("threadline.toml"), _home(env, "XDG_CONFIG_HOME", ".config") / "threadline.toml")
+    candidates = (Path("threadline.toml"), _user_file(env))
     return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _user_file(env: Mapping[str, str]) -> Path:
+    return _home(env, "XDG_CONFIG_HOME", ".config") / "threadline.toml"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -328,11 +349,14 @@ def _merge_environment(tree: dict[str, Any], env: Mapping[str, str]) -> None:
 
 
 def _is_list(path: Sequence[str]) -> bool:
-    """Whether the setting at this path is a list. Sections with names of the user's contain none."""
+    """Whether the setting at this path is a list."""
     kind: Any = Settings
     for key in path:
-        fields = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
-        kind = fields.get(key)
+        if typing.get_origin(kind) is dict:
+            kind = typing.get_args(kind)[1]
+        else:
+            fields = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
+            kind = fields.get(key)
     return typing.get_origin(kind) is tuple
 
 

@@ -3,7 +3,7 @@
 Every `python` block runs, with `await` at the top if it likes. In `sh` and `console` blocks, commands of `threadline`
 run, also behind an `echo … |` or a `printf '%s\\n' … |`. What a `console` block shows below a command must be what it
 prints. Ids, times and widths of columns may differ, and `…` in the page matches anything. A `toml` block that
-begins with `# threadline.toml` is that file from then on.
+begins with `# threadline.toml` is that file from then on; a `python` block that begins with `# NAME.py` is a module.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ VARYING = (
 )
 FAILS = re.compile(r"^(threadline|error|warning): ", re.MULTILINE)
 """How a page says that a command is meant to fail."""
+MODULE = re.compile(r"# (\w+\.py)\n")
 COMMAND_SECONDS = 60
 SETTINGS = "# threadline.toml\n"
 
@@ -65,7 +66,9 @@ def run_page(path: Path, folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with asyncio.Runner() as runner:
         for block in blocks(path.read_text(encoding="utf-8")):
-            if block.language == "python":
+            if block.language == "python" and (module := MODULE.match(block.text)):
+                (folder / module[1]).write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
                 run_python(block, path, namespace, runner)
             elif block.language == "toml" and block.text.startswith(SETTINGS):
                 (folder / "threadline.toml").write_text(block.text, encoding="utf-8")

@@ -41,6 +41,14 @@ class LoopAgent:
         self._hooks = hooks or Hooks()
         self._limits = limits or RunLimits()
 
+    @property
+    def tool_names(self) -> list[str]:
+        return list(self._tools)
+
+    def with_tools(self, tools: Sequence[Tool]) -> LoopAgent:
+        """This agent with more tools. Both use the same model, so only one of them is to be closed."""
+        return LoopAgent(self._model, (*self._tools.values(), *tools), self._hooks, self._limits)
+
     async def close(self) -> None:
         await self._model.close()
 

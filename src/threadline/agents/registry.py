@@ -7,7 +7,6 @@ variables, servers on the operator's network, or Python code.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +15,7 @@ import msgspec
 
 from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
+from threadline.agents.tool_loader import load_object, load_tools
 from threadline.agents.tools import Tool
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.client_tools import ClientTool, check_client_tools
@@ -36,8 +36,10 @@ class _AnySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _ToolSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
-    """`client_tools` are offered to the model and run by the client."""
+    """`tools` name Python functions that the model may call, as `module:name`; `client_tools` are offered to the model
+    and run by the client."""
 
+    tools: tuple[str, ...] = ()
     client_tools: tuple[ClientTool, ...] = ()
 
 
@@ -84,11 +86,13 @@ class _LocalSettings(_ToolSettings, frozen=True, forbid_unknown_fields=True):
 
 class _FunctionSettings(_AnySettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     function: str
+    tools: tuple[str, ...] = ()
 
 
 def build_agent(row: AgentRow, *, tools: Sequence[Tool] = (), trusted: bool = True) -> Agent:
     """SettingsInvalid if the row is not valid, ExtraMissing if the provider's package is not installed. `tools` are
-    for providers that run no tools themselves. `trusted` is False for agents that a tenant configured."""
+    for providers that run no tools themselves, beside those that the row names. `trusted` is False for agents that a
+    tenant configured."""
     make = _PROVIDERS.get(row.provider)
     if make is None:
         known = ", ".join(sorted(_PROVIDERS))
@@ -97,10 +101,10 @@ def build_agent(row: AgentRow, *, tools: Sequence[Tool] = (), trusted: bool = Tr
 
 
 def _rehearsal(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
-    from threadline.agents.rehearsal import RehearsalAgent  # noqa: PLC0415 - chosen at run time
+    from threadline.agents.rehearsal import OWN_TOOLS, RehearsalAgent  # noqa: PLC0415 - chosen at run time
 
     chosen = _settings(row, _RehearsalSettings)
-    return RehearsalAgent(pace=chosen.pace, client_tools=_with_client_tools(row, (), chosen))
+    return RehearsalAgent(pace=chosen.pace, tools=_all_tools(row, tools, chosen, trusted, OWN_TOOLS))
 
 
 def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -109,7 +113,7 @@ def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     chosen = _settings(row, _OpenAISettings)
     common = _model_options(row, chosen, trusted)
     model = OpenAIModel(row.model, with_usage=chosen.with_usage, alternating=chosen.alternating, **common)
-    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
+    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
 
 
 def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
@@ -117,12 +121,14 @@ def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
 
     chosen = _settings(row, _AnthropicSettings)
     model = AnthropicModel(row.model, max_tokens=chosen.max_tokens, **_model_options(row, chosen, trusted))
-    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
+    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
 
 
 def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     from threadline.agents.remote import RemoteAgent  # noqa: PLC0415 - an extra
 
+    if row.settings.get("tools"):
+        raise SettingsInvalid(f"agent {row.id!r}: an agent behind HTTP runs its own tools: remove `tools`")
     chosen = _settings(row, _RemoteSettings)
     return RemoteAgent(
         chosen.url,
@@ -140,18 +146,24 @@ def _local(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     _require_trust(row, trusted, "a local model")
     chosen = _settings(row, _LocalSettings)
     model = LocalModel(chosen.model_path, context_tokens=chosen.context_tokens, options=chosen.options)
-    return LoopAgent(model, _with_client_tools(row, tools, chosen), limits=chosen.limits)
+    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
 
 
 def _function(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
     from threadline.agents.function import as_agent  # noqa: PLC0415 - chosen at run time
 
     _require_trust(row, trusted, "a function")
-    module, _, name = _settings(row, _FunctionSettings).function.partition(":")
+    chosen = _settings(row, _FunctionSettings)
+    where = f"agent {row.id!r}: `function` {quote(chosen.function)}"
+    found = load_object(where, chosen.function)
+    if isinstance(found, LoopAgent):
+        return found.with_tools((*tools, *load_tools(row.id, chosen.tools, [*found.tool_names, *_names(tools)])))
+    if chosen.tools:
+        raise SettingsInvalid(f"{where} calls its tools itself: name a LoopAgent, or remove `tools`")
     try:
-        return as_agent(getattr(importlib.import_module(module), name))
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise SettingsInvalid(f"agent {row.id!r}: `function` must be an importable 'module:name': {exc}") from exc
+        return as_agent(found)
+    except InvalidInput as exc:
+        raise SettingsInvalid(f"{where}: {exc}") from exc
 
 
 _PROVIDERS: dict[str, Callable[[AgentRow, tuple[Tool, ...], bool], Agent]] = {
@@ -172,15 +184,24 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
         raise SettingsInvalid(f"agent {row.id!r}: {rejection.describe()}") from exc
 
 
-def _with_client_tools(row: AgentRow, tools: tuple[Tool, ...], chosen: _ToolSettings) -> tuple[Tool, ...]:
-    names = {tool.name for tool in tools}
+def _all_tools(
+    row: AgentRow, given: tuple[Tool, ...], chosen: _ToolSettings, trusted: bool, own: Sequence[str] = ()
+) -> tuple[Tool, ...]:
+    """The given tools, those that the row names, and its client tools. `own` are names that the provider uses."""
+    if chosen.tools:
+        _require_trust(row, trusted, "Python code as in `tools`")
+    tools = (*given, *load_tools(row.id, chosen.tools, [*own, *_names(given)]))
     try:
         declared = check_client_tools(chosen.client_tools)
     except InvalidInput as exc:
         raise SettingsInvalid(f"agent {row.id!r}: `client_tools`: {exc}") from exc
-    if taken := next((each.name for each in declared if each.name in names), None):
+    if taken := next((each.name for each in declared if each.name in (*own, *_names(tools))), None):
         raise SettingsInvalid(f"agent {row.id!r}: `client_tools`: the agent has a tool {quote(taken)} already")
     return (*tools, *map(Tool.from_declared, declared))
+
+
+def _names(tools: Sequence[Tool]) -> list[str]:
+    return [tool.name for tool in tools]
 
 
 def _model_options(row: AgentRow, chosen: _ModelSettings, trusted: bool) -> dict[str, Any]:

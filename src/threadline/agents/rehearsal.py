@@ -41,6 +41,7 @@ from threadline.ports import AgentServices
 
 _WORD = re.compile(r"\s*\S+")
 _FOUND_AT_MOST = 5
+OWN_TOOLS = ("calculate", "count_words", "look_back", "stamp")
 
 
 @tool(repeatable=True)
@@ -70,24 +71,29 @@ def _look_back(said: Sequence[str]) -> Tool:
 
 
 class RehearsalAgent:
-    """`pace` is a delay in seconds after each word, to make streaming visible."""
+    """`pace` is a delay in seconds after each word, to make streaming visible. `tools` are called by their names, as in
+    "use locate"."""
 
     def __init__(
         self,
         *,
         pace: float = 0.0,
-        client_tools: Sequence[Tool] = (),
+        tools: Sequence[Tool] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._pace = pace
-        self._client_tools = tuple(client_tools)
+        self._tools = tuple(tools)
         self._sleep = sleep
 
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        own = {tool.name for tool in self._client_tools}
-        declared = {tool.name for tool in services.client_tools or ()}
-        given = _given(prompt, frozenset() if services.client_tools is None else frozenset(own | declared))
-        tools = (calculate, count_words, _look_back(given.said), stamp, *self._client_tools)
+        on_server = {tool.name for tool in self._tools if tool.runs_on == "server"}
+        on_client = {tool.name for tool in self._tools if tool.runs_on == "client"}
+        on_client |= {tool.name for tool in services.client_tools or ()}
+        given = _given(prompt)._replace(
+            client_tools=frozenset() if services.client_tools is None else frozenset(on_client),
+            server_tools=frozenset(on_server),
+        )
+        tools = (calculate, count_words, _look_back(given.said), stamp, *self._tools)
         return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).run(prompt, services)
 
     async def close(self) -> None:
@@ -128,7 +134,7 @@ class _RehearsalModel:
         """Nothing to close."""
 
 
-def _given(prompt: Prompt, client_tools: frozenset[str]) -> Given:
+def _given(prompt: Prompt) -> Given:
     user_texts = [plain_text(message.parts) for message in prompt.messages if message.role == "user"]
     system = [plain_text(message.parts) for message in prompt.messages if message.role == "system"]
     pinned = [text.removeprefix(SNAPSHOT_HEAD) for text in system if text.startswith(SNAPSHOT_HEAD)]
@@ -137,7 +143,6 @@ def _given(prompt: Prompt, client_tools: frozenset[str]) -> Given:
         said=tuple(user_texts[:-1]),
         snapshot=pinned[0] if pinned else None,
         left_out=prompt.messages_left_out,
-        client_tools=client_tools,
     )
 
 

@@ -24,7 +24,7 @@ I show what I was given, so you can see what an agent here would see. Try one of
 - count the words in to be or not to be (a tool)
 - look back for Bern (a tool that searches what you said before)
 - stamp hello (a tool that asks for your approval first)
-- use NAME, or use NAME with {"key": "value"} (a tool of that name which your client offers and runs)
+- use NAME, or use NAME with {"key": "value"} (a tool of that name from the settings, or one that your client runs)
 - what did I say first? or: what did I say last?
 - what do you know about me? (the context you pinned)
 - think about rain (an answer with reasoning)
@@ -47,6 +47,7 @@ class Given(NamedTuple):
     snapshot: str | None = None
     left_out: int = 0
     client_tools: frozenset[str] = frozenset()
+    server_tools: frozenset[str] = frozenset()
 
 
 class Answer(NamedTuple):
@@ -140,9 +141,10 @@ def _stamp(found: re.Match[str], given: Given) -> Answer:
 def _use(found: re.Match[str], given: Given) -> Answer:
     names = [name.strip() for name in found["names"].split(" and ")]
     value = _read_object(found["input"] or "{}")
-    if value is None or not given.client_tools.issuperset(names):
+    if value is None or not (given.client_tools | given.server_tools).issuperset(names):
         return Answer(_describe_prompt(given))
-    return Answer("Your client can do that.", calls=tuple((name, value) for name in names))
+    text = "Your client can do that." if given.client_tools.issuperset(names) else "Let me use that."
+    return Answer(text, calls=tuple((name, value) for name in names))
 
 
 def _read_object(text: str) -> dict[str, Any] | None:

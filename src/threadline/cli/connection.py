@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +18,16 @@ from threadline.settings import Settings
 
 
 def load_settings(args: argparse.Namespace) -> Settings:
+    """The settings of a command. If their agents name Python code, its folders become the last ones of the import path:
+    a file in them cannot take the place of an installed module."""
     overrides = {name: getattr(args, name, None) for name in ("database", "tenant", "user")}
-    return settings_.load(Path(args.settings) if args.settings else None, overrides=overrides)
+    path = Path(args.settings) if args.settings else None
+    settings = settings_.load(path, overrides=overrides)
+    if any(
+        agent.tools or "tools" in agent.settings or agent.provider == "function" for agent in settings.agents.values()
+    ):
+        sys.path += [str(folder) for folder in settings_.code_folders(path) if str(folder) not in sys.path]
+    return settings
 
 
 @asynccontextmanager
