@@ -355,6 +355,7 @@ def test_one_question_to_a_service_prints_json_and_errors_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THREADLINE_TOKEN", "an-unused-token")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     with served(tmp_path / "served.db") as (url, _):
         assert main(["chat", "--server", url, "-p", "calculate 6*7", "--json"]) == 0
         result = json.loads(capsys.readouterr().out)

@@ -99,7 +99,7 @@ def _add_chat(add: AddCommand) -> None:
         "chat",
         "chat with an agent and save the thread",
         "chat.command:chat",
-        examples=("", "--continue", '-p "summarise this: …" --json', "--server https://threads.example.org"),
+        examples=("", "--continue", '-p "summarise this" < notes.txt', "--server https://threads.example.org"),
     )
     which = chat.add_mutually_exclusive_group()
     which.add_argument(
@@ -110,8 +110,10 @@ def _add_chat(add: AddCommand) -> None:
     chat.add_argument("--agent", metavar="ID", help="ask this agent (default: the thread's agent)")
     chat.add_argument("--model", help="use this model of the agent's provider")
     chat.add_argument("--system", metavar="TEXT", help="set the system prompt of a new thread")
-    prompt = "ask one question, print the answer and exit; without TEXT, read the question from standard input"
-    chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="-", metavar="TEXT", help=prompt)
+    prompt = "ask one question, print the answer and exit; text on standard input is added to it"
+    chat.add_argument("-p", "--print", dest="prompt", nargs="?", const="", metavar="TEXT", help=prompt)
+    events = "with -p: print every event as a line of JSON, the result last"
+    chat.add_argument("--stream-json", action="store_true", help=events)
     chat.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
     chat.add_argument("--token", help="with --server: your API token (default: $THREADLINE_TOKEN)")
     chat.add_argument("--allow-tools", action="store_true", help="run tools without asking")

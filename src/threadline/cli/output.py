@@ -32,9 +32,9 @@ def to_json(value: Any) -> Any:
     """Field names become camelCase, as in the HTTP API; keys of dictionaries are user data and stay unchanged."""
     match value:
         case msgspec.Struct():
-            return {_camel(name): to_json(getattr(value, name)) for name in value.__struct_fields__}
+            return {camel(name): to_json(getattr(value, name)) for name in value.__struct_fields__}
         case tuple() if hasattr(value, "_asdict"):
-            return {_camel(name): to_json(each) for name, each in value._asdict().items()}
+            return {camel(name): to_json(each) for name, each in value._asdict().items()}
         case dict():
             return {key: to_json(each) for key, each in value.items()}
         case list() | tuple():
@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
             return msgspec.to_builtins(value)
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.title, others))
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import msgspec
 
+from threadline.api_types import ThreadInfo
 from threadline.core.errors import InvalidImport, NotFound, ThreadlineError
 from threadline.core.ids import check_id, new_id, new_state_key
 from threadline.core.messages import NewMessage, to_ui
@@ -49,7 +50,8 @@ async def export(threads: Threads, thread_id: str, form: ExportFormat) -> AsyncI
             async for message in threads.stream(thread_id):
                 yield markdown_message(message).encode()
         case "json":
-            head = msgspec.json.encode(thread)[:-1]
+            # The keys of the HTTP API; also for the terminal's `--json`.
+            head = msgspec.json.encode(msgspec.convert(thread, ThreadInfo, from_attributes=True))[:-1]
             yield head + b',"messages":['
             separator = b""
             async for message in threads.stream(thread_id):

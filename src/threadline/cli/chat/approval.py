@@ -45,6 +45,17 @@ class TerminalApprover:
         return verdict
 
 
+class Unattended:
+    """Denies tools that need approval where no terminal can ask, and says so: the user has not refused them."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def decide(self, call: ToolCall) -> Verdict:
+        self._screen.warn(f"{call.name} was not run: with -p nobody can be asked; --allow-tools allows it")
+        return Verdict("deny", "nobody was asked: a question given with -p cannot ask its user")
+
+
 class AllowAll:
     async def decide(self, call: ToolCall) -> Verdict:
         return Verdict("allow")

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import io
 import logging
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from threadline.cli.chat.approval import AllowAll, TerminalApprover
 from threadline.cli.chat.backend import ChatBackend, open_backend
 from threadline.cli.chat.keyboard import Keyboard, LineInput, PipedInput
 from threadline.cli.chat.screen import Screen
-from threadline.cli.chat.session import Answer, ChatOptions, ChatSession, Quit
+from threadline.cli.chat.session import ChatOptions, ChatSession, Quit
 from threadline.cli.output import format_time, pluralize
 from threadline.cli.printable import printable, shorten, without_password
 from threadline.core.errors import InvalidInput, NotFound, StoreFailed, ThreadlineError
 from threadline.ports import Approver
 from threadline.ports.gateway import GatewayThread
-from threadline.replies import DenyAll
 
 if TYPE_CHECKING:
     from threadline.cli.chat.slash_commands import SlashCommands
@@ -37,19 +32,27 @@ _RESUME_OPTIONS = ("database", "settings", "tenant", "user", "server")
 async def chat(args: argparse.Namespace) -> int:
     if args.fork and not (args.latest or args.resume is not None):
         raise InvalidInput("--fork needs --resume or --continue")
-    if args.json and args.prompt is None:
-        raise InvalidInput("--json needs -p")
+    for option in ("json", "stream_json"):
+        if getattr(args, option) and args.prompt is None:
+            raise InvalidInput(f"--{option.replace('_', '-')} needs -p")
+    if args.json and args.stream_json:
+        raise InvalidInput("--json cannot be used with --stream-json: its last line is what --json prints")
     if args.token and args.server is None:
         raise InvalidInput("--token needs --server")
     if args.server is not None and args.database:
         raise InvalidInput("--database cannot be used with --server: the service has its own")
     # Whatever the log says, the chat says in its own words; log records would be printed between its lines.
     logging.getLogger("threadline").addHandler(logging.NullHandler())
-    async with open_backend(args) as backend:
-        return await (_chat(args, backend) if args.prompt is None else _ask_once(args, backend))
+    if args.prompt is None:
+        async with open_backend(args) as backend:
+            return await _chat(args, backend)
+    # Imported here: a chat with many questions does not need it.
+    from threadline.cli.chat.one_question import ask_once  # noqa: PLC0415
+
+    return await ask_once(args, open_session)
 
 
-async def _open_session(
+async def open_session(
     args: argparse.Namespace, backend: ChatBackend, screen: Screen, approver: Approver, keyboard: LineInput
 ) -> ChatSession:
     session = ChatSession(
@@ -96,7 +99,7 @@ async def _chat(args: argparse.Namespace, backend: ChatBackend) -> int:
     keyboard: LineInput = Keyboard(backend.history, WORDS) if sys.stdin.isatty() else PipedInput()
     screen = Screen()
     approver = AllowAll() if args.allow_tools else TerminalApprover(keyboard, screen)
-    session = await _open_session(args, backend, screen, approver, keyboard)
+    session = await open_session(args, backend, screen, approver, keyboard)
     if backend.failure is not None and not session.is_in_memory:
         screen.warn(f"this chat can be read, but it cannot be saved: {backend.failure}")
     await _welcome(session)
@@ -113,32 +116,6 @@ async def _say_goodbye(args: argparse.Namespace, session: ChatSession) -> int:
     if unsaved:
         session.screen.warn(f"{pluralize(unsaved, 'message')} of this chat could not be saved")
     return _NOT_SAVED if unsaved else 0
-
-
-async def _ask_once(args: argparse.Namespace, backend: ChatBackend) -> int:
-    text = await asyncio.to_thread(sys.stdin.read) if args.prompt == "-" else args.prompt
-    if not text.strip():
-        raise InvalidInput("no question: give one after -p or on standard input")
-    # With --json nothing but the JSON is printed to standard output.
-    screen = Screen(io.StringIO() if args.json else None, diagnostics=sys.stderr)
-    approver = AllowAll() if args.allow_tools else DenyAll()
-    session = await _open_session(args, backend, screen, approver, PipedInput())
-    answer = await session.ask(text.rstrip("\n"))
-    if args.json:
-        print(msgspec.json.encode(_result(session, answer)).decode())
-    if answer.status != "executed":
-        return _FAILED
-    return 0 if answer.is_saved else _NOT_SAVED
-
-
-def _result(session: ChatSession, answer: Answer) -> dict[str, Any]:
-    result = {
-        "threadId": session.stored_thread_id,
-        "status": answer.status,
-        "text": answer.text,
-        "saved": answer.is_saved,
-    }
-    return result if answer.error is None else {**result, "error": answer.error}
 
 
 async def _apply(args: argparse.Namespace, session: ChatSession) -> None:

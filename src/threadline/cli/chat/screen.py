@@ -15,6 +15,7 @@ from threadline.core import events
 from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.parts import Part, TextPart, ToolPart
+from threadline.core.turns import TurnInfo
 
 _DIM, _RED, _YELLOW, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 _LONGEST_LINE = 300
@@ -36,6 +37,9 @@ class Screen:
 
     def _supports_colours(self) -> bool:
         return self._out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def begin_reply(self, turn: TurnInfo) -> None:
+        """Called when the question is stored, before the events of its reply."""
 
     def print_event(self, event: Event) -> None:
         match event:

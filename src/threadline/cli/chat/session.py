@@ -23,9 +23,9 @@ from threadline.core.event_fold import Fold
 from threadline.core.events import Event
 from threadline.core.ids import new_id
 from threadline.core.messages import NewMessage, user
-from threadline.core.parts import plain_text
+from threadline.core.parts import Part
 from threadline.core.threads import ThreadFields
-from threadline.core.turns import TurnStatus
+from threadline.core.turns import TurnInfo, TurnStatus
 from threadline.ports import Approver
 from threadline.ports.gateway import Gateway, GatewayReply, GatewayThread
 
@@ -50,12 +50,14 @@ class ChatOptions(msgspec.Struct, frozen=True):
 
 
 class Answer(NamedTuple):
-    """The reply to one question, as it was printed. `is_saved`: question and reply are in the database."""
+    """The reply to one question, as it was printed. `is_saved`: question and reply are in the database. `turn` is None
+    if the database failed before its end."""
 
     status: TurnStatus
-    text: str
+    parts: tuple[Part, ...]
     is_saved: bool
     error: str | None = None
+    turn: TurnInfo | None = None
 
 
 class ChatSession:
@@ -195,6 +197,7 @@ class ChatSession:
     async def _follow(self, reply: GatewayReply, question: NewMessage | None = None) -> Answer:
         """Prints a reply while it is written. StoreFailed if the database failed before anything was said."""
         accepted = await reply.accept()
+        self.screen.begin_reply(accepted)
         fold = Fold()
         try:
             with self._stop_on_interrupt(reply):
@@ -217,7 +220,7 @@ class ChatSession:
             await self._memory.adopt(self.thread, question, accepted, status, parts)
             if not parts:
                 return await self._ask(question)
-            return Answer(status, plain_text(parts), is_saved=False, error=fold.failure)
+            return Answer(status, parts, is_saved=False, error=fold.failure)
 
     async def _explain_silence(self, reply: GatewayReply) -> None:
         await asyncio.sleep(_SILENCE_SECONDS)
@@ -239,7 +242,7 @@ class ChatSession:
             if turn.status == "dispatch_failed" and fold.is_empty:
                 raise
         error = None if turn.status == "executed" else turn.error
-        return Answer(turn.status, plain_text(fold.parts()), is_saved=not self.is_in_memory, error=error)
+        return Answer(turn.status, fold.parts(), is_saved=not self.is_in_memory, error=error, turn=turn)
 
     async def _print_events(self, stream: AsyncIterator[Event], fold: Fold) -> None:
         try:
