@@ -18,7 +18,6 @@ import pexpect
 import pytest
 
 import threadline
-from tests.service.processes import eventually, is_streamed
 from tests.service.test_server import served
 from threadline.cli.main import main
 from threadline.client import connect
@@ -230,41 +229,6 @@ def test_a_message_waits_for_another_terminal_and_can_be_cancelled(
         other_terminal.expect("Stopped. The part above is saved.")
         terminal.expect("6*7 is 42.")
         terminal.quit()
-
-
-@pytest.mark.req("S1-15", "S4-09", "T-06")
-def test_a_thread_continues_at_once_after_its_terminal_was_killed(
-    terminal: Terminal, other_terminal: Terminal, tmp_path: Path
-) -> None:
-    """With the lease as it is shipped, 30 seconds."""
-    other_terminal.start()
-    other_terminal.send("slow 300")
-    other_terminal.expect("I am")
-    eventually(lambda: is_streamed(tmp_path / ".local/share/threadline/threadline.sqlite3", "am"))
-    other_terminal.kill()
-    wait_for_mark(tmp_path, "interrupted")
-    terminal.start("--continue")
-    terminal.expect("Resuming slow 300")
-    terminal.expect("(interrupted)")
-    terminal.send("calculate 6*7")
-    assert terminal.child.expect_exact(["6*7 is 42.", "This chat is busy"]) == 0
-    terminal.quit()
-    (thread,) = json.loads(terminal.run("threads", "list", "--json"))["threads"]
-    shown = terminal.run("threads", "show", thread["id"])
-    ends = [line.split(" · ")[1::2] for line in shown.splitlines() if line.startswith("── ")]
-    assert ends == [["user"], ["assistant", "interrupted"], ["user"], ["assistant"]]
-    exported = terminal.run("threads", "export", "--format", "markdown", thread["id"])
-    assert exported.count("UTC (interrupted)") == 1
-
-
-def wait_for_mark(home: Path, mark: str) -> None:
-    """Lists threads until the last reply of the first one has this mark."""
-    command = [sys.executable, "-m", "threadline", "threads", "list", "--json"]
-    for _ in range(100):
-        listed = subprocess.run(command, cwd=home, env={"HOME": str(home)}, capture_output=True, check=True)
-        if json.loads(listed.stdout)["threads"][0]["incomplete"] == mark:
-            return
-    raise AssertionError(f"no reply was marked {mark}")
 
 
 def test_resume_without_an_id_lists_threads_to_choose_from(terminal: Terminal) -> None:

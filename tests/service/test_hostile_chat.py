@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -84,6 +85,25 @@ async def refused(client: Client, body: bytes, headers: dict[str, str] = HEADERS
 @pytest.mark.parametrize("name", BODIES)
 async def test_a_malformed_request_stores_nothing(client: Client, name: str) -> None:
     await refused(client, BODIES[name], HEADERS)
+
+
+@pytest.mark.req("C-09", "S1-02")
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        (5, "`message` must be a string or an object, got a number"),
+        (None, "`message` must be a string or an object, got null"),
+        ([], "`message` must be a string or an object, got an array"),
+        ({"role": "assistant", "content": "x"}, "no user message"),
+    ],
+)
+async def test_a_wrong_message_is_refused_with_an_example(client: Client, message: Any, fault: str) -> None:
+    answer = await client.http.post(CHAT, json={"id": "key", "message": message})
+    example = '{"message": {"role": "user", "content": "…"}}'
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith(f"{fault}: send {example}")
+    sent = await client.http.post(CHAT, json={"id": "key", **json.loads(example)})
+    assert sent.status_code == 200
 
 
 @pytest.mark.req("S1-02")

@@ -75,6 +75,29 @@ def test_a_stopping_service_lets_its_turns_end(tmp_path: Path) -> None:
     assert roles == ["user", "assistant"]
 
 
+_FIRST_TEXTS = """
+import asyncio, re
+from threadline.bootstrap import open as open_threadline
+from threadline.service.app import lifespan
+from threadline.settings import Settings
+
+async def main():
+    async with open_threadline(settings=Settings(database=":memory:")) as tl, lifespan(tl, tl.settings.service):
+        compiled, compile_ = [], re._compiler.compile
+        re._compiler.compile = lambda *given: compiled.append(given) or compile_(*given)
+        tl.sealer.masker.stream().feed("Hello there.")
+        tl.sealer.masker.mask_json({"text": "Hello there."})
+        print(len(compiled))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_turn_of_a_service_compiles_no_masking_rules() -> None:
+    ran = subprocess.run([sys.executable, "-c", _FIRST_TEXTS], check=False, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org"])
 def test_a_public_address_without_authentication_is_refused_at_start(
     tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]

@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 
 from threadline.bootstrap import Threadline
 from threadline.core.errors import ThreadlineError
+from threadline.core.masking import compile_rules
 from threadline.service.aisdk.turn_streams import TurnStreams
 from threadline.service.auth.authentication import (
     LOCAL_HOSTS,
@@ -184,6 +185,8 @@ async def lifespan(
     """Recovers abandoned turns and delivers to platforms while it is entered. At the end it waits for the turns that
     run here, at most for what is left of the grace period, and hands the rest over to other processes."""
     shutdown = shutdown or Shutdown()
+    # Now, and not in the first turn.
+    compile_rules()
     await _encrypt_secrets(threadline)
     recovery = asyncio.create_task(
         threadline.recovery.run(settings.recovery_seconds, shutdown.started), name="recovery"

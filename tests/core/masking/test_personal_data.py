@@ -110,6 +110,17 @@ def test_a_stream_and_a_whole_text_are_masked_alike(pieces: list[str], size: int
     assert MASKER.mask_text(shown) is shown
 
 
+@pytest.mark.req("R-07")
+@pytest.mark.parametrize("sample", ["4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00"])
+def test_a_number_in_a_long_table_of_numbers_is_masked_at_any_place(sample: str) -> None:
+    for before in range(0, 60, 7):
+        text = "12345 " * (80 + before) + "END " + sample + " X" + " 54321" * 150
+        stream = MASKER.stream()
+        shown = "".join(map(stream.feed, text)) + stream.flush()
+        assert sample not in shown
+        assert shown == MASKER.mask_text(text)
+
+
 def test_prose_is_streamed_by_words() -> None:
     stream = MASKER.stream()
     shown = "".join(map(stream.feed, "A sentence in plain words, one after the other; 日本語も"))

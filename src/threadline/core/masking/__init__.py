@@ -8,11 +8,11 @@ a normal form of the text (`normal_form`). A prefilter selects the few rules tha
 
 from collections.abc import Collection
 
-from threadline.core.masking.masker import SecretMasker
+from threadline.core.masking.masker import SecretMasker, compile_rules
 from threadline.core.masking.personal_data import PersonalDataKind, PersonalDataMasker
 from threadline.core.masking.stream import StreamMasker
 
-__all__ = ["PersonalDataKind", "PersonalDataMasker", "SecretMasker", "StreamMasker", "make_masker"]
+__all__ = ["PersonalDataKind", "PersonalDataMasker", "SecretMasker", "StreamMasker", "compile_rules", "make_masker"]
 
 
 def make_masker(personal_data: Collection[PersonalDataKind]) -> SecretMasker:

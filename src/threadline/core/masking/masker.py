@@ -41,6 +41,13 @@ def _shared_prefilter(with_re2: bool | None) -> Prefilter:
     return make_prefilter((*TEXT_RULES, *KEY_RULES, VALUE_KEY_RULE), with_re2=with_re2)
 
 
+def compile_rules() -> None:
+    """Compiles what every masker of this process uses, which is otherwise done with the first texts: about 75 ms."""
+    _shared_prefilter(None)
+    for rule in (*TEXT_RULES, *KEY_RULES, *QUOTED_NAME_RULES, VALUE_KEY_RULE):
+        rule.compile()
+
+
 class SecretMasker:
     """A `core.sealing.Masker`. `with_re2` selects the prefilter; by default RE2 if it is installed."""
 

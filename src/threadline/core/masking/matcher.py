@@ -100,7 +100,11 @@ def make_prefilter(rules: Sequence[Rule], *, with_re2: bool | None = None) -> Pr
 
 
 def find(view: bytes, rules: Sequence[Rule], start: int = 0) -> Iterator[SecretMatch]:
-    """Every match from `start`, without overlaps: leftmost first; of two at the same place, the earlier rule's."""
+    """Every match from `start`, without overlaps: leftmost first; of two at the same place, the earlier rule's.
+
+    What precedes an anchor is judged as it reads after masking, because masking the result again must find nothing new:
+    in `/home/AKIA…/xghp_…` the letters before `ghp_` no longer look like base64 once the first key is masked.
+    """
     lowered = view.lower()
     probes = [(needle, lowered if rule.any_case else view, rule) for rule in rules for needle in rule.needles]
     waiting: list[tuple[int, int, re.Match[bytes]]] = []
@@ -113,13 +117,21 @@ def find(view: bytes, rules: Sequence[Rule], start: int = 0) -> Iterator[SecretM
     for rank in range(len(probes)):
         wait_for(rank, start)
     done = start
+    masked = bytearray(view)
     while waiting:
         at, rank, head = heapq.heappop(waiting)
-        if at >= done:
-            found = _found(probes[rank][2], head, view)
+        rule = probes[rank][2]
+        if at >= done and rule.may_follow.match(masked, at):
+            found = _found(rule, head, view)
             yield found
             done = found.end
-        wait_for(rank, done)
+            hide(masked, found)
+        wait_for(rank, max(done, at + 1))
+
+
+def hide(view: bytearray, found: SecretMatch) -> None:
+    """Overwrite a secret with the last character of its mask, so that no position changes."""
+    view[found.secret_start : found.secret_end] = b"]" * (found.secret_end - found.secret_start)
 
 
 def _next_head(needle: bytes, hay: bytes, view: bytes, rule: Rule, at: int) -> re.Match[bytes] | None:

@@ -126,12 +126,21 @@ class Rule:
     @cached_property
     def head(self) -> re.Pattern[bytes]:
         ways = (_exact(s.lead) + f"({_exact(s.steps)})" + _exact(s.trail) for s in self.secrets)
-        return re.compile(f"{self.behind}{self._anchor}{_exact(self.lead)}(?:{'|'.join(ways)})".encode())
+        return re.compile(f"{self._anchor}{_exact(self.lead)}(?:{'|'.join(ways)})".encode())
+
+    @cached_property
+    def may_follow(self) -> re.Pattern[bytes]:
+        """Matches at an anchor if the text before it allows a secret there."""
+        return re.compile(self.behind.encode())
 
     @cached_property
     def partial(self) -> re.Pattern[bytes]:
         ways = (_partial(self.lead + secret.all_steps) for secret in self.secrets)
         return re.compile(f"{self.behind}{self._anchor}(?:{'|'.join(ways)})".encode())
+
+    def compile(self) -> None:
+        """Builds the patterns now; each is otherwise built when it is first needed."""
+        _ = self.head, self.may_follow, self.partial
 
     @cached_property
     def loose(self) -> str:

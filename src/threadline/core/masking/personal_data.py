@@ -8,8 +8,8 @@ chosen by country. Names and addresses of people are not recognised.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from threadline.core.masking.masker import SecretMasker
@@ -20,10 +20,12 @@ PersonalDataKind: TypeAlias = Literal[
 ]
 
 # Bounds the text that a stream holds back: longer than any address or number.
-_LONGEST = 400
-# What may become an address or a number: a word, with the groups of digits and capitals before it. ASCII only, so that
-# text without spaces (Chinese, Japanese) is not held back.
-_OPEN_END = re.compile(r"(?<![!-~])(?:[A-Z0-9()+./-]{1,24} ){0,12}[!-~]*\Z")
+_LONGEST = 640
+# Characters before and after a space inside a number.
+_GROUP_END = frozenset(string.ascii_uppercase + string.digits + ")")
+_GROUP_START = frozenset(string.ascii_uppercase + string.digits + "(")
+# What a look-behind of any kind reads.
+_CONTEXT = 2
 # The least that every kind contains, in JSON too, where characters may be escaped.
 _HINT = re.compile(rb"@|[0-9][0-9 ().+/-]{4,}[0-9]|[A-Z]{2}[0-9]{2}|\\[u/]")
 
@@ -223,38 +225,80 @@ class PersonalDataMasker(SecretMasker):
     def mask_text(self, text: str) -> str:
         return self.mask_personal_data(super().mask_text(text))
 
-    def mask_personal_data(self, text: str) -> str:
+    def mask_personal_data(self, text: str, start: int = 0) -> str:
+        """Masks what begins at `start` or later. Repeated until nothing changes, because a mask may free what stands
+        after it (`7 0049 …`)."""
         found = text
-        for kind, pattern in self._kinds:
-            found = pattern.sub(partial(_replaced, kind), found)
-        return text if found == text else found
+        while True:
+            before = found
+            for kind, pattern in self._kinds:
+                found = _replace_valid(kind, pattern, found, start)
+            if found == before:
+                return text if found == text else found
 
     def may_hold(self, raw: bytes) -> bool:
         return _HINT.search(raw) is not None or super().may_hold(raw)
 
     def stream(self) -> PersonalDataStream:  # type: ignore[override]  # both are a TextStream
-        return PersonalDataStream(super().stream(), self.mask_personal_data)
+        return PersonalDataStream(super().stream(), self)
+
+    def move_cut(self, text: str, cut: int) -> int:
+        """The last position up to `cut` that is not inside an address or a number."""
+        for kind, pattern in self._kinds:
+            for found in pattern.finditer(text, 0):
+                if found.start() < cut < found.end() and kind.is_valid(found[0]):
+                    cut = found.start()
+        return cut
 
 
-def _replaced(kind: _Kind, found: re.Match[str]) -> str:
-    return kind.label if kind.is_valid(found[0]) else found[0]
+def _replace_valid(kind: _Kind, pattern: re.Pattern[str], text: str, start: int) -> str:
+    out: list[str] = []
+    done = 0
+    for found in pattern.finditer(text, start):
+        if kind.is_valid(found[0]):
+            out += (text[done : found.start()], kind.label)
+            done = found.end()
+    return "".join((*out, text[done:])) if out else text
+
+
+def _open_end(text: str) -> int:
+    """The start of what may become an address or a number: the last word, with the words before it if only a space
+    between groups of digits and capitals separates them. ASCII only, so that text without spaces (Chinese, Japanese)
+    is not held back."""
+    at = end = len(text)
+    while at > max(0, end - _LONGEST):
+        char = text[at - 1]
+        is_inside = char == " " and (at == end or text[at] in _GROUP_START) and at > 1 and text[at - 2] in _GROUP_END
+        if not is_inside and not "!" <= char <= "~":
+            break
+        at -= 1
+    return at
 
 
 class PersonalDataStream:
     """What secrets' stream lets through, held back while its end may become an address or a number."""
 
-    def __init__(self, secrets: StreamMasker, mask: Callable[[str], str]) -> None:
+    def __init__(self, secrets: StreamMasker, masker: PersonalDataMasker) -> None:
         self._secrets = secrets
-        self._mask = mask
+        self._masker = masker
+        self._before = ""
         self._held = ""
 
     def feed(self, text: str) -> str:
         self._held += self._secrets.feed(text)
-        end = _OPEN_END.search(self._held)
-        cut = len(self._held) if end is None else max(end.start(), len(self._held) - _LONGEST)
-        shown, self._held = self._mask(self._held[:cut]), self._held[cut:]
+        cut = _open_end(self._held)
+        if len(self._held) - cut == _LONGEST:
+            cut = self._masker.move_cut(self._held, cut)
+        shown = self._masked(self._held[:cut])
+        self._held = self._held[cut:]
+        self._before = (self._before + shown)[-_CONTEXT:]
         return shown
 
     def flush(self) -> str:
-        rest, self._held = self._mask(self._held + self._secrets.flush()), ""
+        rest = self._masked(self._held + self._secrets.flush())
+        self._before = self._held = ""
         return rest
+
+    def _masked(self, text: str) -> str:
+        start = len(self._before)
+        return self._masker.mask_personal_data(self._before + text, start)[start:]

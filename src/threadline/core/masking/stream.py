@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from threadline.core.masking.matcher import find
+from threadline.core.masking.matcher import find, hide
 from threadline.core.masking.normal_form import normalize
 from threadline.core.masking.patterns import Rule, Tail
 
 _CONTEXT = 32
-"""Bytes kept before the held text: more than the longest look-behind of any rule."""
+"""Bytes kept before the held text, as they read after masking: more than the longest look-behind of any rule."""
 _MOST_HELD = 16_384
 """Bound of the held text, so that a stream of invisible characters cannot exhaust memory."""
 
@@ -79,6 +79,8 @@ class StreamMasker:
         view = self._before + normal.view
         out: list[bytes] = []
         at = self._skip_tail(view, base, complete=complete)
+        view = self._before + b"]" * (at - base) + view[at:]
+        masked = bytearray(view)
         undecided = self._undecided(view, at, complete=complete)
         for found in find(view, self._rules_for(view), at):
             if self._tail is not None or found.start >= undecided:
@@ -90,13 +92,13 @@ class StreamMasker:
             else:
                 self._tail = found.secret.tail
                 at = self._skip_tail(view, found.head_end, complete=complete)
-            if undecided < found.end:
-                undecided = self._undecided(view, found.end, complete=complete)
+            hide(masked, found)
+            undecided = self._undecided(bytes(masked), found.end, complete=complete)
         if self._tail is not None:
-            return self._emit(out, normal.source_end(at - base), view[:at])
+            return self._emit(out, normal.source_end(at - base), bytes(masked[:at]))
         cut = normal.source_start(undecided - base)
         out.append(self._held[normal.source_end(at - base) : cut])
-        return self._emit(out, cut, view[:undecided])
+        return self._emit(out, cut, bytes(masked[:undecided]))
 
     def _skip_tail(self, view: bytes, at: int, *, complete: bool) -> int:
         """The end of the open tail, if there is one. It stays open if the next chunk may continue it."""

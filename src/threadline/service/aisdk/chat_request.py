@@ -34,6 +34,7 @@ _PLACEHOLDERS = ("__DEFAULT_ID__", "DEFAULT_THREAD_ID")
 _MESSAGE_ID = "unstable_id"
 _PARENT = "parentId"
 _DATA_KIND = "data-"
+_EXAMPLE = '{"message": {"role": "user", "content": "…"}}'
 _ANSWERED = ("approval-responded", "output-available", "output-error")
 
 
@@ -259,16 +260,21 @@ def _question(
     body: dict[str, Any], trigger: Trigger, replaces: str | None
 ) -> tuple[SentQuestion | None, tuple[ShownMessage, ...]]:
     """The last user message, and the messages before it that have ids. A regeneration need not show a question."""
+    if "message" in body and not isinstance(body["message"], str | dict):
+        kind = json_type(body["message"])
+        raise InvalidInput(f"`message` must be a string or an object, got {kind}: send {_EXAMPLE}")
     given = [body["message"]] if "message" in body else body.get("messages")
     if trigger == "regenerate-message":
         given = _before_reply([] if given is None else given, replaces)
+    if given is None:
+        raise InvalidInput(f"no `message`: send {_EXAMPLE}, or `messages` as the AI SDK does")
     if not isinstance(given, list):
         raise InvalidInput(f"`messages` must be an array, got {json_type(given)}")
     at = next((at for at in range(len(given) - 1, -1, -1) if _role(given[at]) == "user"), None)
     if at is None and trigger == "regenerate-message" and "message" not in body:
         return None, ()
     if at is None:
-        raise InvalidInput("no user message: send one as `message` or as the last of `messages`")
+        raise InvalidInput(f"no user message: send {_EXAMPLE}, or one as the last of `messages`")
     shown = ((_id(each), _role(each) == "user") for each in given[:at])
     question = _sent(given[at])
     if question.id is None and isinstance(body.get(_PARENT), str):
