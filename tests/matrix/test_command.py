@@ -34,7 +34,7 @@ async def start(folder: Path, *words: str, **environment: str) -> asyncio.subpro
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("THREADLINE_", "XDG_"))}
     return await asyncio.create_subprocess_exec(
         THREADLINE, *(words or ("matrix", "run")), cwd=folder, env={**kept, "HOME": str(folder), **environment},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
 

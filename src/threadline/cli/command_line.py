@@ -123,6 +123,10 @@ def _add_matrix(add: AddCommand) -> None:
     run = add("run", "run the Matrix bot until it is interrupted", "matrix:run_bot")
     run.add_argument("--server", metavar="URL", help="use a Threadline service instead of a local database")
     run.add_argument("--token", help="with --server: a token that acts for users (default: $THREADLINE_TOKEN)")
+    setup = add("setup-encryption", "sign the bot's device and show its recovery key", "matrix:setup_encryption")
+    which = setup.add_mutually_exclusive_group()
+    which.add_argument("--recover", action="store_true", help="read the account's recovery key and restore its keys")
+    which.add_argument("--reset", action="store_true", help="replace the account's keys; needs the password")
 
 
 def _add_serve(add: AddCommand) -> None:

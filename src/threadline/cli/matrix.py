@@ -1,6 +1,7 @@
 """`threadline matrix run`: runs the Matrix bot on a database or on a service (`--server`) until SIGINT or SIGTERM.
 
-`threadline serve` runs the same bot if `matrix.with_service` is set.
+`setup-encryption` signs the bot's device, for accounts that need a secret for it. `threadline serve` runs the same bot
+if `matrix.with_service` is set.
 """
 
 from __future__ import annotations
@@ -8,20 +9,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import getpass
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from threadline.cli.connection import load_settings, open_threadline
-from threadline.core.errors import ExtraMissing, InvalidInput, SettingsInvalid
+from threadline.core.errors import ExtraMissing, InvalidInput, ServiceUnavailable, SettingsInvalid
 from threadline.settings import Settings
 
 try:
     from threadline.matrix.bot import Bot
-    from threadline.matrix.build import build_bot
-    from threadline.matrix.homeserver import HomeserverRefused
+    from threadline.matrix.build import build_bot, set_up_encryption
+    from threadline.matrix.encryption import EncryptionIncomplete
+    from threadline.matrix.homeserver import HomeserverAway, HomeserverRefused
 except ModuleNotFoundError as exc:
     raise ExtraMissing("matrix", "the Matrix bot") from exc
 
@@ -74,3 +78,17 @@ async def _open_bot(args: argparse.Namespace, settings: Settings) -> AsyncIterat
     token = args.token or os.environ.get("THREADLINE_TOKEN")
     async with connect(args.server, token=token) as client, remote_bot(client, settings) as bot:
         yield bot
+
+
+async def setup_encryption(args: argparse.Namespace) -> None:
+    settings = load_settings(args).matrix
+    recovery_key = None
+    if args.recover:
+        # Not an option's value: other users of the machine could read it in the list of processes.
+        recovery_key = getpass.getpass("Recovery key: ") if sys.stdin.isatty() else sys.stdin.readline()
+    try:
+        print(await set_up_encryption(settings, recovery_key=recovery_key, reset=args.reset))
+    except (EncryptionIncomplete, HomeserverRefused) as exc:
+        raise SettingsInvalid(str(exc)) from exc
+    except HomeserverAway as exc:
+        raise ServiceUnavailable(f"{settings.homeserver} cannot be reached: {exc}") from exc

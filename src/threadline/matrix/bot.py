@@ -18,6 +18,7 @@ from threadline.core.platform_messages import Arrival
 from threadline.matrix import message_format
 from threadline.matrix.bridge import SURFACE, Bridge, RoomDelivery
 from threadline.matrix.device import DeviceFolder, OpenBatch, SyncCursor
+from threadline.matrix.encryption import Encryption, EncryptionIncomplete
 from threadline.matrix.events_in import (
     RawEvent,
     Retraction,
@@ -70,6 +71,7 @@ class Bot:
         self.homeserver = homeserver
         self._bridge = bridge
         self._settings = settings
+        self._encryption = Encryption(homeserver, folder)
         self._cursor = SyncCursor(folder)
         self._reconciler = RoomReconciler(bridge, homeserver)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,12 +116,20 @@ class Bot:
 
     async def _listen(self, worker: DeliveryWorker[RoomDelivery]) -> None:
         await retry_until_up(self.homeserver.log_in)
+        await self._set_up_encryption()
         position = await self._catch_up()
         self.ready.set()
         # After the first sync: before it, the homeserver client knows no rooms to send to.
         self._start(None, worker.run())
         while True:
             position = await self._next(position)
+
+    async def _set_up_encryption(self) -> None:
+        """Rooms without encryption work without it, so a failure is only logged."""
+        try:
+            await retry_until_up(lambda: self._encryption.set_up(self._settings.password))
+        except (EncryptionIncomplete, HomeserverRefused) as exc:
+            log.warning("clients that accept only signed devices do not accept this bot: %s", exc)
 
     async def _end_with(self, exc: TokenRefused) -> None:
         """Ends the bot. What was being processed is not marked as done."""
@@ -147,6 +157,7 @@ class Bot:
             try:
                 batch = await self.homeserver.sync(since, wait_seconds=self._settings.sync_seconds)
                 await self._process(batch, since)
+                self._start(None, self._encryption.back_up())
                 return batch.position
             except HomeserverAway as exc:
                 log.warning("homeserver away: %s", exc)

@@ -13,6 +13,7 @@ from threadline.core.errors import ImpersonationRefused, RoleRefused
 from threadline.matrix.bot import Bot
 from threadline.matrix.bridge import Bridge, LocalBridge, RemoteBridge
 from threadline.matrix.device import DeviceFolder
+from threadline.matrix.encryption import Encryption
 from threadline.matrix.homeserver import Homeserver, retry_until_up
 from threadline.settings import MatrixSettings, Settings, default_matrix_folder
 
@@ -41,6 +42,26 @@ async def _check_token(bridge: Bridge) -> None:
         await retry_until_up(bridge.rooms)
     except (ImpersonationRefused, RoleRefused) as exc:
         raise ImpersonationRefused("this token is for one user: create one with `--acts-for-users`") from exc
+
+
+async def set_up_encryption(settings: MatrixSettings, *, recovery_key: str | None, reset: bool) -> str:
+    """Cross-signs the bot's device; with a recovery key, with the keys of the account's secret storage. What was done,
+    in a sentence. SettingsInvalid, InvalidInput, EncryptionIncomplete, HomeserverRefused, HomeserverAway."""
+    folder = _device_folder(settings)
+    with folder.locked():
+        homeserver = Homeserver(settings, folder)
+        encryption = Encryption(homeserver, folder)
+        try:
+            await homeserver.log_in()
+            if recovery_key is not None:
+                count = await encryption.recover(recovery_key)
+                return f"signed the device {homeserver.device_id} and imported {count} message keys from the backup"
+            await (encryption.reset if reset else encryption.set_up)(settings.password)
+        finally:
+            await homeserver.close()
+    keys = folder.cross_signing()
+    assert keys is not None  # `set_up` and `reset` write it
+    return f"signed the device {homeserver.device_id}. Recovery key (store it in a safe place): {keys.recovery_key}"
 
 
 def _device_folder(settings: MatrixSettings) -> DeviceFolder:

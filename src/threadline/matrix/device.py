@@ -1,8 +1,9 @@
 """The bot's device on the homeserver, stored between two runs of the process.
 
 A folder that only its owner can read holds the device's id and token, its name in claims, the position in the sync up
-to which everything is delivered, the messages that could not be decrypted yet, and (written by matrix-nio) the keys.
-Each file is replaced as a whole, so that a crash leaves the old one or the new one.
+to which everything is delivered, the messages that could not be decrypted yet, the cross-signing keys with the recovery
+key, the names of the message keys that are backed up, and (written by matrix-nio) the device's own keys. Each file but
+the list of backed-up keys is replaced as a whole, so that a crash leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from threadline.core.errors import SettingsInvalid
 from threadline.core.ids import new_id
+from threadline.matrix.signing_keys import CrossSigningKeys
 
 # Unreadable messages that are remembered: keys that have not arrived by then are unlikely to.
 _MOST_UNREAD = 200
@@ -90,6 +92,30 @@ class DeviceFolder:
     def store_progress(self, progress: Progress) -> None:
         self._write("progress.json", progress)
 
+    def cross_signing(self) -> CrossSigningKeys | None:
+        return self._read("cross_signing.json", CrossSigningKeys)
+
+    def store_cross_signing(self, keys: CrossSigningKeys) -> None:
+        self._write("cross_signing.json", keys)
+
+    def store_recovery_key(self, recovery_key: str) -> Path:
+        """For the operator, who moves it elsewhere: with it a new device gets the keys of a lost folder."""
+        self._write_bytes("recovery_key.txt", f"{recovery_key}\n".encode())
+        return self.path / "recovery_key.txt"
+
+    def backed_up_keys(self, version: str) -> set[str]:
+        """Names of the message keys in this version of the key backup."""
+        file = self._backup_file(version)
+        return set(file.read_text().split()) if file.exists() else set()
+
+    def add_backed_up_keys(self, version: str, session_ids: list[str]) -> None:
+        # Appended and not synced: a key that is uploaded again after a crash replaces itself.
+        with self._backup_file(version).open("a") as file:
+            file.write("".join(f"{each}\n" for each in session_ids))
+
+    def _backup_file(self, version: str) -> Path:
+        return self.path / f"backup-{''.join(char for char in version if char.isalnum())}.txt"
+
     def _read(self, name: str, kind: type[T]) -> T | None:
         file = self.path / name
         if not file.exists():
@@ -100,10 +126,13 @@ class DeviceFolder:
             raise SettingsInvalid(f"cannot read {file}: {exc}; move it away to start with a new device") from exc
 
     def _write(self, name: str, value: msgspec.Struct) -> None:
+        self._write_bytes(name, msgspec.json.encode(value))
+
+    def _write_bytes(self, name: str, content: bytes) -> None:
         file, fresh = self.path / name, self.path / f"{name}.new"
         opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(opened, "wb") as writing:
-            writing.write(msgspec.json.encode(value))
+            writing.write(content)
             writing.flush()
             os.fsync(writing.fileno())
         fresh.replace(file)

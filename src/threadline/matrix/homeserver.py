@@ -7,12 +7,14 @@ and a retry does not help. Events are the plain dictionaries of the wire format,
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 import nio
+from nio.crypto import InboundGroupSession
 
 from threadline.core.errors import ServiceUnavailable, SettingsInvalid, StoreFailed
 from threadline.matrix.device import Device, DeviceFolder
@@ -40,9 +42,11 @@ class HomeserverAway(Exception):
 class HomeserverRefused(Exception):
     """It refused the request. A retry fails as well."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, session: str | None = None) -> None:
         super().__init__(f"{message} ({code})" if message else code)
         self.code = code
+        self.session = session
+        """Set if the homeserver wants the user to authenticate again for this request."""
 
 
 async def retry_until_up(call: Callable[[], Awaitable[T]]) -> T:
@@ -66,6 +70,18 @@ class Batch(NamedTuple):
     """Room ids, and who invited."""
     has_keys: bool
     """Whether keys came with it, so that what was unreadable may be readable now."""
+
+
+class RoomKey(NamedTuple):
+    """The key of some messages in a room, as a key backup holds it."""
+
+    room_id: str
+    session_id: str
+    sender_key: str
+    signing_key: str
+    exported: str
+    forwarding_chain: tuple[str, ...] = ()
+    first_index: int = 0
 
 
 class Homeserver:
@@ -121,7 +137,7 @@ class Homeserver:
 
     async def sync(self, since: str | None, *, wait_seconds: float, full_state: bool = False) -> Batch:
         """The events since then; waits for some up to `wait_seconds`. Uploads and queries keys first."""
-        await self._maintain_keys()
+        await self.maintain_keys()
         wait = 0 if full_state else int(wait_seconds * 1000)
         # nio starts at its own position, which is ahead of ours when a batch is requested again.
         self._client.next_batch = since or ""
@@ -130,7 +146,8 @@ class Homeserver:
         )
         return self._batch(answer)
 
-    async def _maintain_keys(self) -> None:
+    async def maintain_keys(self) -> None:
+        """Uploads, queries and claims the keys that are missing."""
         if not self._client.olm:
             return
         with contextlib.suppress(HomeserverRefused):
@@ -185,6 +202,43 @@ class Homeserver:
         megolm.room_id = room_id
         with contextlib.suppress(nio.LocalProtocolError, HomeserverRefused):
             await self._ask(self._client.request_room_key(megolm))
+
+    @property
+    def device_id(self) -> str:
+        device_id: str = self._client.device_id
+        return device_id
+
+    def identity_keys(self) -> dict[str, str]:
+        """The device's public keys, as the homeserver lists them."""
+        keys = self._client.olm.account.identity_keys
+        return {f"{kind}:{self.device_id}": keys[kind] for kind in ("curve25519", "ed25519")}
+
+    def room_keys(self, *, without: Collection[str]) -> list[RoomKey]:
+        """The keys of messages that this device can read, without the named ones."""
+        return [
+            RoomKey(
+                each.room_id,
+                each.id,
+                each.sender_key,
+                each.ed25519,
+                each.export_session(each.first_known_index),
+                tuple(each.forwarding_chain),
+                each.first_known_index,
+            )
+            for each in self._client.olm.inbound_group_store
+            if each.id not in without
+        ]
+
+    def add_room_key(self, key: RoomKey) -> None:
+        """Stores a key of a backup, unless the device has it."""
+        olm = self._client.olm
+        if olm.inbound_group_store.get(key.room_id, key.sender_key, key.session_id) is not None:
+            return
+        session = InboundGroupSession.import_session(
+            key.exported, key.signing_key, key.sender_key, key.room_id, list(key.forwarding_chain)
+        )
+        olm.inbound_group_store.add(session)
+        olm.save_inbound_group_session(session)
 
     def is_known(self, room_id: str) -> bool:
         """Whether the sync has listed the room. Before that nothing can be sent there."""
@@ -260,6 +314,25 @@ class Homeserver:
 
     async def put_state(self, room_id: str, kind: str, content: Content, state_key: str = "") -> None:
         await self._ask(self._client.room_put_state(room_id, kind, content, state_key))
+
+    async def request(self, method: str, path: str, body: Content | None = None) -> Content:
+        """A call that matrix-nio does not have; the JSON of its answer."""
+        headers = {"Authorization": f"Bearer {self._client.access_token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body)
+        response = await self._settled(self._client.send(method, path, data, headers))
+        try:
+            answer: Any = await self._settled(response.json(content_type=None))
+        except ValueError:
+            answer = None
+        answer = answer if isinstance(answer, dict) else {}
+        if response.status >= 500 or response.status == 429:
+            raise HomeserverAway(f"it answered {response.status}", is_outage=response.status != 429)
+        if response.status >= 400:
+            session = answer.get("session") if response.status == 401 and "flows" in answer else None
+            code = str(answer.get("errcode") or ("M_FORBIDDEN" if session else "M_UNKNOWN"))
+            raise HomeserverRefused(code, str(answer.get("error") or ""), session)
+        found: Content = answer
+        return found
 
     async def _ask(self, asking: Awaitable[Any]) -> Any:
         answer = await self._settled(asking)
