@@ -8,17 +8,19 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.npm_packages import NODE, TOOLS, install
 from tests.page.browser import Service, browsing
+from threadline.core.events import Event, FinalText
+from threadline.core.prompts import Prompt
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "examples" / "frontends"
@@ -74,9 +76,15 @@ def origin(built: Path) -> Iterator[str]:
     server.server_close()
 
 
+async def corrected(prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+    """Streams one answer and ends with another one."""
+    yield "It is in Lisbon."
+    yield FinalText("It is in Porto.")
+
+
 @pytest.fixture(scope="session")
 def service(origin: str) -> Iterator[Service]:
-    service = Service(origins=(origin,), authenticate=None)
+    service = Service({"corrected": corrected}, origins=(origin,), authenticate=None)
     service.start()
     yield service
     service.stop()
@@ -95,7 +103,7 @@ Open = Callable[..., Page]
 @pytest.fixture
 def open_page(browser: Browser, service: Service, origin: str) -> Iterator[Open]:
     """Opens a page on a new chat with the given agent; fails if a script of the page failed."""
-    context = browser.new_context()
+    context = browser.new_context(geolocation={"latitude": 46.9, "longitude": 7.4}, permissions=["geolocation"])
     context.set_default_timeout(_TIMEOUT_MS)
     errors: list[str] = []
 
@@ -219,6 +227,55 @@ def test_a_page_decides_on_an_approval(open_page: Open) -> None:
     say(page, "stamp hello")
     page.get_by_role("button", name="Allow").click()
     expect(replies(page)).to_contain_text("Here it is, stamped: hello")
+
+
+@pytest.mark.req("C-01", "C-08", "S1-32")
+def test_a_page_runs_its_own_tool_and_the_reply_continues(open_page: Open, service: Service) -> None:
+    page = open_page("react")
+    requests = count_chat_requests(page)
+    say(page, "use locate")
+    expect(replies(page)).to_contain_text('The tool locate answered: {"latitude":46.9,"longitude":7.4}.')
+    assert len(requests) == 2
+    # A tool that the service runs is not sent back by the page.
+    say(page, "calculate 6*7")
+    expect(replies(page).nth(1)).to_contain_text("6*7 is 42.")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    assert len(requests) == 3
+    assert len(stored(service, page)) == 4
+    page.context.clear_permissions()
+    say(page, "use locate")
+    expect(replies(page).nth(2)).to_contain_text("The tool locate gave no result: User denied Geolocation.")
+
+
+@pytest.mark.req("C-01", "C-08")
+def test_a_page_that_was_closed_before_its_tool_ran_runs_it_after_a_reload(open_page: Open) -> None:
+    page = open_page("react")
+    page.evaluate("navigator.geolocation.getCurrentPosition = () => undefined")
+    say(page, "use locate")
+    expect(replies(page)).to_contain_text("locate: input-available")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    page.reload()
+    expect(replies(page)).to_contain_text('The tool locate answered: {"latitude":46.9,"longitude":7.4}.')
+    expect(replies(page)).to_have_count(1)
+
+
+@pytest.mark.req("C-08", "S1-20")
+@pytest.mark.parametrize("name", ["react", "plain"])
+def test_a_page_shows_the_final_text_instead_of_the_streamed_one(open_page: Open, name: str) -> None:
+    page = open_page(name, "corrected")
+    say(page, "Where?")
+    expect(replies(page)).to_contain_text("It is in Porto.")
+    expect(replies(page)).not_to_contain_text("Lisbon")
+
+
+def count_chat_requests(page: Page) -> list[str]:
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(request.url) if is_chat(request) else None)
+    return seen
+
+
+def is_chat(request: Request) -> bool:
+    return request.method == "POST" and request.url.endswith("/api/v1/ai/chat")
 
 
 @pytest.mark.req("C-08")

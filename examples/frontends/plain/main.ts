@@ -42,10 +42,14 @@ async function follow(response: Response) {
   if (!response.ok) throw new Error(await problemText(response));
   setBusy(true);
   const line = show("assistant", "");
+  let beforeText = "";
   for await (const chunk of readChunks(response)) {
     if (chunk.type === "text-delta") line.textContent += chunk.delta!;
     // Another process started the answer again.
-    if (chunk.type === "data-again") line.textContent = "";
+    if (chunk.type === "data-again") line.textContent = beforeText = "";
+    // The agent's final text differs from what it streamed since its last tool call: it follows.
+    if (chunk.type === "tool-input-available") beforeText = line.textContent!;
+    if (chunk.type === "data-corrected") line.textContent = beforeText;
     if (chunk.type === "error") throw new Error(chunk.errorText);
   }
 }

@@ -1,26 +1,48 @@
-/** A chat page with `useChat`: history, streaming, resume after a reload, stop, retry, edit and approvals. */
+/** A chat page with `useChat`: history, streaming, resume after a reload, stop, retry, edit, approvals and a browser tool. */
 import { useChat } from "@ai-sdk/react";
 import {
   DefaultChatTransport,
   isToolUIPart,
   lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
   type UIMessage,
 } from "ai";
-import { StrictMode, useState } from "react";
+import { StrictMode, useEffect, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { api, errorText, id, loadHistory, stopTurn } from "../chat-address";
+import { locate, tools } from "./browser-tools";
 
 type Chat = ReturnType<typeof useChat>;
-const transport = new DefaultChatTransport({ api });
+const transport = new DefaultChatTransport({ api, body: { tools } });
 
 function ChatPage({ history }: { history: UIMessage[] }) {
+  const isCorrected = useRef(false);
   const chat = useChat({
     id,
     messages: history,
     transport,
     resume: true,
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    sendAutomaticallyWhen: (given) =>
+      lastAssistantMessageIsCompleteWithToolCalls(given) || lastAssistantMessageIsCompleteWithApprovalResponses(given),
+    onToolCall({ toolCall }) {
+      // The service runs the others.
+      if (toolCall.toolName === "locate") locate(toolCall.toolCallId, chat.addToolOutput);
+    },
+    // The agent's final text differs from what it streamed; the stored reply has only that.
+    onData: (part) => void (part.type === "data-corrected" && (isCorrected.current = true)),
+    async onFinish() {
+      if (isCorrected.current) chat.setMessages(await loadHistory());
+      isCorrected.current = false;
+    },
   });
+  // Calls that were open when the page was closed or reloaded.
+  useEffect(() => {
+    for (const part of history.at(-1)?.parts ?? []) {
+      if (part.type === "tool-locate" && "toolCallId" in part && part.state === "input-available") {
+        locate(part.toolCallId, chat.addToolOutput);
+      }
+    }
+  }, []);
   const [draft, setDraft] = useState("");
   const isBusy = chat.status === "submitted" || chat.status === "streaming";
   const send = () => {
