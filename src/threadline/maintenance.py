@@ -22,8 +22,11 @@ from threadline.settings import Settings
 from threadline.stores.migrations import Migration, Plan
 from threadline.stores.sqlite import migrate as sqlite_migrate
 from threadline.stores.sqlite.store import SqliteStore
+from threadline.threads.backup import Progress as BackupProgress
+from threadline.threads.backup import check_backup, restore_backup, write_backup
+from threadline.threads.backup_format import KEY_ID, count_rows
 from threadline.threads.database_copy import copy_database
-from threadline.vault import Rotated
+from threadline.vault import Rotated, Vault
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]
 
@@ -76,17 +79,53 @@ async def encrypt_secrets(settings: Settings) -> Rotated:
         await store.close()
 
 
-async def backup(url: str, target: str, *, progress: Callable[[int, int], None] | None = None) -> None:
-    """Copies a SQLite file while it is in use."""
-    if is_postgres(url) or url == ":memory:":
-        raise InvalidInput("backup is for SQLite files; PostgreSQL has pg_dump")
-    if not database_exists(url):
-        raise NotFound("database", url)
-    store = await SqliteStore.open(sqlite_path(url))
+async def backup(
+    settings: Settings, target: Path, *, key: str | None = None, progress: BackupProgress | None = None
+) -> dict[str, int]:
+    """Writes the whole database into one file while it is in use. How many rows of each table."""
+    if settings.database == ":memory:" or not database_exists(settings.database):
+        raise NotFound("database", settings.database)
+    store = await open_store(settings, SystemClock(), read_only=not is_postgres(settings.database))
     try:
-        await store.backup(target, progress=progress)
+        return await write_backup(store, target, cipher=_backup_cipher(key), progress=progress)
     finally:
         await store.close()
+
+
+async def restore(
+    source: Path,
+    settings: Settings,
+    *,
+    key: str | None = None,
+    dry_run: bool = False,
+    progress: BackupProgress | None = None,
+) -> dict[str, int]:
+    """Restores a file of `backup` into an empty database; `dry_run` only checks the file. How many rows of each table.
+    After a failure the database is as before."""
+    cipher = _backup_cipher(key)
+    expected = await asyncio.to_thread(check_backup, source, cipher=cipher)
+    if dry_run:
+        return count_rows(expected)
+    is_new = not database_exists(settings.database)
+    try:
+        store = await open_store(settings, SystemClock())
+        try:
+            return await restore_backup(source, expected, store, cipher=cipher, progress=progress)
+        finally:
+            await store.close()
+    except BaseException:
+        if is_new:
+            _remove_file(sqlite_path(settings.database))
+        raise
+
+
+def _remove_file(path: str) -> None:
+    for ending in ("", "-wal", "-shm"):
+        Path(path + ending).unlink(missing_ok=True)
+
+
+def _backup_cipher(key: str | None) -> Vault | None:
+    return None if key is None else Vault({KEY_ID: key})
 
 
 async def compact(url: str, *, progress: Callable[[int], None] | None = None) -> tuple[int, int]:

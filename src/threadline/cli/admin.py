@@ -1,16 +1,18 @@
-"""`threadline migrate|copy|backup|compact|purge|doctor`: database administration."""
+"""`threadline migrate|copy|backup|restore|compact|purge|doctor`: database administration."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from threadline import maintenance
 from threadline.cli.connection import load_settings
 from threadline.cli.output import Progress, pluralize, print_json, report
 from threadline.cli.printable import printable, without_password
-from threadline.core.errors import Refused, ThreadlineError
+from threadline.core.errors import InvalidInput, Refused, ThreadlineError
 from threadline.ports import Finding
+from threadline.settings import Settings
 from threadline.stores.migrations import Migration
 
 _UNHEALTHY = 1
@@ -53,10 +55,37 @@ async def copy(args: argparse.Namespace) -> None:
 
 
 async def backup(args: argparse.Namespace) -> None:
-    progress = Progress("Copied pages")
-    await maintenance.backup(load_settings(args).database, args.file, progress=progress)
+    progress = Progress("Backed up rows")
+    target, key = Path(args.file), _read_key(args)
+    copied = await maintenance.backup(_backup_settings(args), target, key=key, progress=progress)
     progress.close()
-    report(args, {"file": args.file}, f"Backed up to {args.file}")
+    rows = sum(copied.values())
+    report(args, {"file": args.file, "rows": copied}, f"Backed up and verified {rows:,} rows: {args.file}")
+
+
+async def restore(args: argparse.Namespace) -> None:
+    progress = Progress("Restored rows")
+    settings, key = _backup_settings(args), _read_key(args)
+    rows = await maintenance.restore(Path(args.file), settings, key=key, dry_run=args.dry_run, progress=progress)
+    progress.close()
+    total = sum(rows.values())
+    done = f"Verified {total:,} rows" if args.dry_run else f"Restored and verified {total:,} rows"
+    report(args, {"file": args.file, "rows": rows, "dryRun": args.dry_run}, done)
+
+
+def _backup_settings(args: argparse.Namespace) -> Settings:
+    args.database = args.db or args.database
+    return load_settings(args)
+
+
+def _read_key(args: argparse.Namespace) -> str | None:
+    if args.key_file is None:
+        return None
+    try:
+        return Path(args.key_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
+        raise InvalidInput(f"cannot read the key in {printable(args.key_file)}: {reason}") from exc
 
 
 async def compact(args: argparse.Namespace) -> None:

@@ -7,9 +7,10 @@ command runs, so `threadline --help` and a mistyped option import nothing but th
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+from typing import Any
 
-from threadline.cli.parser import COMMAND, VERB, Parser
+from threadline.cli.admin_arguments import add_admin, add_purge
+from threadline.cli.parser import COMMAND, VERB, AddCommand, Parser
 from threadline.version import __version__
 
 PLATFORMS = ("slack", "telegram", "whatsapp")
@@ -18,12 +19,6 @@ FORMATS = ("jsonl", "json", "markdown")
 REQUEUEABLE = ("dead", "window_closed")
 OUTBOX_STATUSES = ("waiting", "claimed", "sent", *REQUEUEABLE)
 MAX_PORT = 65_535
-
-
-class AddCommand(Protocol):
-    def __call__(self, name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-        """Adds a command that runs `run`. `help` is an imperative phrase; examples are arguments of the command."""
-        ...
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,10 +44,11 @@ def build_parser() -> argparse.ArgumentParser:
     _add_channels(commands, common)
     _add_vault(_add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
     _add_usage(_adder(commands, common))
-    _add_admin(_adder(commands, common))
+    add_admin(_adder(commands, common))
+    _add_bridge(_adder(commands, common))
     _add_token(_add_group(commands, "token", "create and revoke API tokens", common))
     _add_audit(_add_group(commands, "audit", "read the log of administrative actions", common))
-    _add_purge(_add_group(commands, "purge", "permanently delete a user or a tenant", common))
+    add_purge(_add_group(commands, "purge", "permanently delete a user or a tenant", common))
     return parser
 
 
@@ -220,23 +216,7 @@ def _add_context(add: AddCommand) -> None:
             parser.add_argument("text", help="the text, or - for standard input")
 
 
-def _add_admin(add: AddCommand) -> None:
-    migrate = add("migrate", "migrate the database to this version", "admin:migrate")
-    migrate.add_argument("--dry-run", action="store_true", help="print the steps, change nothing")
-    migrate.add_argument("--partitions", type=int, metavar="N", help="PostgreSQL: create N hash partitions by tenant")
-    migrate.add_argument("--distribute", action="store_true", help="PostgreSQL with Citus: distribute by tenant")
-    copy = add(
-        "copy",
-        "copy a database to another, SQLite or PostgreSQL",
-        "admin:copy",
-        examples=("threadline.sqlite3 postgresql://localhost/threads",),
-    )
-    copy.add_argument("source", metavar="SRC", help="a file or postgresql://…")
-    copy.add_argument("target", metavar="DST", help="a file or postgresql://…; empty, or an interrupted copy")
-    backup = add("backup", "copy a SQLite database while it is in use", "admin:backup")
-    backup.add_argument("file", help="the file to create; it must not exist")
-    add("compact", "rewrite a SQLite database to free the space of deleted data", "admin:compact")
-    add("doctor", "check the database and print how to fix problems", "admin:doctor")
+def _add_bridge(add: AddCommand) -> None:
     bridge = add("bridge", "serve the dispatch protocol in front of an OpenAI-compatible server", "bridge:bridge")
     bridge.epilog = (
         "$THREADLINE_BRIDGE_UPSTREAM_KEY is the API key of that server.\n"
@@ -367,15 +347,6 @@ def _add_simulation(add: AddCommand) -> None:
     simulate.add_argument(
         "--port", type=_port, default=8390, help="with --url: port of the first fake platform (default: 8390)"
     )
-
-
-def _add_purge(add: AddCommand) -> None:
-    user = add("user", "permanently delete all data of a user", "admin:purge_user")
-    user.add_argument("id", help="the id of the user")
-    tenant = add("tenant", "permanently delete all data of a tenant", "admin:purge_tenant")
-    tenant.add_argument("id", help="the id of the tenant")
-    for parser in (user, tenant):
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _port(text: str) -> int:

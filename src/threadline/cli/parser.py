@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 COMMAND, VERB = "COMMAND", "VERB"
 # What argparse says, on every supported version of Python; it offers no other way to change its texts.
@@ -14,6 +14,11 @@ _NO_VALUE = re.compile(r"argument (?P<name>.+?): expected (?:one|at least one) a
 _EXCLUSIVE = re.compile(r"argument (?P<name>.+?): not allowed with argument (?P<other>.+)")
 _MISSING = re.compile(r"the following arguments are required: (?P<names>.+)")
 _OTHER = re.compile(r"argument (?P<name>.+?): (?P<fault>.+)")
+
+
+class AddCommand(Protocol):
+    def __call__(self, name: str, help: str, run: str, *, examples: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+        """Adds a command that runs `run`. `help` is an imperative phrase; examples are arguments of the command."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -133,6 +133,11 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
+ADDED_COLUMNS: dict[tuple[str, str], Any] = {}
+"""Columns that backups of earlier versions lack, by table and column, and the value that restored rows get: whoever
+adds a column to TABLES adds its value here."""
+
+
 class RowPage(NamedTuple):
     """Some rows of a table, and the position of the next ones; None after the last."""
 

@@ -11,7 +11,16 @@ from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJ
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.platforms import Answered, Channel, Http, PolledChannel, SearchableChannel
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
-from threadline.ports.store import Finding, PoolStats, Store, StoreSession, Transaction, TransactionBody, Watch
+from threadline.ports.store import (
+    DatabaseTransaction,
+    Finding,
+    PoolStats,
+    Store,
+    StoreSession,
+    Transaction,
+    TransactionBody,
+    Watch,
+)
 
 __all__ = [
     "Admission",
@@ -22,6 +31,7 @@ __all__ = [
     "Channel",
     "Cipher",
     "Clock",
+    "DatabaseTransaction",
     "Finding",
     "Gateway",
     "GatewayContexts",

@@ -71,6 +71,16 @@ class PoolStats(NamedTuple):
     waiting: int
 
 
+class DatabaseTransaction(Protocol):
+    """One transaction over every tenant, for backups and restores."""
+
+    async def tenants(self) -> list[str]: ...
+
+    async def enter(self, tenant_id: str) -> TableCopyOperations:
+        """The tables of one tenant. Ends the use of the tenant that was entered before."""
+        ...
+
+
 class Store(Protocol):
     def scoped(self, scope: Scope) -> StoreSession:
         """A session in which each operation is its own transaction, committed when the call returns."""
@@ -92,6 +102,15 @@ class Store(Protocol):
 
     async def tenants(self) -> list[str]:
         """Every tenant's id. For periodic sweeps; never reachable from a request."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
+        """One consistent state of all tenants, to read while others write. Nothing can be written. On a cluster the
+        state of each tenant is consistent."""
+        ...
+
+    def load(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
+        """Stores what is written inside the block when it ends: everything or, after an exception, nothing."""
         ...
 
     async def statistics(self) -> dict[str, int]:

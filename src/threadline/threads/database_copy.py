@@ -13,10 +13,11 @@ from threadline.core.errors import Conflict
 from threadline.core.portable import TABLES, Row, Tally
 from threadline.core.threads import system_scope
 from threadline.ports import Store, Transaction
+from threadline.ports.administration import TableCopyOperations
 
 _PAGE = 1000
 # Timelines and threads refer to each other: timelines learn their thread in a second pass.
-_PASSES = tuple(pass_ for table in TABLES for pass_ in ((table, "timelines") if table == "threads" else (table,)))
+PASSES = tuple(pass_ for table in TABLES for pass_ in ((table, "timelines") if table == "threads" else (table,)))
 
 
 async def copy_database(
@@ -33,8 +34,8 @@ async def copy_database(
     for tenant_id in await source.tenants() if tenants is None else tenants:
         scope = system_scope(tenant_id)
         reading, writing = source.scoped(scope), target.scoped(scope)
-        for table in _PASSES:
-            async for rows in _pages(reading, table):
+        for table in PASSES:
+            async for rows in read_pages(reading, table):
                 await writing.write_rows(table, rows)
                 done += len(rows)
                 if progress is not None:
@@ -57,14 +58,14 @@ async def _verified(tenant_id: str, reading: Transaction, writing: Transaction) 
     return counts
 
 
-async def _tally(tx: Transaction, table: str) -> Tally:
+async def _tally(tx: TableCopyOperations, table: str) -> Tally:
     tally = Tally()
-    async for rows in _pages(tx, table):
+    async for rows in read_pages(tx, table):
         tally = tally.plus(rows)
     return tally
 
 
-async def _pages(tx: Transaction, table: str) -> AsyncIterator[list[Row]]:
+async def read_pages(tx: TableCopyOperations, table: str) -> AsyncIterator[list[Row]]:
     page = await tx.read_rows(table, limit=_PAGE)
     while True:
         if page.rows:

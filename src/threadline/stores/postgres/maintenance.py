@@ -13,13 +13,27 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+
+import asyncpg
 
 from threadline.core.messages import from_us, to_us
 from threadline.core.portable import TABLES, Row, RowPage
+from threadline.core.threads import system_scope
 from threadline.ports import Finding
+from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.messages import ROLES
-from threadline.stores.postgres.session import Operations, ScopedSession, in_transaction
+from threadline.stores.postgres.pool import Pool
+from threadline.stores.postgres.session import (
+    MAINTENANCE_SECONDS,
+    Operations,
+    ScopedSession,
+    StoreInternals,
+    begin_statement,
+    in_transaction,
+    quote_literal,
+)
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/maintenance.sql")
@@ -89,6 +103,55 @@ class TableCopyOperations(Operations):
         await self.session.run_many(_SQL[f"write_{table}"], [convert(row) for row in rows])
         if table == "messages":
             await self.session.run_many(_SQL["add_search_backlog"], _ranges(rows))
+
+
+class DatabaseTransaction:
+    """One transaction over every tenant, in the worker's role, which sees one tenant at a time."""
+
+    def __init__(self, internals: StoreInternals, connection: asyncpg.Connection) -> None:
+        self._internals = internals
+        self._connection = connection
+
+    async def tenants(self) -> list[str]:
+        session = ScopedSession(self._internals, system_scope("no-tenant"), self._connection)
+        return [row["tenant_id"] for row in await session.rows_of_schema(_SQL["list_tenants"])]
+
+    async def enter(self, tenant_id: str) -> TenantTables:
+        session = ScopedSession(self._internals, system_scope(tenant_id), self._connection)
+        await session.run_script(f"SET LOCAL threadline.tenant = {quote_literal(tenant_id)}")
+        return TenantTables(session)
+
+
+class TenantTables(TableCopyOperations):
+    """The tables of one tenant inside a DatabaseTransaction, each read through one cursor: pages by offset would read
+    a large table again and again."""
+
+    async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        if place is None:
+            await self.session.allow_long_statements()
+            start = _FIRST_KEY if table in _KEYED_TABLES else (0,)
+            place = await self.session.open_cursor(_SQL[f"read_{table}"], *start, None)
+        with translated():
+            found = await place.fetch(limit)
+        convert = _to_portable(self.session, table)
+        return RowPage([convert(tuple(row)) for row in found], place if len(found) == limit else None)
+
+
+@asynccontextmanager
+async def open_transaction(
+    internals: StoreInternals, pool: Pool, *, writes: bool
+) -> AsyncIterator[DatabaseTransaction]:
+    """A snapshot if it does not write: every statement sees the state of the first."""
+    begin = begin_statement(system_scope("no-tenant"), limits=internals.begin_limits)
+    if not writes:
+        begin = begin.replace("BEGIN;", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;", 1)
+    async with pool.borrow() as connection:
+        with translated():
+            await connection.execute(begin)
+        # An exception leaves the transaction open: the pool then closes the connection, which rolls back.
+        yield DatabaseTransaction(internals, connection)
+        with translated():
+            await connection.execute("COMMIT", timeout=MAINTENANCE_SECONDS)
 
 
 def _ranges(rows: Sequence[Row]) -> list[Row]:

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 import asyncpg
 import zstandard
+from asyncpg.cursor import Cursor
 
 from threadline.core.errors import StoreBusy
 from threadline.core.messages import to_us
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 _SQL = load_queries(__package__, "queries/messages.sql")
 # The client's bound for statements that the server does not limit: a server that is gone must not hold them for ever.
-_MAINTENANCE_SECONDS = 86_400.0
+MAINTENANCE_SECONDS = 86_400.0
 APP, WORKER = "threadline_app", "threadline_worker"
 _SET_APP, _SET_WORKER = "SET LOCAL ROLE threadline_app", "SET LOCAL ROLE threadline_worker"
 _MIN_COMPRESSED_BYTES = 1024
@@ -204,8 +205,16 @@ class ScopedSession:
 
     async def allow_long_statements(self) -> None:
         """For maintenance: how long it takes depends on how much there is, and half of it helps no one."""
-        self._seconds = _MAINTENANCE_SECONDS
+        self._seconds = MAINTENANCE_SECONDS
         await self.run_script("SET LOCAL statement_timeout = 0")
+
+    async def open_cursor(self, statement: str, *values: Any) -> Cursor:
+        """A cursor of the server, which exists until the transaction ends."""
+        with translated():
+            opened: Cursor = await self._required_connection().cursor(
+                statement, self.tenant_id, *values, timeout=self._seconds
+            )
+        return opened
 
     async def run_script(self, statements: str) -> None:
         """Several statements without values, in one round trip."""

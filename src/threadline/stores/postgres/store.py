@@ -19,7 +19,7 @@ from threadline.core.errors import SchemaMismatch
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope, system_scope
 from threadline.core.timeouts import Timeouts
-from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.ports import Clock, DatabaseTransaction, Finding, PoolStats, StoreSession, TransactionBody, Watch
 from threadline.stores.arguments import check_arguments
 from threadline.stores.postgres import maintenance
 from threadline.stores.postgres.access import AccessOperations
@@ -128,6 +128,12 @@ class PostgresStore:
     async def tenants(self) -> list[str]:
         rows = await self._read_schema(_SQL["list_tenants"])
         return [row["tenant_id"] for row in rows]
+
+    def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
+        return maintenance.open_transaction(self._internals, self._pool, writes=False)
+
+    def load(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
+        return maintenance.open_transaction(self._internals, self._pool, writes=True)
 
     async def _read_schema(self, statement: str) -> list[asyncpg.Record]:
         return await transact(self._internals, _NO_TENANT, lambda session: session.rows_of_schema(statement))

@@ -1,7 +1,4 @@
-"""Checks of a database file, and backups of one that is in use.
-
-A backup copies one consistent state page by page into a `.partial` file, which gets its final name after the sync: a
-file under the final name is always complete. The copy runs in one long read transaction, which does not block writers.
+"""Checks of a database file, and transactions over all tenants for backups and restores.
 
 Copies of tables to and from another database, in the form of `core.portable`. System scope only.
 
@@ -11,26 +8,28 @@ nothing, so an interrupted copy can simply be repeated.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from threadline.core.errors import InvalidInput
 from threadline.core.messages import ROLES
 from threadline.core.portable import TABLES, Row, RowPage
-from threadline.ports import Finding
+from threadline.core.sealing import Limits
+from threadline.core.threads import system_scope
+from threadline.ports import Clock, Finding
 from threadline.stores.sql import load_queries
-from threadline.stores.sqlite.connection import Location, connect, translated
+from threadline.stores.sqlite.connection import LOCK_SECONDS, Location, connect, translated
 from threadline.stores.sqlite.engine import Operations
 from threadline.stores.sqlite.lineage import Place, pack, unpack
 from threadline.stores.sqlite.migrate import MIGRATIONS, journal
 from threadline.stores.sqlite.session import Database, ScopedSession
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _SQL = load_queries(__package__, "queries/maintenance.sql")
-
 
 _SHOWN = 5
 _FROM_BACKUP = "restore the file from a backup, or copy what can be read with `threadline copy`"
@@ -84,54 +83,52 @@ def _counts(database: Database) -> Iterator[Finding]:
             yield Finding("error", f"{len(wrong)} {what}: {named}", _FROM_BACKUP)
 
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called after each step with the number of copied pages and the number of all pages."""
+class DatabaseTransaction:
+    """One transaction over every tenant on a connection of its own: a backup reads one state while others write, a
+    restore stores everything or nothing."""
 
-_PAGES_AT_A_TIME = 1_000
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def tenants(self) -> list[str]:
+        rows = await asyncio.to_thread(self._database.rows, _SQL["list_all_tenants"])
+        return [id for (id,) in rows]
+
+    async def enter(self, tenant_id: str) -> TenantTables:
+        return TenantTables(ScopedSession(self._database, system_scope(tenant_id), self._clock, Limits()))
 
 
-def copy_database(source: Location, target: Location, progress: Progress | None = None) -> None:
-    """InvalidInput if the target exists."""
-    final = Path(target.name)
-    if target.in_memory or final.exists():
-        raise InvalidInput(f"{target.shown} cannot be a backup: choose a file that does not exist")
-    partial = final.with_name(final.name + ".partial")
-    partial.unlink(missing_ok=True)
+class TenantTables:
+    """The tables of one tenant, inside a DatabaseTransaction."""
+
+    def __init__(self, session: ScopedSession) -> None:
+        self._session = session
+
+    async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
+        return await self._run(read_rows, table, place, limit)
+
+    async def write_rows(self, table: str, rows: Sequence[Row]) -> None:
+        await self._run(write_rows, table, rows)
+
+    async def _run(self, work: Callable[Concatenate[ScopedSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with translated(self._session.database.location.shown):
+            return await asyncio.to_thread(work, self._session, *args, **kwargs)
+
+
+@asynccontextmanager
+async def open_transaction(location: Location, clock: Clock, *, writes: bool) -> AsyncIterator[DatabaseTransaction]:
+    connection = await asyncio.to_thread(connect, location, read_only=not writes)
     try:
-        _copy_pages(source, target._replace(name=str(partial)), progress)
-        _sync(partial)
-        partial.rename(final)
+        with translated(location.shown):
+            # A read transaction sees the state of its first read, and does not block writers.
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        yield DatabaseTransaction(Database(connection, location, LOCK_SECONDS), clock)
+        with translated(location.shown):
+            await asyncio.to_thread(connection.execute, "COMMIT")
     finally:
-        partial.unlink(missing_ok=True)
-    _sync(final.parent)
-
-
-def _copy_pages(source: Location, target: Location, progress: Progress | None) -> None:
-    reading = connect(source, read_only=True)
-    try:
-        writing = connect(target)
-        try:
-            with translated(target.shown):
-                # The read transaction fixes one state; without it, each commit would make SQLite start the copy again.
-                reading.execute("BEGIN")
-                with writing.backup("main", reading, "main") as copying:
-                    while not copying.done:
-                        copying.step(_PAGES_AT_A_TIME)
-                        if progress is not None:
-                            progress(copying.page_count - copying.remaining, copying.page_count)
-                reading.execute("COMMIT")
-        finally:
-            writing.close()
-    finally:
-        reading.close()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        # Closing rolls back what was not committed. In a thread, because it may copy the log into the file.
+        await asyncio.to_thread(connection.close)
 
 
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))

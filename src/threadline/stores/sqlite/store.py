@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 from threadline.core.errors import StoreFull, StoreReadOnly
 from threadline.core.sealing import Limits
 from threadline.core.threads import Scope
-from threadline.ports import Clock, Finding, PoolStats, StoreSession, TransactionBody, Watch
+from threadline.ports import Clock, DatabaseTransaction, Finding, PoolStats, StoreSession, TransactionBody, Watch
 from threadline.stores.arguments import check_arguments
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite import maintenance
@@ -163,10 +163,13 @@ class SqliteStore:
         self._availability.check()
         return await self._reader_thread.run(maintenance.find_faults)
 
-    async def backup(self, path: str | os.PathLike[str], *, progress: maintenance.Progress | None = None) -> None:
-        """Copies the current state of the database while it is in use. The file appears when it is complete."""
+    def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
         self._availability.check()
-        await asyncio.to_thread(maintenance.copy_database, self._location, locate(path), progress)
+        return maintenance.open_transaction(self._location, self._clock, writes=False)
+
+    def load(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
+        self._writing()
+        return maintenance.open_transaction(self._location, self._clock, writes=True)
 
     async def compact(self, *, progress: Callable[[int], None] | None = None) -> None:
         """Rewrites the whole file: it shrinks to what it needs, and no unused part of a page keeps purged text. Appends

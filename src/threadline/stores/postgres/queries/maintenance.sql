@@ -1,3 +1,6 @@
+-- name: list_tenants
+SELECT tenant_id FROM threadline.tenants ORDER BY tenant_id
+
 -- name: purge_thread
 SELECT threadline.purge_threads($1, ARRAY[$2])
 

@@ -240,3 +240,9 @@ INSERT INTO outbox
     (tenant_id, id, owner_id, turn_id, platform, recipient, payload, status, attempts, next_attempt_us, claimed_by,
     claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+    claimed_until_us, last_error, created_us, sent_us, requeued_us)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: list_all_tenants
+SELECT id FROM tenants ORDER BY id;

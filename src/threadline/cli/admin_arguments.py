@@ -1,0 +1,48 @@
+"""The arguments of the commands that administer a database."""
+
+from __future__ import annotations
+
+from threadline.cli.parser import AddCommand
+
+
+def add_admin(add: AddCommand) -> None:
+    migrate = add("migrate", "migrate the database to this version", "admin:migrate")
+    migrate.add_argument("--dry-run", action="store_true", help="print the steps, change nothing")
+    migrate.add_argument("--partitions", type=int, metavar="N", help="PostgreSQL: create N hash partitions by tenant")
+    migrate.add_argument("--distribute", action="store_true", help="PostgreSQL with Citus: distribute by tenant")
+    copy = add(
+        "copy",
+        "copy a database to another, SQLite or PostgreSQL",
+        "admin:copy",
+        examples=("threadline.sqlite3 postgresql://localhost/threads",),
+    )
+    copy.add_argument("source", metavar="SRC", help="a file or postgresql://…")
+    copy.add_argument("target", metavar="DST", help="a file or postgresql://…; empty, or an interrupted copy")
+    _add_backup(add)
+    add("compact", "rewrite a SQLite database to free the space of deleted data", "admin:compact")
+    add("doctor", "check the database and print how to fix problems", "admin:doctor")
+
+
+def _add_backup(add: AddCommand) -> None:
+    default = "a file or postgresql://… (default: `database` of the settings)"
+    key_file = "a file with the key that encrypts the backup, from threadline vault key"
+    examples = ("threads.backup", "postgresql://localhost/threads threads.backup --key-file backup.key")
+    backup = add("backup", "back up a database into one file while it is in use", "admin:backup", examples=examples)
+    backup.add_argument("db", nargs="?", metavar="DB", help=default)
+    backup.add_argument("file", metavar="FILE", help="the file to create; it must not exist")
+    backup.add_argument("--key-file", metavar="PATH", help=key_file)
+    examples = ("threads.backup new.sqlite3", "threads.backup postgresql://localhost/new --key-file backup.key")
+    restore = add("restore", "restore a backup into an empty database", "admin:restore", examples=examples)
+    restore.add_argument("file", metavar="FILE", help="a file that threadline backup created")
+    restore.add_argument("db", nargs="?", metavar="DB", help=default)
+    restore.add_argument("--key-file", metavar="PATH", help=key_file)
+    restore.add_argument("--dry-run", action="store_true", help="check the file, write nothing")
+
+
+def add_purge(add: AddCommand) -> None:
+    user = add("user", "permanently delete all data of a user", "admin:purge_user")
+    user.add_argument("id", help="the id of the user")
+    tenant = add("tenant", "permanently delete all data of a tenant", "admin:purge_tenant")
+    tenant.add_argument("id", help="the id of the tenant")
+    for parser in (user, tenant):
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
