@@ -134,8 +134,8 @@ TABLES: dict[str, tuple[str, ...]] = {
 
 
 ADDED_COLUMNS: dict[tuple[str, str], Any] = {}
-"""Columns that backups of earlier versions lack, by table and column, and the value that restored rows get: whoever
-adds a column to TABLES adds its value here."""
+"""Columns that backups of earlier versions lack, by table and column, and the value that restored rows get. A new
+column of TABLES needs an entry."""
 
 
 class RowPage(NamedTuple):

@@ -105,8 +105,8 @@ class Store(Protocol):
         ...
 
     def snapshot(self) -> AbstractAsyncContextManager[DatabaseTransaction]:
-        """One consistent state of all tenants, to read while others write. Nothing can be written. On a cluster the
-        state of each tenant is consistent."""
+        """One consistent state of all tenants, to read while others write; on a cluster, of each tenant. Nothing can be
+        written."""
         ...
 
     def load(self) -> AbstractAsyncContextManager[DatabaseTransaction]:

@@ -119,6 +119,9 @@ class TenantTables:
 @asynccontextmanager
 async def open_transaction(location: Location, clock: Clock, *, writes: bool) -> AsyncIterator[DatabaseTransaction]:
     connection = await asyncio.to_thread(connect, location, read_only=not writes)
+    if location.in_memory and not writes:
+        # Without a write-ahead log a reader would block the writers, so it reads a copy.
+        connection = _copy_memory(connection)
     try:
         with translated(location.shown):
             # A read transaction sees the state of its first read, and does not block writers.
@@ -129,6 +132,17 @@ async def open_transaction(location: Location, clock: Clock, *, writes: bool) ->
     finally:
         # Closing rolls back what was not committed. In a thread, because it may copy the log into the file.
         await asyncio.to_thread(connection.close)
+
+
+def _copy_memory(source: apsw.Connection) -> apsw.Connection:
+    try:
+        copy = apsw.Connection(":memory:")
+        with copy.backup("main", source, "main") as copying:
+            copying.step()
+        copy.pragma("query_only", True)
+        return copy
+    finally:
+        source.close()
 
 
 _NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from threadline.core.channels import Agent, User
-from threadline.core.errors import NotFound, RoleRefused
+from threadline.core.errors import NotFound, RoleRefused, StoreFailed
 from threadline.core.portable import TABLES, Row
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.ports import Store, Transaction
+from threadline.ports.administration import TableCopyOperations
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import clean_text, create_thread_with, exchange, history
 from threadline.testing.conformance.sample_data import SECRET, Ids, names_for, populate, view
@@ -210,7 +211,7 @@ def replica(store: Store, tenant_id: str) -> Transaction:
     return store.scoped(system_scope(f"{tenant_id}-copy"))
 
 
-async def rows_of(tx: Transaction, table: str, *, limit: int = 2) -> list[Row]:
+async def rows_of(tx: TableCopyOperations, table: str, *, limit: int = 2) -> list[Row]:
     found: list[Row] = []
     page = await tx.read_rows(table, limit=limit)
     while True:
@@ -299,3 +300,38 @@ class TestCopying:
                     await tx.read_rows(table)
                 with pytest.raises(RoleRefused):
                     await tx.write_rows(table, [])
+
+    async def test_a_snapshot_does_not_see_what_is_written_later(
+        self, store: Store, alice: Transaction, tenant_id: str, populated: Ids
+    ) -> None:
+        """One consistent state of all tenants, to read while others write; on a cluster, of each tenant. Nothing can be
+        written."""
+        async with store.snapshot() as snapshot:
+            assert tenant_id in await snapshot.tenants()
+            tables = await snapshot.enter(tenant_id)
+            before = await rows_of(tables, "messages")
+            await alice.append(populated.thread_id, exchange("later"))
+            assert await rows_of(tables, "messages") == before
+        with pytest.raises(StoreFailed):
+            async with store.snapshot() as snapshot:
+                await (await snapshot.enter(tenant_id)).write_rows("users", [("mallory", None, "admin", 0)])
+
+    async def test_a_load_that_fails_stores_nothing(
+        self, store: Store, system: Transaction, replica: Transaction, populated: Ids
+    ) -> None:
+        """Stores what is written inside the block when it ends: everything or, after an exception, nothing."""
+
+        async def load(*, fails: bool) -> None:
+            async with store.load() as loading:
+                tables = await loading.enter(replica.scope.tenant_id)
+                for table in ("tenants", "users"):
+                    await tables.write_rows(table, rows[table])
+                if fails:
+                    raise InterruptedError
+
+        rows = {table: await rows_of(system, table) for table in ("tenants", "users")}
+        with pytest.raises(InterruptedError):
+            await load(fails=True)
+        assert set((await replica.row_counts()).values()) == {0}
+        await load(fails=False)
+        assert await rows_of(replica, "users") == rows["users"]
