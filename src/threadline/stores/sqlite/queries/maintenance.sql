@@ -241,8 +241,5 @@ INSERT INTO outbox
     claimed_until_us, last_error, created_us, sent_us, requeued_us, message_id)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
-    claimed_until_us, last_error, created_us, sent_us, requeued_us)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
-
 -- name: list_all_tenants
 SELECT id FROM tenants ORDER BY id;
