@@ -16,7 +16,7 @@ MACHINE_CERTS := UV_SYSTEM_CERTS=true
 COVERAGE := $(if $(ARGS),,--cov=threadline --cov-report=html:build/coverage)
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check lint types layers tests lowest slow simulate format page screenshots serve requirements bench lock clean
+.PHONY: help env test check lint types layers tests lowest slow simulate format page screenshots serve requirements reference bench lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,19 +62,25 @@ page: env ## build the page that the service shows, if its sources changed
 screenshots: page ## take the screenshots of the README
 	$(BIN)/python -m tests.page.screenshots
 
-serve: env ## serve on SQLite with the rehearsal agent; prints the address to open
+serve: ## serve on SQLite with the rehearsal agent; prints the address to open
+	@$(PYTHON) -I tools/bootstrap.py serve
 	@$(BIN)/python tools/page.py --or-without
 	$(BIN)/threadline serve $(ARGS)
 
 requirements: env ## which requirements of docs/requirements.md have a test, and which tests
 	$(BIN)/python tools/requirements.py $(ARGS)
 
+reference: env ## the reference of the library from its docstrings, in build/reference
+	$(BIN)/python -m tools.reference build/reference
+
 bench: env ## benchmarks against the bare drivers and peers; results go to bench/results/
 	$(MACHINE_CERTS) $(BIN)/python -m bench $(ARGS)
 
-lock: env ## update requirements-dev.lock from pyproject.toml; ARGS=--upgrade takes newer versions
-	$(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
-		--python-version 3.11 --all-extras --group dev --generate-hashes --no-emit-index-url --output-file requirements-dev.lock $(ARGS)
+COMPILE := $(MACHINE_CERTS) UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url
+lock: env ## update requirements-*.lock from pyproject.toml; ARGS=--upgrade takes newer versions
+	$(COMPILE) --all-extras --group dev --output-file requirements-dev.lock $(ARGS)
+	$(COMPILE) --extra serve --group serve --constraint requirements-dev.lock --output-file requirements-serve.lock
 
 clean: ## remove everything that make creates
 	rm -rf web/node_modules src/threadline/service/page

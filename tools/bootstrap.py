@@ -1,8 +1,10 @@
 """Makes `.venv` from nothing but a Python: no pip, no ensurepip and no root needed.
 
-Everything installed is pinned with its hash in `requirements-dev.lock`, pip and uv among it. When nothing has changed
-since the last run (the stamp in `.venv` says so), this returns at once. Standard library only, and written so that
-Pythons too old to run Threadline can still read the file and say that they are.
+Everything installed is pinned with its hash, pip and uv among it: in `requirements-dev.lock`, or with the argument
+`serve` in `requirements-serve.lock`, which has only what `make serve` needs. Both pin the same versions, so that the
+first can be added to the second. When nothing has changed since the last run (the stamp in `.venv` says so), this
+returns at once. Standard library only, and written so that Pythons too old to run Threadline can still read the file
+and say that they are.
 """
 
 import configparser
@@ -31,6 +33,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 LOCK = ROOT / "requirements-dev.lock"
+SERVE_LOCK = ROOT / "requirements-serve.lock"
 STAMP = VENV / ".threadline"
 DEFAULT_INDEX = "https://pypi.org/simple"
 
@@ -39,14 +42,16 @@ class BootstrapFailed(Exception):
     """What went wrong and what to do about it, for the terminal."""
 
 
-def main() -> int:
-    wanted = fingerprint()
-    if STAMP.is_file() and STAMP.read_text() == wanted and VENV_PYTHON.exists():
+def main(purpose: str) -> int:
+    lock, wanted = LOCK, fingerprint(LOCK)
+    if purpose == "serve" and installed() != wanted:
+        lock, wanted = SERVE_LOCK, fingerprint(SERVE_LOCK)
+    if installed() == wanted and VENV_PYTHON.exists():
         return 0
     try:
         if not is_usable():
             create()
-        install()
+        install(lock)
     except BootstrapFailed as failure:
         print(f"bootstrap: {failure}", file=sys.stderr)
         return 1
@@ -54,10 +59,15 @@ def main() -> int:
     return 0
 
 
-def fingerprint() -> str:
+def installed() -> str:
+    """The fingerprint of what `.venv` holds; empty if there is nothing complete in it."""
+    return STAMP.read_text() if STAMP.is_file() else ""
+
+
+def fingerprint(lock: Path) -> str:
     """Changes with everything that the environment depends on, its own place included: scripts in it hold the path."""
     digest = hashlib.sha256(f"{ROOT} {sys.version_info[:2]}".encode())
-    for path in (LOCK, ROOT / "pyproject.toml", Path(__file__)):
+    for path in (lock, ROOT / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -81,13 +91,13 @@ def create() -> None:
         raise BootstrapFailed(f"cannot make {VENV}: {exc}") from exc
 
 
-def install() -> None:
+def install(lock: Path) -> None:
     pip: list[str] = []
     if not UV.exists():
         pip = pip_command()
         run([*pip, "install", *QUIET, "--no-deps", "--require-hashes", "-r", str(write_pin("uv"))])
-    say("installing what requirements-dev.lock pins")
-    requirements = ["--require-hashes", "-r", str(LOCK)]
+    say(f"installing what {lock.name} pins")
+    requirements = ["--require-hashes", "-r", str(lock)]
     project = ["--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     uv = [str(UV), "pip", "install", "--quiet", "--python", str(VENV_PYTHON)]
     if run([*uv, *requirements], env=uv_environment()) and run([*uv, *project], env=uv_environment()):
@@ -200,4 +210,4 @@ def say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "dev"))

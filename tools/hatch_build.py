@@ -1,8 +1,11 @@
-"""Hatch's hook: a wheel holds the built page. An editable install does not wait for it; `make serve` builds it."""
+"""Hatch's hook: says so if a build has no page. Builds never run npm, so that `pip install` needs only PyPI.
+
+`tools/release.py build` builds the page first; source distributions contain it, and wheels made from them too.
+"""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -10,11 +13,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class PageHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":
-            return
-        # Imported here because the folder is not on a build's path, and an editable install on a fresh machine
-        # has no node.
-        sys.path.insert(0, self.root)
-        from tools import page  # noqa: PLC0415
-
-        page.build()
+        page = Path(self.root, "src", "threadline", "service", "page", "index.html")
+        if version != "editable" and not page.is_file():
+            self.app.display_warning("this build has no web page: `make page` builds it, then build again")

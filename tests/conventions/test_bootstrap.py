@@ -96,10 +96,32 @@ def test_the_tools_that_install_are_locked_themselves(name: str) -> None:
 
 
 def test_a_change_of_the_lock_changes_the_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = bootstrap.fingerprint()
-    assert bootstrap.fingerprint() == before
+    before = bootstrap.fingerprint(bootstrap.LOCK)
+    assert bootstrap.fingerprint(bootstrap.LOCK) == before
     lock_pip(monkeypatch, tmp_path, WHEEL_BYTES)
-    assert bootstrap.fingerprint() != before
+    assert bootstrap.fingerprint(bootstrap.LOCK) != before
+
+
+def installs(monkeypatch: pytest.MonkeyPatch, folder: Path, purpose: str) -> list[str]:
+    """The locks that the bootstrap installs for this purpose, into an environment that is in this folder."""
+    done: list[str] = []
+    python = folder / "python"
+    python.touch()
+    monkeypatch.setattr(bootstrap, "STAMP", folder / "stamp")
+    monkeypatch.setattr(bootstrap, "VENV_PYTHON", python)
+    monkeypatch.setattr(bootstrap, "is_usable", lambda: True)
+    monkeypatch.setattr(bootstrap, "install", lambda lock: done.append(lock.name))
+    assert bootstrap.main(purpose) == 0
+    return done
+
+
+def test_serving_installs_its_own_lock_once_and_developing_adds_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert installs(monkeypatch, tmp_path, "serve") == ["requirements-serve.lock"]
+    assert installs(monkeypatch, tmp_path, "serve") == []
+    assert installs(monkeypatch, tmp_path, "dev") == ["requirements-dev.lock"]
+    assert installs(monkeypatch, tmp_path, "serve") == [], "what developing installed is enough to serve"
 
 
 def test_a_python_that_is_too_old_is_told_so_in_one_sentence() -> None:

