@@ -265,7 +265,9 @@ def _chat_faults(world: Evidence, chat: Chat, order: list[str]) -> Iterator[str]
     for token, copies in named.items():
         for earlier, later in pairwise(copies):
             # Slack is asked before a doubtful reply is repeated.
-            may_repeat = chat.surface != "slack" and (not earlier.is_answered or earlier.troubles != later.troubles)
+            # A request of a process that crashed may arrive before or after the one that repeats it.
+            is_lost = not (earlier.is_answered and later.is_answered)
+            may_repeat = chat.surface != "slack" and (is_lost or earlier.troubles != later.troubles)
             is_doubtful = may_repeat or world.has_own_clocks
             if not is_doubtful:
                 yield f"{token} was answered twice in its chat"
