@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import urllib.error
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.processes import SECONDS, Service, ask, eventually, messages, served
+from tests.service.processes import SECONDS, Service, ask, eventually, get, messages, served
 from threadline.cli.main import main
 
 
@@ -107,3 +108,30 @@ def test_a_wrong_setting_is_reported_once_and_ends_the_service(
     assert capfd.readouterr().err.count("threadline: ") == 1
     assert main(["serve", "--port", "0", "--workers", "2", "--database", ":memory:"]) == 2
     assert main(["serve", "--port", "0", "--workers", "0", "--database", str(tmp_path / "t.db")]) == 2
+
+
+def test_one_scrape_has_the_metrics_of_all_workers_also_after_one_was_killed(tmp_path: Path) -> None:
+    with served(str(tmp_path / "threads.sqlite3"), tmp_path) as service:
+        for _ in range(20):
+            get(f"{service.url}/healthz")
+        assert sum(requests_of(service).values()) == 20
+        assert workers_of(service) == {"0", "1"}
+        os.kill(service.pids()[0], signal.SIGKILL)
+        eventually(lambda: len(service.pids()) == 3)
+        eventually(lambda: workers_of(service) == {"0", "1"})
+
+
+def scrape(service: Service) -> str:
+    with urllib.request.urlopen(f"{service.url}/metrics", timeout=SECONDS) as answer:
+        text: str = answer.read().decode()
+    assert len(re.findall(r"^# TYPE threadline_turns_running ", text, re.MULTILINE)) == 1
+    return text
+
+
+def workers_of(service: Service) -> set[str]:
+    return set(re.findall(r'^threadline_turns_running{worker="(\d)"}', scrape(service), re.MULTILINE))
+
+
+def requests_of(service: Service) -> dict[str, int]:
+    line = r'^threadline_http_requests_total{worker="(\d)",method="GET",route="/healthz",status="200"} (\d+)$'
+    return {worker: int(count) for worker, count in re.findall(line, scrape(service), re.MULTILINE)}

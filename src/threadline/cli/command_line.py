@@ -139,6 +139,7 @@ def _add_serve(add: AddCommand) -> None:
     serve.add_argument("--authentication", action="store_true", default=None, help=required)
     serve.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--metrics-folder", help=argparse.SUPPRESS)
 
 
 def _add_reads(add: AddCommand) -> None:

@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 
 import msgspec
 
@@ -23,6 +25,7 @@ try:
     from threadline.service.auth.authentication import check_address
     from threadline.service.process.logs import configure
     from threadline.service.process.server import Server, address_of, listen, serve
+    from threadline.service.process.worker_metrics import shared_metrics
     from threadline.service.process.workers import READY, Workers
 except ModuleNotFoundError as exc:
     raise ExtraMissing("service", "the service") from exc
@@ -50,7 +53,7 @@ async def serve_http(args: argparse.Namespace) -> int:
     service = msgspec.structs.replace(settings.service, **given)
     configure(service.log_format)
     if args.listen_fd is not None:
-        return await _serve_inherited(settings, service, args.listen_fd, args.worker)
+        return await _serve_inherited(settings, service, args)
     if service.workers < 1:
         raise SettingsInvalid(f"`workers` must be 1 or more, got {service.workers}")
     if service.workers > 1 and settings.database == ":memory:":
@@ -67,14 +70,15 @@ async def serve_http(args: argparse.Namespace) -> int:
     with listening:
         if service.workers == 1:
             return await _serve(settings, service, listening, announcement)
-        workers = Workers(
-            lambda inherited, number: _worker_command(args, inherited, number),
-            service.workers,
-            listening,
-            grace_seconds=service.grace_seconds,
-            announce=lambda: print(announcement, flush=True),
-        )
-        return await workers.run()
+        with tempfile.TemporaryDirectory(prefix="threadline-") as folder:
+            workers = Workers(
+                lambda inherited, number: _worker_command(args, inherited, number, folder),
+                service.workers,
+                listening,
+                grace_seconds=service.grace_seconds,
+                announce=lambda: print(announcement, flush=True),
+            )
+            return await workers.run()
 
 
 async def _serve(
@@ -83,15 +87,17 @@ async def _serve(
     listening: socket.socket,
     announcement: str,
     lifeline: int | None = None,
-    worker: int | None = None,
+    worker: int = 0,
+    metrics_folder: str | None = None,
 ) -> int:
     async with open_threadline(settings=settings) as threadline, _matrix_bot(threadline):
-        if worker is not None:
-            threadline.metrics.add_common_label("worker", str(worker))
-        server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
-        announcing = asyncio.create_task(_announce(server, announcement))
-        await serve(server, listening, parent_pipe=lifeline)
-        announcing.cancel()
+        metrics = threadline.metrics
+        sharing = shared_metrics(metrics, Path(metrics_folder), worker) if metrics_folder else nullcontext()
+        async with sharing:
+            server = Server(build_app(threadline, service), grace_seconds=service.grace_seconds)
+            announcing = asyncio.create_task(_announce(server, announcement))
+            await serve(server, listening, parent_pipe=lifeline)
+            announcing.cancel()
     return 0
 
 
@@ -100,15 +106,16 @@ async def _announce(server: Server, announcement: str) -> None:
     print(announcement, flush=True)
 
 
-async def _serve_inherited(settings: Settings, service: ServiceSettings, inherited: int, worker: int) -> int:
+async def _serve_inherited(settings: Settings, service: ServiceSettings, args: argparse.Namespace) -> int:
     """Runs one worker of several, on the socket inherited from the parent process."""
-    return await _serve(settings, service, socket.socket(fileno=inherited), READY, sys.stdin.fileno(), worker)
+    inherited = socket.socket(fileno=args.listen_fd)
+    return await _serve(settings, service, inherited, READY, sys.stdin.fileno(), args.worker, args.metrics_folder)
 
 
-def _worker_command(args: argparse.Namespace, inherited: int, number: int) -> list[str]:
+def _worker_command(args: argparse.Namespace, inherited: int, number: int, metrics_folder: str) -> list[str]:
     """The command line of one worker. Workers read the environment and the settings file themselves."""
     given = [(f"--{name}", getattr(args, name)) for name in _WORKER_OPTIONS if getattr(args, name) is not None]
     command = [sys.executable, "-m", "threadline", "serve"]
-    command += ["--listen-fd", str(inherited), "--worker", str(number)]
+    command += ["--listen-fd", str(inherited), "--worker", str(number), "--metrics-folder", metrics_folder]
     command += ["--authentication"] if args.authentication else []
     return command + [word for option, value in given for word in (option, value)]

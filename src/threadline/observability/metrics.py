@@ -1,4 +1,4 @@
-"""Metrics: counters, histograms and gauges of this process.
+"""Metrics: counters, histograms and gauges of this process, and those of others beside it if a source is given.
 
 Code asks for its metrics by name; asking twice returns the same one. Counters and histograms start at zero with the
 process. A gauge with `read` is read on each scrape. Label values are fixed words (a status, a surface, a route's
@@ -133,6 +133,11 @@ class Metrics:
     def __init__(self) -> None:
         self._metrics: dict[str, Counter | Gauge | Histogram] = {}
         self._common_labels: tuple[tuple[str, str], ...] = ()
+        self._other_processes: Callable[[], Awaitable[list[Family]]] | None = None
+
+    def add_processes(self, read: Callable[[], Awaitable[list[Family]]]) -> None:
+        """Includes the metrics of other processes, which `read` returns. A label must tell all of them apart."""
+        self._other_processes = read
 
     def add_common_label(self, label: str, value: str) -> None:
         """Adds a label to every sample of this process, to distinguish processes behind one address."""
@@ -162,6 +167,17 @@ class Metrics:
         return 0 if found is None or isinstance(found, Histogram) else found.value(*labels)
 
     async def families(self) -> list[Family]:
+        """Of this process and, with `add_processes`, of the others; each metric once, with the samples of all."""
+        found = await self.own_families()
+        if self._other_processes is not None:
+            found += await self._other_processes()
+        joined: dict[str, Family] = {}
+        for family in found:
+            known = joined.setdefault(family.name, family._replace(samples=[]))
+            known.samples.extend(family.samples)
+        return [joined[name] for name in sorted(joined)]
+
+    async def own_families(self) -> list[Family]:
         found = [await metric.family() for _, metric in sorted(self._metrics.items())]
         return [_with_labels(family, self._common_labels) for family in found] if self._common_labels else found
 
