@@ -61,11 +61,13 @@ _POLICIES = """
         || coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')
     FROM pg_policy p WHERE p.polrelid = $1 ORDER BY 1
 """
+# Everything may be dumped, so the role for dumps is not listed.
 _GRANTS = """
     SELECT format('GRANT %s ON %s TO %s', string_agg(g.privilege_type, ', ' ORDER BY g.privilege_type), c.oid::regclass,
         coalesce(r.rolname::text, 'public'))
     FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) g LEFT JOIN pg_roles r ON r.oid = g.grantee
-    WHERE c.oid = $1 AND g.grantee <> c.relowner GROUP BY c.oid, r.rolname ORDER BY 1
+    WHERE c.oid = $1 AND g.grantee <> c.relowner AND r.rolname IS DISTINCT FROM 'threadline_dump'
+    GROUP BY c.oid, r.rolname ORDER BY 1
 """
 _TYPES = """
     SELECT c.oid, c.oid::regclass::text AS name FROM pg_class c

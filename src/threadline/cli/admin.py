@@ -10,7 +10,7 @@ from threadline import maintenance
 from threadline.cli.connection import load_settings
 from threadline.cli.output import Progress, pluralize, print_json, report
 from threadline.cli.printable import printable, without_password
-from threadline.core.errors import InvalidInput, Refused, ThreadlineError
+from threadline.core.errors import InvalidInput, Refused, SchemaMismatch, ThreadlineError
 from threadline.ports import Finding
 from threadline.settings import Settings
 from threadline.stores.migrations import Migration
@@ -32,14 +32,19 @@ async def migrate(args: argparse.Namespace) -> None:
             print(f"Encrypted the settings of {pluralize(encrypted, 'agent')}", file=sys.stderr)
     steps = [f"{step.number:03} {step.name.replace('_', ' ')}" for step in plan.steps]
     steps += [f"functions of {subject}" for subject in plan.functions]
+    steps += [f"repair: {statement}" for statement in plan.repairs]
     value = {"from": plan.current, "to": plan.target, "steps": steps, "dryRun": args.dry_run}
+    for note in plan.notes:
+        print(note, file=sys.stderr)
     if not steps:
         report(args, value, f"Nothing to do: the database is at version {plan.current}")
     elif args.dry_run:
         report(args, value, "Would apply:\n" + "\n".join(f"  {step}" for step in steps))
     else:
         migrated = f"Migrated from version {plan.current} to {plan.target}"
-        report(args, value, migrated if plan.steps else "Applied changed SQL functions")
+        repaired = f"Put back {pluralize(len(plan.repairs), 'missing owner, policy or grant')}"
+        rest = "Applied changed SQL functions" if plan.functions else repaired
+        report(args, value, migrated if plan.steps else rest)
 
 
 def _print_step(step: Migration, done: int, total: int) -> None:
@@ -115,6 +120,8 @@ async def _find_problems(args: argparse.Namespace) -> list[Finding]:
         return [Finding("warning", "no database yet", "start a chat to create it: threadline chat")]
     try:
         return await maintenance.check(settings)
+    except SchemaMismatch as exc:
+        return [Finding("error", str(exc), "run threadline migrate with the login of the tables' owner")]
     except ThreadlineError as exc:
         return [Finding("error", str(exc), "fix this, then run threadline doctor again")]
 

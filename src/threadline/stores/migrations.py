@@ -44,6 +44,10 @@ class Plan(NamedTuple):
     target: int
     steps: tuple[Migration, ...]
     functions: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
+    """Statements that put back owners, row security, policies and grants of the tables that exist."""
+    notes: tuple[str, ...] = ()
+    """What an administrator has to do for something that is optional."""
 
 
 Progress: TypeAlias = Callable[[Migration, int, int], None]

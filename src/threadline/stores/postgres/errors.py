@@ -37,6 +37,7 @@ _BY_STATE: dict[str, type[StoreFailed]] = {
     "3D": StoreUnavailable,
     "3F": SchemaMismatch,
     "42501": SchemaMismatch,
+    "42704": SchemaMismatch,
     "42P01": SchemaMismatch,
     "42703": SchemaMismatch,
     "42883": SchemaMismatch,

@@ -29,6 +29,13 @@ from threadline.stores.migrations import Applied, Migration, Plan, Progress, loa
 from threadline.stores.migrations import plan as plan_steps
 from threadline.stores.postgres.errors import translated
 from threadline.stores.postgres.pool import Address
+from threadline.stores.postgres.rights import (
+    CREATE_DUMP_ROLE,
+    DUMP,
+    find_missing_dump_grants,
+    find_missing_rights,
+    find_wrong_owners,
+)
 from threadline.stores.sql import load_queries
 
 MIGRATIONS = load_migrations(__package__)
@@ -42,16 +49,23 @@ _PARTITIONED = "PARTITION BY HASH (tenant_id)"
 async def plan(dsn: str) -> Plan:
     """What `apply` would do. Writes nothing."""
     async with _connected(dsn) as connection:
-        return await find_pending(connection)
+        return await find_pending(connection, with_repairs=True)
 
 
-async def find_pending(connection: asyncpg.Connection, known: Sequence[Migration] = MIGRATIONS) -> Plan:
+async def find_pending(
+    connection: asyncpg.Connection, known: Sequence[Migration] = MIGRATIONS, *, with_repairs: bool = False
+) -> Plan:
     """What this database lacks. SchemaMismatch if it is too new for this program, or had another history."""
     todo = plan_steps(known, await journal(connection))
     # A newer database has the functions of a newer program, which this one must neither report nor replace.
     if todo.target != len(MIGRATIONS):
         return todo
-    return todo._replace(functions=await find_changed_functions(connection))
+    todo = todo._replace(functions=await find_changed_functions(connection))
+    # Rights are compared when all migrations have run: the listing has those of the newest schema.
+    if todo.current < len(MIGRATIONS) or not with_repairs:
+        return todo
+    repairs = [*await find_wrong_owners(connection), *await find_missing_rights(connection)]
+    return todo._replace(repairs=tuple(repairs))
 
 
 async def apply(
@@ -71,7 +85,7 @@ async def apply(
     async with _connected(dsn) as connection:
         # Concurrent migrators wait here. The session's end releases the lock, also if this process is killed.
         await connection.execute(_SQL["take_lock"])
-        todo = await find_pending(connection, known)
+        todo = await find_pending(connection, known, with_repairs=True)
         if todo.current:
             present = await connection.fetchval(_SQL["count_partitions"])
             if distribute or partitions not in (None, present):
@@ -81,18 +95,20 @@ async def apply(
             partitions = present
         if distribute and not await connection.fetchval(_SQL["has_citus"]):
             raise SchemaMismatch("this database has no Citus: run CREATE EXTENSION citus, then migrate again")
-        await _create_prerequisites(connection)
+        await _create_prerequisites(connection, todo.repairs)
+        notes = await _create_dump_role(connection)
         for done, step in enumerate(todo.steps):
             if progress is not None:
                 progress(step, done, len(todo.steps))
             await _run_step(connection, step, partitions or 0)
-        if todo.functions:
+        if todo.functions or todo.repairs:
             await apply_functions(connection, todo.functions)
+        await _grant_dumps(connection)
         if distribute:
             await _distribute_tables(connection)
         if distribute or (todo.functions and await _is_distributed(connection)):
             await _distribute_functions(connection)
-    return todo
+    return todo._replace(notes=notes)
 
 
 async def journal(connection: asyncpg.Connection) -> tuple[Applied, ...]:
@@ -102,8 +118,8 @@ async def journal(connection: asyncpg.Connection) -> tuple[Applied, ...]:
     return tuple(Applied(*row) for row in await connection.fetch(_SQL["read_journal"]))
 
 
-async def _create_prerequisites(connection: asyncpg.Connection) -> None:
-    missing = await prerequisites(connection)
+async def _create_prerequisites(connection: asyncpg.Connection, repairs: Sequence[str]) -> None:
+    missing = [*await prerequisites(connection), *repairs]
     try:
         async with connection.transaction():
             for statement in missing:
@@ -111,9 +127,30 @@ async def _create_prerequisites(connection: asyncpg.Connection) -> None:
     except asyncpg.InsufficientPrivilegeError as exc:
         script = "\n".join(f"{statement};" for statement in missing)
         raise SchemaMismatch(
-            f"this login may not create the roles and the schema ({exc}); run this as an administrator in this "
-            f"database, then `threadline migrate` again:\n{script}"
+            f"this login may not create the roles, the schema or their rights ({exc}); run this as an administrator in "
+            f"this database, then `threadline migrate` again:\n{script}"
         ) from exc
+
+
+async def _create_dump_role(connection: asyncpg.Connection) -> tuple[str, ...]:
+    """A note if this login may not create it: everything but pg_dump works without."""
+    if await connection.fetchval(_SQL["has_role"], DUMP):
+        return ()
+    try:
+        await connection.execute(CREATE_DUMP_ROLE)
+    except asyncpg.InsufficientPrivilegeError:
+        return (
+            f"pg_dump needs a role that this login may not create; run this as an administrator: {CREATE_DUMP_ROLE};",
+        )
+    return ()
+
+
+async def _grant_dumps(connection: asyncpg.Connection) -> None:
+    statements = await find_missing_dump_grants(connection)
+    async with connection.transaction():
+        await connection.execute(_SQL["become_migrator"])
+        for statement in statements:
+            await connection.execute(statement)
 
 
 async def prerequisites(connection: asyncpg.Connection) -> list[str]:

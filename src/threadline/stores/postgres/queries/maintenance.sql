@@ -249,7 +249,9 @@ SELECT DISTINCT c.relname::text AS tablename, coalesce(r.rolname::text, 'public'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL aclexplode(c.relacl) given LEFT JOIN pg_roles r ON r.oid = given.grantee
 WHERE n.nspname = 'threadline' AND c.relkind IN ('r', 'p') AND c.relname NOT IN ('migrations', 'function_files') AND given.grantee <> c.relowner
-    AND coalesce(r.rolname, 'public') NOT IN ('threadline_app', 'threadline_worker', 'threadline_search')
+    AND coalesce(r.rolname, 'public') NOT IN (
+        'threadline_app', 'threadline_worker', 'threadline_search', 'threadline_dump'
+    )
 ORDER BY 1, 2
 
 -- name: list_wrong_counts

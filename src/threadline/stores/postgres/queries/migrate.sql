@@ -12,6 +12,9 @@ SELECT
     EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'threadline') AS has_schema,
     quote_ident(current_user) AS login
 
+-- name: has_role
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)
+
 -- name: count_partitions
 SELECT count(*)::integer FROM pg_inherits WHERE inhparent = to_regclass('threadline.messages')
 
