@@ -83,6 +83,8 @@ MASKING = Measure("masking of text", Budget("value", "≥", 20))
 MASKING_MESSAGE = Measure("sealing a message of 2 kB, masked, against unmasked")
 CHAT = Measure("threadline chat until its prompt appears", _value(700))
 CHAT_MEMORY = Measure("threadline chat at its prompt: memory", None)
+TOOL_CALL = Measure("a tool call, over the tool itself", _value(3))
+MCP_TOOLS = Measure("a turn with 100 MCP tools, over one without", _value(50))
 CHANNEL_ACKNOWLEDGED = _both("webhook acknowledged while the agent takes 2 s", None)
 CHANNEL_ACKNOWLEDGED_P99 = _both("webhook acknowledged: slowest of 100", _value(100))
 CHANNEL_WRONG = _both("messages lost or answered twice, with repeats and kills", _value(0))
@@ -151,6 +153,8 @@ MEASURES = (
     MASKING_MESSAGE,
     CHAT,
     CHAT_MEMORY,
+    TOOL_CALL,
+    MCP_TOOLS,
     CHANNEL_ACKNOWLEDGED,
     CHANNEL_ACKNOWLEDGED_P99,
     CHANNEL_WRONG,

@@ -35,6 +35,7 @@ from bench.cases import (
     startup,
     streams,
     thread_lists,
+    tools,
     turns,
 )
 from bench.machine import noise
@@ -69,6 +70,7 @@ CASES = (
     Case("recovery", recovery.recovery),
     Case("masking", masking.mask, ("sqlite",)),
     Case("chat", chat_start.chat, ("sqlite",)),
+    Case("tools", tools.tools, ("sqlite",)),
     Case("channels", channels.channels),
     Case("matrix", matrix.rooms, ("sqlite",)),
     Case("http", http.requests),

@@ -20,6 +20,7 @@ from threadline.administration.administration import Administration
 from threadline.administration.agent_secrets import AgentSecrets
 from threadline.administration.tenant_agents import TenantAgents
 from threadline.agents.function import as_agent
+from threadline.agents.mcp.servers import McpServers
 from threadline.agents.registry import build_agent
 from threadline.agents.setting_secrets import SettingSecrets
 from threadline.agents.tools import Tool
@@ -107,8 +108,11 @@ class Threadline:
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
         self._retry, self.tracer = retry, tracer
+        self.mcp_servers = McpServers(settings.mcp)
         deliveries = dict.fromkeys(CHANNELS, self._render_reply)
-        self.directory = open_directory(store, settings, self.setting_secrets, tools, agents or {}, tracer)
+        self.directory = open_directory(
+            store, settings, self.setting_secrets, tools, self.mcp_servers, agents or {}, tracer
+        )
         meters = _meters(store, settings, clock, self.directory, admission)
         self.turns = Turns(store, self.sealer, self.guard, deliveries, meters=meters, metrics=self.metrics)
         self.approvals = Approvals(store, self.turns, self.sealer, self.guard)
@@ -214,6 +218,7 @@ class Threadline:
         """Waits a few seconds for running turns, then interrupts them; what they showed is stored."""
         await self.runner.close(_GRACE_SECONDS)
         await self.directory.close()
+        await self.mcp_servers.close()
         await self.store.close()
         # Last: until then this process holds leases.
         self.processes.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from threadline.agents.mcp.servers import McpServers
 from threadline.agents.registry import build_agent
 from threadline.agents.setting_secrets import SettingSecrets
 from threadline.agents.tools import Tool
@@ -21,11 +22,12 @@ def open_directory(
     settings: Settings,
     secrets: SettingSecrets,
     tools: Sequence[Tool],
+    servers: McpServers,
     given: Mapping[str, Agent],
     tracer: Tracer | None,
 ) -> Directory:
     configured = _configured(settings)
-    build = partial(build_agent, tools=tuple(tools))
+    build = partial(build_agent, tools=tuple(tools), servers=servers)
     if tracer is None:
         return Directory(store, build, secrets.decrypt, given=given, configured=configured)
     traced = partial(TracedAgent, tracer=tracer, content=settings.tracing.content)
@@ -44,12 +46,13 @@ def _configured(settings: Settings) -> dict[str, AgentRow]:
 
 
 def _row(agent_id: str, agent: AgentSettings) -> AgentRow:
-    """As rows of tenants, whose `tools` are refused, it has everything that the provider checks in its settings."""
+    """As in rows of tenants, whose `tools` and `mcp` are refused, all that the provider checks is in its settings."""
+    named = {key: list(names) for key in ("tools", "mcp") if (names := getattr(agent, key))}
     return AgentRow(
         id=agent_id,
         name=agent_id,
         provider=agent.provider,
         model=agent.model,
-        settings={**agent.settings, "tools": list(agent.tools)} if agent.tools else agent.settings,
+        settings={**agent.settings, **named},
         system_prompt=agent.system_prompt,
     )

@@ -22,6 +22,7 @@ from threadline.core.access import TokenRole
 from threadline.core.config_errors import explain
 from threadline.core.errors import SettingsInvalid
 from threadline.core.masking import PersonalDataKind, make_masker
+from threadline.core.mcp_servers import McpServer
 from threadline.core.sealing import Limits, Sealer
 from threadline.core.timeouts import Timeouts
 from threadline.core.usage import Budget, Price
@@ -66,12 +67,14 @@ class WindowSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One agent of `[agents]`, keyed by its id. `tools` are `module:name` of Python functions."""
+    """One agent of `[agents]`, keyed by its id. `tools` are `module:name` of Python functions, `mcp` names
+    of servers in `[mcp]`."""
 
     provider: str
     model: str | None = None
     system_prompt: str | None = None
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
 
     @property
@@ -254,6 +257,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guard: GuardSettings = GuardSettings()
     windows: WindowSettings = WindowSettings()
     agents: dict[str, AgentSettings] = {}
+    mcp: dict[str, McpServer] = {}
     prices: dict[str, Price] = {}
     """For a million tokens, by model (`gpt-5`) or provider and model (`openai/gpt-5`), in `currency`."""
     currency: str = "USD"

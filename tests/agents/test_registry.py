@@ -70,7 +70,7 @@ async def test_a_function_is_imported_by_its_name(tmp_path: Path, monkeypatch: p
         (
             row("openai", tempreature=1),
             (
-                "agent 'helper': unknown setting `tempreature`: use models, tools, client_tools, "
+                "agent 'helper': unknown setting `tempreature`: use models, tools, mcp, client_tools, "
                 "api_key, api_key_env, base_url, silence_seconds, attempts, options, limits, with_usage, alternating"
             ),
         ),

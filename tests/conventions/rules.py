@@ -28,6 +28,7 @@ HOMES = {
     "asyncpg": "threadline.stores.postgres",
     "anthropic": "threadline.agents",
     "jwt": "threadline.service",
+    "mcp": "threadline.agents",
     "nio": "threadline.matrix",
     "openai": "threadline.agents",
     "prompt_toolkit": "threadline.cli",

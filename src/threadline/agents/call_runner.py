@@ -59,14 +59,21 @@ class ToolCallRunner:
         # A person can answer only one question at a time, and hooks see the calls in the model's order.
         self._approval_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(parallel)
+        self.invalid_in_a_row = 0
+        """Calls of unknown tools or with invalid input since the last valid call."""
 
     async def run(self, call: ToolCall, approval: Approval | None = None) -> Outcome | None:
         """The result of the call; None if the client runs the tool and the call stays open. `approval` is the decision
         on a request of an earlier turn. Errors of the journal are raised, because nothing may run without a stored
         intent."""
         try:
-            tool = self._find(call.name)
-            keywords = tool.check(call.input)
+            try:
+                tool = self._find(call.name)
+                keywords = tool.check(call.input)
+            except ToolFailed:
+                self.invalid_in_a_row += 1
+                raise
+            self.invalid_in_a_row = 0
             async with self._approval_lock:
                 refusal = await self._check_permission(call, tool, approval)
             if refusal is not None or tool.runs_on == "client":

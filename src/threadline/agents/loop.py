@@ -17,14 +17,18 @@ from threadline.agents.call_runner import Hooks, Outcome, ToolCallRunner
 from threadline.agents.limits import RunLimits, TimeBudget
 from threadline.agents.models import Model, RoundSettings, ToolSpec
 from threadline.agents.reply_builder import ReplyBuilder
-from threadline.agents.tools import Tool
+from threadline.agents.tools import Tool, ToolSource
 from threadline.core.errors import AgentFailed, InvalidInput
 from threadline.core.events import (
     Event,
+    Status,
     StepStart,
 )
 from threadline.core.prompts import Prompt
 from threadline.ports import AgentServices
+
+INVALID_CALLS = 12
+"""Calls in a row that cannot be run. A model corrects a mistake in one or two rounds; one that does not only costs."""
 
 
 class LoopAgent:
@@ -32,9 +36,16 @@ class LoopAgent:
     of turns concurrently."""
 
     def __init__(
-        self, model: Model, tools: Sequence[Tool] = (), hooks: Hooks | None = None, limits: RunLimits | None = None
+        self,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        hooks: Hooks | None = None,
+        limits: RunLimits | None = None,
+        *,
+        sources: Sequence[ToolSource] = (),
     ) -> None:
         self._model = model
+        self._sources = tuple(sources)
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise InvalidInput(f"tool names must be unique, got {', '.join(sorted(tool.name for tool in tools))}")
@@ -45,9 +56,10 @@ class LoopAgent:
     def tool_names(self) -> list[str]:
         return list(self._tools)
 
-    def with_tools(self, tools: Sequence[Tool]) -> LoopAgent:
+    def with_tools(self, tools: Sequence[Tool] = (), sources: Sequence[ToolSource] = ()) -> LoopAgent:
         """This agent with more tools. Both use the same model, so only one of them is to be closed."""
-        return LoopAgent(self._model, (*self._tools.values(), *tools), self._hooks, self._limits)
+        every = (*self._tools.values(), *tools)
+        return LoopAgent(self._model, every, self._hooks, self._limits, sources=(*self._sources, *sources))
 
     async def close(self) -> None:
         await self._model.close()
@@ -55,7 +67,9 @@ class LoopAgent:
     async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         settings = RoundSettings(model=prompt.model, turn_id=prompt.turn_id)
         reply = ReplyBuilder(prompt, limit=self._limits.reply_bytes)
-        tools = self._offered(services)
+        tools, warnings = await self._offered(services)
+        for warning in warnings:
+            yield Status(warning)
         specs = tuple(tool.spec for tool in tools.values())
         with TimeBudget(self._limits.seconds) as budget:
             runner = ToolCallRunner(tools, self._hooks, services, budget, parallel=self._limits.parallel)
@@ -67,6 +81,11 @@ class LoopAgent:
                         yield outcome
                 if reply.waits:
                     break
+                if runner.invalid_in_a_row >= INVALID_CALLS:
+                    raise AgentFailed(
+                        f"the model called unknown tools or sent invalid input {runner.invalid_in_a_row} times in a "
+                        "row, so the reply was stopped"
+                    )
                 if number == self._limits.rounds:
                     raise AgentFailed(f"the agent called tools for {number} rounds without finishing its reply")
                 async with aclosing(self._run_round(reply, specs, settings, budget)) as events:
@@ -76,13 +95,18 @@ class LoopAgent:
                     break
         yield reply.end
 
-    def _offered(self, services: AgentServices) -> dict[str, Tool]:
-        """The agent's own tools, and those that the request declared: they cannot take the place of an agent's tool.
-        Where the caller cannot run tools, none of those that it would have to run."""
+    async def _offered(self, services: AgentServices) -> tuple[dict[str, Tool], list[str]]:
+        """The agent's own tools, those of its sources, and those that the request declared: of two with one name, the
+        first. Where the caller cannot run tools, none of those that it would have to run. Then warnings."""
+        tools, warnings = dict(self._tools), list[str]()
+        for source in self._sources:
+            offered = await source.offer()
+            tools |= {tool.name: tool for tool in offered.tools if tool.name not in tools}
+            warnings += offered.warnings
         if services.client_tools is None:
-            return {name: tool for name, tool in self._tools.items() if tool.runs_on == "server"}
-        declared = {each.name: Tool.from_declared(each) for each in services.client_tools}
-        return {**self._tools, **{name: tool for name, tool in declared.items() if name not in self._tools}}
+            return {name: tool for name, tool in tools.items() if tool.runs_on != "client"}, warnings
+        declared = [each for each in services.client_tools if each.name not in tools]
+        return tools | {each.name: Tool.from_declared(each) for each in declared}, warnings
 
     async def _run_round(
         self, reply: ReplyBuilder, specs: tuple[ToolSpec, ...], settings: RoundSettings, budget: TimeBudget

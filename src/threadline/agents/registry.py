@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from threadline.agents.limits import RunLimits
 from threadline.agents.loop import LoopAgent
+from threadline.agents.mcp.servers import McpServers
 from threadline.agents.tool_loader import load_object, load_tools
-from threadline.agents.tools import Tool
+from threadline.agents.tools import Tool, ToolSource
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.client_tools import ClientTool, check_client_tools
 from threadline.core.config_errors import explain
@@ -36,10 +37,11 @@ class _AnySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _ToolSettings(_AnySettings, frozen=True, forbid_unknown_fields=True):
-    """`tools` name Python functions that the model may call, as `module:name`; `client_tools` are offered to the model
-    and run by the client."""
+    """`tools` name Python functions that the model may call, as `module:name`; `mcp` names MCP servers of the settings;
+    `client_tools` are offered to the model and run by the client."""
 
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
     client_tools: tuple[ClientTool, ...] = ()
 
 
@@ -87,86 +89,101 @@ class _LocalSettings(_ToolSettings, frozen=True, forbid_unknown_fields=True):
 class _FunctionSettings(_AnySettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     function: str
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
 
 
-def build_agent(row: AgentRow, *, tools: Sequence[Tool] = (), trusted: bool = True) -> Agent:
+class Inputs(NamedTuple):
+    """What an agent gets beside its row: tools of the process, the MCP servers, and whether it is the operator's."""
+
+    tools: tuple[Tool, ...]
+    servers: McpServers
+    trusted: bool
+
+
+def build_agent(
+    row: AgentRow, *, tools: Sequence[Tool] = (), servers: McpServers | None = None, trusted: bool = True
+) -> Agent:
     """SettingsInvalid if the row is not valid, ExtraMissing if the provider's package is not installed. `tools` are
-    for providers that run no tools themselves, beside those that the row names. `trusted` is False for agents that a
-    tenant configured."""
+    for providers that run no tools themselves, beside those that the row names. `servers` are the MCP servers that it
+    may name; those that it names are started. `trusted` is False for agents that a tenant configured."""
     make = _PROVIDERS.get(row.provider)
     if make is None:
         known = ", ".join(sorted(_PROVIDERS))
         raise SettingsInvalid(f"agent {row.id!r}: `provider` must be one of {known}, got {quote(row.provider)}")
-    return make(row, tuple(tools), trusted)
+    return make(row, Inputs(tuple(tools), servers or McpServers({}), trusted))
 
 
-def _rehearsal(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _rehearsal(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.rehearsal import OWN_TOOLS, RehearsalAgent  # noqa: PLC0415 - chosen at run time
 
     chosen = _settings(row, _RehearsalSettings)
-    return RehearsalAgent(pace=chosen.pace, tools=_all_tools(row, tools, chosen, trusted, OWN_TOOLS))
+    return RehearsalAgent(
+        pace=chosen.pace, tools=_all_tools(row, given, chosen, OWN_TOOLS), sources=_sources(row, given, chosen)
+    )
 
 
-def _openai(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _openai(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.openai import OpenAIModel  # noqa: PLC0415 - an extra
 
     chosen = _settings(row, _OpenAISettings)
-    common = _model_options(row, chosen, trusted)
+    common = _model_options(row, chosen, given.trusted)
     model = OpenAIModel(row.model, with_usage=chosen.with_usage, alternating=chosen.alternating, **common)
-    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
+    return LoopAgent(model, _all_tools(row, given, chosen), limits=chosen.limits, sources=_sources(row, given, chosen))
 
 
-def _anthropic(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _anthropic(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.anthropic import AnthropicModel  # noqa: PLC0415 - an extra
 
     chosen = _settings(row, _AnthropicSettings)
-    model = AnthropicModel(row.model, max_tokens=chosen.max_tokens, **_model_options(row, chosen, trusted))
-    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
+    model = AnthropicModel(row.model, max_tokens=chosen.max_tokens, **_model_options(row, chosen, given.trusted))
+    return LoopAgent(model, _all_tools(row, given, chosen), limits=chosen.limits, sources=_sources(row, given, chosen))
 
 
-def _remote(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _remote(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.remote import RemoteAgent  # noqa: PLC0415 - an extra
 
-    if row.settings.get("tools"):
-        raise SettingsInvalid(f"agent {row.id!r}: an agent behind HTTP runs its own tools: remove `tools`")
+    if key := next((key for key in ("tools", "mcp") if row.settings.get(key)), None):
+        raise SettingsInvalid(f"agent {row.id!r}: an agent behind HTTP runs its own tools: remove `{key}`")
     chosen = _settings(row, _RemoteSettings)
     return RemoteAgent(
         chosen.url,
-        token=_secret(row, chosen.token, chosen.token_env, trusted),
+        token=_secret(row, chosen.token, chosen.token_env, given.trusted),
         silence_seconds=chosen.silence_seconds,
-        public_only=not trusted,
+        public_only=not given.trusted,
         limits=chosen.limits,
         retrier=_retrier(chosen.attempts),
     )
 
 
-def _local(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _local(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.local import LocalModel  # noqa: PLC0415 - an extra
 
-    _require_trust(row, trusted, "a local model")
+    _require_trust(row, given.trusted, "a local model")
     chosen = _settings(row, _LocalSettings)
     model = LocalModel(chosen.model_path, context_tokens=chosen.context_tokens, options=chosen.options)
-    return LoopAgent(model, _all_tools(row, tools, chosen, trusted), limits=chosen.limits)
+    return LoopAgent(model, _all_tools(row, given, chosen), limits=chosen.limits, sources=_sources(row, given, chosen))
 
 
-def _function(row: AgentRow, tools: tuple[Tool, ...], trusted: bool) -> Agent:
+def _function(row: AgentRow, given: Inputs) -> Agent:
     from threadline.agents.function import as_agent  # noqa: PLC0415 - chosen at run time
 
-    _require_trust(row, trusted, "a function")
+    _require_trust(row, given.trusted, "a function")
     chosen = _settings(row, _FunctionSettings)
     where = f"agent {row.id!r}: `function` {quote(chosen.function)}"
     found = load_object(where, chosen.function)
     if isinstance(found, LoopAgent):
-        return found.with_tools((*tools, *load_tools(row.id, chosen.tools, [*found.tool_names, *_names(tools)])))
-    if chosen.tools:
-        raise SettingsInvalid(f"{where} calls its tools itself: name a LoopAgent, or remove `tools`")
+        taken = [*found.tool_names, *_names(given.tools)]
+        return found.with_tools((*given.tools, *load_tools(row.id, chosen.tools, taken)), _sources(row, given, chosen))
+    if chosen.tools or chosen.mcp:
+        key = "tools" if chosen.tools else "mcp"
+        raise SettingsInvalid(f"{where} calls its tools itself: name a LoopAgent, or remove `{key}`")
     try:
         return as_agent(found)
     except InvalidInput as exc:
         raise SettingsInvalid(f"{where}: {exc}") from exc
 
 
-_PROVIDERS: dict[str, Callable[[AgentRow, tuple[Tool, ...], bool], Agent]] = {
+_PROVIDERS: dict[str, Callable[[AgentRow, Inputs], Agent]] = {
     "rehearsal": _rehearsal,
     "openai": _openai,
     "anthropic": _anthropic,
@@ -184,13 +201,21 @@ def _settings(row: AgentRow, kind: type[S]) -> S:
         raise SettingsInvalid(f"agent {row.id!r}: {rejection.describe()}") from exc
 
 
-def _all_tools(
-    row: AgentRow, given: tuple[Tool, ...], chosen: _ToolSettings, trusted: bool, own: Sequence[str] = ()
-) -> tuple[Tool, ...]:
+def _sources(row: AgentRow, given: Inputs, chosen: _ToolSettings | _FunctionSettings) -> tuple[ToolSource, ...]:
+    if not chosen.mcp:
+        return ()
+    _require_trust(row, given.trusted, "`mcp`, as it names programs and keys of the operator's,")
+    try:
+        return (given.servers.source(chosen.mcp),)
+    except SettingsInvalid as exc:
+        raise SettingsInvalid(f"agent {row.id!r}: `mcp`: {exc}") from exc
+
+
+def _all_tools(row: AgentRow, given: Inputs, chosen: _ToolSettings, own: Sequence[str] = ()) -> tuple[Tool, ...]:
     """The given tools, those that the row names, and its client tools. `own` are names that the provider uses."""
     if chosen.tools:
-        _require_trust(row, trusted, "Python code as in `tools`")
-    tools = (*given, *load_tools(row.id, chosen.tools, [*own, *_names(given)]))
+        _require_trust(row, given.trusted, "Python code as in `tools`")
+    tools = (*given.tools, *load_tools(row.id, chosen.tools, [*own, *_names(given.tools)]))
     try:
         declared = check_client_tools(chosen.client_tools)
     except InvalidInput as exc:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Annotated
 
 import msgspec
@@ -20,7 +21,7 @@ from threadline.agents import rehearsal_script as script
 from threadline.agents.loop import LoopAgent
 from threadline.agents.models import RoundSettings, ToolSpec
 from threadline.agents.rehearsal_script import Given
-from threadline.agents.tools import Tool, tool
+from threadline.agents.tools import Tool, ToolSource, tool
 from threadline.core import jsontext
 from threadline.core.context import SNAPSHOT_HEAD
 from threadline.core.errors import AgentFailed
@@ -29,6 +30,7 @@ from threadline.core.events import (
     Finish,
     ReasoningDelta,
     ReasoningEnd,
+    Status,
     TextDelta,
     ToolCall,
     ToolInputDelta,
@@ -79,22 +81,32 @@ class RehearsalAgent:
         *,
         pace: float = 0.0,
         tools: Sequence[Tool] = (),
+        sources: Sequence[ToolSource] = (),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._pace = pace
         self._tools = tuple(tools)
+        self._sources = tuple(sources)
         self._sleep = sleep
 
-    def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        on_server = {tool.name for tool in self._tools if tool.runs_on == "server"}
-        on_client = {tool.name for tool in self._tools if tool.runs_on == "client"}
+    async def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
+        own = list(self._tools)
+        for source in self._sources:
+            offered = await source.offer()
+            own += offered.tools
+            for warning in offered.warnings:
+                yield Status(warning)
+        on_client = {tool.name for tool in own if tool.runs_on == "client"}
         on_client |= {tool.name for tool in services.client_tools or ()}
         given = _given(prompt)._replace(
             client_tools=frozenset() if services.client_tools is None else frozenset(on_client),
-            server_tools=frozenset(on_server),
+            server_tools=frozenset(tool.name for tool in own if tool.runs_on != "client"),
         )
-        tools = (calculate, count_words, _look_back(given.said), stamp, *self._tools)
-        return LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools).run(prompt, services)
+        tools = (calculate, count_words, _look_back(given.said), stamp, *own)
+        agent = LoopAgent(_RehearsalModel(given, self._pace, self._sleep), tools)
+        async with aclosing(agent.run(prompt, services)) as events:
+            async for event in events:
+                yield event
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -77,6 +77,8 @@ def _is_async(call: Callable[[], Any]) -> bool:
 async def _await(call: Callable[[], Awaitable[Any]]) -> _Returned | _Raised:
     try:
         return _Returned(await call())
+    except ToolFailed as exc:
+        return _Raised(str(exc))
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - even sys.exit in a tool ends the tool, not the process
         return _Raised(describe_error(exc))
 
@@ -95,6 +97,8 @@ def _start_thread(call: Callable[[], Any]) -> asyncio.Future[_Returned | _Raised
         outcome: _Returned | _Raised
         try:
             outcome = _Returned(context.run(call))
+        except ToolFailed as exc:
+            outcome = _Raised(str(exc))
         except BaseException as exc:  # noqa: BLE001 - sys.exit included; an exception in a thread would be lost
             outcome = _Raised(describe_error(exc))
         # The loop may have been closed since.

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, get_origin, overload
 
 import msgspec
 
@@ -38,7 +38,8 @@ def _run_elsewhere() -> None:
 
 class Tool(msgspec.Struct, frozen=True):
     """A tool. `schema` describes an object with one property per parameter; `arguments` validates such an object. One
-    that runs on the client is run by the caller, who sends its output: its function is never called."""
+    that runs on the client is run by the caller, who sends its output: its function is never called. One of an MCP
+    server gets its input as it is."""
 
     name: str
     description: str
@@ -49,7 +50,7 @@ class Tool(msgspec.Struct, frozen=True):
     needs_approval: bool = False
     timeout: float = TIMEOUT_SECONDS
     output_bytes: int = OUTPUT_BYTES
-    runs_on: Literal["server", "client"] = "server"
+    runs_on: Literal["server", "mcp", "client"] = "server"
 
     @classmethod
     def from_function(
@@ -105,7 +106,7 @@ class Tool(msgspec.Struct, frozen=True):
         """The keyword arguments for the function. ToolFailed, with the reason, if the model's input is not valid."""
         if not isinstance(given, dict):
             raise ToolFailed(f"arguments of {self.name} must be a JSON object, got {quote(given)}")
-        if self.runs_on == "client":
+        if self.runs_on != "server":
             return given
         try:
             checked = msgspec.convert(given, self.arguments)
@@ -120,6 +121,21 @@ class Tool(msgspec.Struct, frozen=True):
         seconds = self.timeout if at_most is None else min(self.timeout, at_most)
         value = await run_bounded(partial(self.function, **keywords), seconds)
         return to_json_data(value, self.output_bytes)
+
+
+class Toolset(NamedTuple):
+    """What a source offers for one turn. `warnings` tell the user what is missing, such as a server that is down."""
+
+    tools: tuple[Tool, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class ToolSource(Protocol):
+    """Tools that may change between turns."""
+
+    async def offer(self) -> Toolset:
+        """Asked once at the start of each turn. Bounded in time; never raises."""
+        ...
 
 
 @overload

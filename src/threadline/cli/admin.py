@@ -8,6 +8,7 @@ from pathlib import Path
 
 from threadline import maintenance
 from threadline.cli.connection import load_settings
+from threadline.cli.mcp_servers import find_problems
 from threadline.cli.output import Progress, pluralize, print_json, report
 from threadline.cli.printable import printable, without_password
 from threadline.core.errors import InvalidInput, Refused, SchemaMismatch, ThreadlineError
@@ -102,7 +103,7 @@ async def compact(args: argparse.Namespace) -> None:
 
 async def doctor(args: argparse.Namespace) -> int:
     settings = load_settings(args)
-    findings = await _find_problems(args)
+    findings = [*await _find_problems(args), *await find_problems(settings)]
     if args.json:
         print_json({"database": without_password(settings.database), "findings": findings})
     else:

@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_removal(threads)
     _add_context(_add_group(commands, "context", "pin a text to every prompt for an agent", common))
     _add_agents(_add_group(commands, "agents", "list and configure agents", common))
+    _add_mcp_servers(_add_group(commands, "mcp-servers", "show what the MCP servers of the settings offer", common))
     _add_link(_add_group(commands, "link", "link your accounts on messaging platforms", common))
     _add_channels(commands, common)
     _add_vault(_add_group(commands, "vault", "create and rotate the keys that encrypt stored secrets", common))
@@ -250,6 +251,12 @@ def _add_agents(add: AddCommand) -> None:
         ("remove", "remove an agent; its threads are kept"),
     ):
         add(verb, help_, f"agents:{verb}_agent").add_argument("id", help="its id, as threadline agents list prints it")
+
+
+def _add_mcp_servers(add: AddCommand) -> None:
+    add("list", "connect to all servers and list them", "mcp_servers:list_servers")
+    test = add("test", "connect, and list tools, prompts and resources", "mcp_servers:test_servers")
+    test.add_argument("name", nargs="?", help="the server (default: all)")
 
 
 def _add_link(add: AddCommand) -> None:

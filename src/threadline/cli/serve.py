@@ -91,6 +91,7 @@ async def _serve(
     metrics_folder: str | None = None,
 ) -> int:
     async with open_threadline(settings=settings) as threadline, _matrix_bot(threadline):
+        threadline.mcp_servers.start([name for agent in settings.agents.values() for name in agent.mcp])
         metrics = threadline.metrics
         sharing = shared_metrics(metrics, Path(metrics_folder), worker) if metrics_folder else nullcontext()
         async with sharing:

@@ -60,8 +60,37 @@ def _round(words: str, calls: Sequence[ToolPart]) -> list[dict[str, Any]]:
         return [{"role": "assistant", "content": words}] if words else []
     # Several local servers require the key even without text.
     message = {"role": "assistant", "content": words or None, "tool_calls": [_call(call) for call in calls]}
-    results = [{"role": "tool", "tool_call_id": call.call_id, "content": outcome_text(call)} for call in calls]
-    return [message, *results]
+    results: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
+    for call in calls:
+        text, found = _split_images(call)
+        results.append({"role": "tool", "tool_call_id": call.call_id, "content": text})
+        images += found
+    # The format has no images in results, so they follow as if the user had sent them.
+    return [message, *results, *([{"role": "user", "content": images}] if images else [])]
+
+
+def _split_images(call: ToolPart) -> tuple[str, list[dict[str, Any]]]:
+    """The result as text, and the images of an output that consists of content blocks."""
+    value = call.output_value() if call.state == "output-available" else None
+    if not isinstance(value, list) or not any(_is_image(item) for item in value):
+        return outcome_text(call), []
+    text = "\n".join("[an image, which follows]" if _is_image(item) else _block_text(item) for item in value)
+    images = [item["source"] for item in value if _is_image(item)]
+    return text, [
+        {"type": "image_url", "image_url": {"url": data_url(each["media_type"], each["data"])}} for each in images
+    ]
+
+
+def _block_text(item: Any) -> str:
+    return str(item["text"]) if isinstance(item, dict) and "text" in item else jsontext.dump(item).decode()
+
+
+def _is_image(item: Any) -> bool:
+    match item:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(), "data": str()}}:
+            return True
+    return False
 
 
 def _call(call: ToolPart) -> dict[str, Any]:

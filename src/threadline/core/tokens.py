@@ -6,12 +6,15 @@ vocabulary of each model and a hundred times the time; a caller that has them ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from threadline.core.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from threadline.core.prompts import PromptMessage, file_note
 
+_IMAGE_DATA = re.compile(rb'"media_type":"image/[a-z+.-]+","data":"[A-Za-z0-9+/=]{64,}"')
+"""An image in the output of a tool, which models get as an image."""
 CountTokens: TypeAlias = Callable[[str], int]
 
 _MESSAGE_OVERHEAD = 4
@@ -58,8 +61,12 @@ def _part_tokens(part: Part, count: CountTokens) -> int:
 
 
 def _json_tokens(raw: bytes | None, count: CountTokens) -> int:
+    if raw is None:
+        return 0
+    images = _IMAGE_DATA.findall(raw)
+    text = _IMAGE_DATA.sub(b"", raw) if images else raw
     # Quotes and brackets are tokens too: JSON measured at 1.25 times the estimate of its text.
-    return 0 if raw is None else count(raw.decode()) * 5 // 4
+    return count(text.decode()) * 5 // 4 + len(images) * _IMAGE
 
 
 def _file_tokens(part: FilePart, count: CountTokens) -> int:

@@ -73,6 +73,9 @@ async def _open_local(args: argparse.Namespace) -> AsyncIterator[ChatBackend]:
         memory = MemoryCopy(settings, open_database, tl, can_write=failure is None)
         opened.push_async_callback(memory.close)
         scope = user_scope(tl)
+        if (agent := settings.agents.get(args.agent or settings.agent)) is not None:
+            # In the background, while the user types the first question.
+            tl.mcp_servers.start(agent.mcp)
         # A database that fails here fails again with the first question, which continues in memory.
         with contextlib.suppress(StoreFailed):
             if args.agent:

@@ -65,12 +65,19 @@ class Screen:
                 self.line(self._dim(f"source: {printable(event.title)}"))
             case events.File():
                 self.line(self._dim(f"file: {printable(event.filename or event.media_type)}"))
-            case events.Restart():
-                self.note("The reply was interrupted and starts again:")
+            case events.Status() | events.Restart():
+                self._print_status(event)
             case events.Failure():
                 self.error(event.error)
             case _:
                 pass
+
+    def _print_status(self, event: events.Status | events.Restart) -> None:
+        if isinstance(event, events.Restart):
+            self.note("The reply was interrupted and starts again:")
+        else:
+            # What the agent waits for, or lacks, such as an MCP server that is down: not part of the answer.
+            self._diagnose(_DIM, printable(event.text))
 
     def line(self, text: str) -> None:
         self.end()

@@ -1,0 +1,1 @@
+"""MCP servers whose tools, resources and prompts agents use."""
