@@ -183,3 +183,31 @@ async def test_problems_match_their_schema(client: Client) -> None:
         answer = await client.http.request(method, url)
         assert answer.headers["content-type"] == "application/problem+json"
         check(made, made["paths"][path][method], answer.status_code, answer.headers["content-type"], answer.content)
+
+
+def with_wrong_text(path: str, operation: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    """Requests with text that no database holds, in each place of the operation that takes text."""
+    given = {p["name"]: p["example"] for p in operation["parameters"] if p["in"] == "path"}
+    whole = path.format(**given)
+    found: list[tuple[str, bytes | None]] = [(path.format(**given | {name: "%00"}), None) for name in given]
+    found += [(f"{whole}?{p['name']}=%00", None) for p in operation["parameters"] if p["in"] == "query"]
+    if "requestBody" in operation:
+        found += [(whole, b'{"a":"%s"}' % wrong) for wrong in (rb"\u0000", rb"\ud800")]
+        for example in bodies(operation, {}):
+            blanks = {name: " " if isinstance(value, str) else value for name, value in example.items()}
+            found.append((whole, json.dumps(blanks).encode()))
+    return found
+
+
+@pytest.mark.req("R-06")
+async def test_text_that_cannot_be_stored_is_refused_as_the_document_says(client: Client) -> None:
+    await set_the_scene(client)
+    made = (await client.http.get("/openapi.json")).json()
+    refused = 0
+    for path, method, each in sorted(operations(made), key=lambda found: found[1] == "delete"):
+        for url, body in with_wrong_text(path, each):
+            media = next(iter(each.get("requestBody", {}).get("content", {})), "application/json")
+            answer = await client.http.request(method, url, content=body, headers={"content-type": media})
+            check(made, each, answer.status_code, answer.headers.get("content-type"), answer.content)
+            refused += answer.status_code == 400
+    assert refused > 100

@@ -92,6 +92,8 @@ _EVERYWHERE: tuple[type[errors.ThreadlineError] | Fault, ...] = (
     Fault(500, "internal"),
     *(error for error, status in STATUSES.items() if issubclass(error, errors.StoreFailed) and status != 507),
 )
+# Characters are checked in every text of a request, wherever it is: in its path, its query or its body.
+_WITH_TEXT = (errors.InvalidText,)
 _WRITES = (Fault(403, "origin_refused"),)
 _WITH_BODY_ERRORS = (
     Fault(413, "body_too_large"),
@@ -238,7 +240,7 @@ def _operation(template: str, method: str, operation: Operation, schemas: _Schem
         "parameters": list(_parameters(template, operation, schemas)),
         "responses": {
             **{str(each.status): _response(each, schemas) for each in operation.responses},
-            **_problems(method, operation),
+            **_problems(template, method, operation),
         },
     }
     if operation.description:
@@ -310,16 +312,18 @@ def _link(link: Link) -> dict[str, Any]:
     return described if link.body is None else {**described, "requestBody": dict(link.body)}
 
 
-def _problems(method: str, operation: Operation) -> dict[str, Any]:
+def _problems(template: str, method: str, operation: Operation) -> dict[str, Any]:
     codes: dict[int, set[str]] = defaultdict(set)
-    for error in (*_shared(method, operation), *operation.errors):
+    for error in (*_shared(template, method, operation), *operation.errors):
         fault = error if isinstance(error, Fault) else Fault(STATUSES[error], error.code)
         codes[fault.status].add(fault.code)
     return {str(status): _problem(status, sorted(codes[status])) for status in sorted(codes)}
 
 
-def _shared(method: str, operation: Operation) -> Iterator[type[errors.ThreadlineError] | Fault]:
+def _shared(template: str, method: str, operation: Operation) -> Iterator[type[errors.ThreadlineError] | Fault]:
     yield from _EVERYWHERE
+    if method in _WITH_BODY or operation.query is not None or _PATH_VALUE.search(template):
+        yield from _WITH_TEXT
     if method != "get":
         yield from _WRITES
     if method in _WITH_BODY:

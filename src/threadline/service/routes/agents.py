@@ -111,7 +111,7 @@ class AgentRoutes:
         body=Body(
             CreateAgentBody, {"a second rehearsal agent": {"id": "porter", "provider": "rehearsal", "name": "Porter"}}
         ),
-        errors=(errors.InvalidName, errors.InvalidText, errors.DuplicateId, errors.EncryptionKeyMissing),
+        errors=(errors.InvalidName, errors.DuplicateId, errors.EncryptionKeyMissing),
     )
     async def create(self, request: Request) -> Response:
         scope = scope_of(request)
@@ -125,7 +125,7 @@ class AgentRoutes:
         ResponseSpec(200, "The changed agent.", AgentInfo),
         tag="agents",
         body=Body(ChangeAgentBody, {"disable": {"enabled": False}}, required=False),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.EncryptionKeyMissing),
+        errors=(errors.NotFound, errors.InvalidName, errors.EncryptionKeyMissing),
         path=_OWN_AGENT,
     )
     async def change(self, request: Request) -> Response:
@@ -153,7 +153,7 @@ class AgentRoutes:
         ResponseSpec(200, "The text is stored.", AppliedResponse),
         tag="agents",
         body=Body(PinContextBody, {"a preference": {"context": "I travel with two children."}}),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.GuardRefused),
+        errors=(errors.NotFound, errors.InvalidName, errors.GuardRefused),
     )
     async def pin_context(self, request: Request) -> Response:
         scope = scope_of(request)

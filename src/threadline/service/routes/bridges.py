@@ -138,7 +138,7 @@ class BridgeRoutes:
                 }
             },
         ),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        errors=(errors.NotFound, errors.InvalidName),
         path=_PATH,
     )
     async def receive(self, request: Request) -> Response:
@@ -238,7 +238,7 @@ class BridgeRoutes:
             RestoreBody,
             {"a room": {"place": "!room:example.org", "sender": "@ada:example.org", "threadId": "01J0Z3"}},
         ),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        errors=(errors.NotFound, errors.InvalidName),
         path=_PATH,
     )
     async def restore_room(self, request: Request) -> Response:

@@ -185,7 +185,7 @@ class ChannelRoutes:
         tag="channels",
         description="Without a code, so only for administrators. Users link their own accounts with a code.",
         body=Body(PutLinkBody, {"Slack": {"platform": "slack", "platformUserId": "U024BE7LH", "userId": "ada"}}),
-        errors=(errors.InvalidName, errors.InvalidText),
+        errors=(errors.InvalidName,),
     )
     async def put_link(self, request: Request) -> Response:
         scope = scope_of(request)
@@ -214,7 +214,6 @@ class ChannelRoutes:
         ResponseSpec(201, "The code. It works once, until it expires, and cannot be read again.", LinkCodeResponse),
         tag="channels",
         body=Body(LinkCodeBody, {"any platform": {}, "Telegram": {"platform": "telegram"}}, required=False),
-        errors=(errors.InvalidText,),
     )
     async def create_link_code(self, request: Request) -> Response:
         scope = scope_of(request)
@@ -247,7 +246,6 @@ class ChannelRoutes:
         ),
         tag="channels",
         query=DeliveriesQuery,
-        errors=(errors.InvalidText,),
     )
     async def list_deliveries(self, request: Request) -> Response:
         scope = scope_of(request)
@@ -272,7 +270,6 @@ class ChannelRoutes:
             {"all": {}, "an outage": {"platform": "slack", "since": "2026-11-16T12:00:00Z", "status": "dead"}},
             required=False,
         ),
-        errors=(errors.InvalidText,),
     )
     async def requeue_deliveries(self, request: Request) -> Response:
         scope = scope_of(request)
@@ -311,7 +308,7 @@ class ChannelRoutes:
         ResponseSpec(200, "The credentials are stored encrypted.", CredentialsInfo),
         tag="channels",
         body=Body(CredentialsBody),
-        errors=(errors.NotFound, errors.InvalidText, errors.SettingsInvalid, errors.ExtraMissing),
+        errors=(errors.NotFound, errors.SettingsInvalid, errors.ExtraMissing),
     )
     async def put_credentials(self, request: Request) -> Response:
         scope = scope_of(request)

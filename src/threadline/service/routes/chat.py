@@ -106,7 +106,6 @@ class ChatRoutes:
         headers=("Idempotency-Key", _STATE_KEY, AI_SDK_HEADER, FORMAT_HEADER),
         errors=(
             errors.InvalidName,
-            errors.InvalidText,
             errors.InvalidMessage,
             errors.NotFound,
             errors.Conflict,

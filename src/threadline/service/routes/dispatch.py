@@ -86,7 +86,6 @@ _BODY = Body(
 _ERRORS = (
     errors.NotFound,
     errors.InvalidName,
-    errors.InvalidText,
     errors.InvalidMessage,
     errors.GuardRefused,
     errors.BudgetExceeded,

@@ -126,7 +126,6 @@ class MessageRoutes:
         errors=(
             errors.NotFound,
             errors.InvalidName,
-            errors.InvalidText,
             errors.HeadMoved,
             errors.DuplicateId,
             errors.KeyReused,

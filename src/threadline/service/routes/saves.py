@@ -66,7 +66,7 @@ class SaveRoutes:
         ),
         tag="saves",
         body=Body(SavePointBody, {"here": {"stateKey": "lisbon"}, "earlier": {"stateKey": "lisbon", "at": 1}}),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        errors=(errors.NotFound, errors.InvalidName),
     )
     async def save(self, request: Request) -> Response:
         threads = self._threads(request)

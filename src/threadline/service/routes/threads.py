@@ -155,7 +155,7 @@ class ThreadRoutes:
         ),
         tag="threads",
         query=ListThreadsQuery,
-        errors=(errors.InvalidCursor, errors.InvalidText),
+        errors=(errors.InvalidCursor,),
     )
     async def list_threads(self, request: Request) -> Response:
         threads = self._threads(request)
@@ -185,7 +185,7 @@ class ThreadRoutes:
         body=Body(
             CreateThreadBody, {"any key": {}, "named": {"stateKey": "madeira", "title": "Or an island"}}, required=False
         ),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        errors=(errors.NotFound, errors.InvalidName, errors.DuplicateId),
     )
     async def create(self, request: Request) -> Response:
         threads = self._threads(request)
@@ -228,7 +228,7 @@ class ThreadRoutes:
         body=Body(
             ChangeThreadBody, {"rename": {"title": "A week in Lisbon"}, "archive": {"archived": True}}, required=False
         ),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText),
+        errors=(errors.NotFound, errors.InvalidName),
     )
     async def change(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
@@ -279,7 +279,7 @@ class ThreadRoutes:
         body=Body(
             BranchBody, {"here": {}, "earlier": {"at": 1, "title": "Or Porto", "stateKey": "porto"}}, required=False
         ),
-        errors=(errors.NotFound, errors.InvalidName, errors.InvalidText, errors.DuplicateId),
+        errors=(errors.NotFound, errors.InvalidName, errors.DuplicateId),
     )
     async def branch(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)

@@ -68,7 +68,7 @@ class WebhookRoutes:
         tag="channels",
         description="In the platform's format, signed by the platform.",
         body=Body(dict[str, Any]),
-        errors=(errors.NotFound, errors.SignatureInvalid, errors.InvalidText),
+        errors=(errors.NotFound, errors.SignatureInvalid),
     )
     async def receive(self, request: Request) -> Response:
         tenant_id, channel = self._find_channel(request)
