@@ -36,7 +36,7 @@ from threadline.observability.metrics import Metrics
 from threadline.ports import Admission, Agent, Clock, Guard, Processes, Store, Tracer
 from threadline.process_agents import open_directory
 from threadline.processes import LocalProcesses, local_processes
-from threadline.replies import Defer, DenyAll, UserServices
+from threadline.replies import Defer, UserServices
 from threadline.settings import Settings
 from threadline.stores.sqlite.store import SqliteStore
 from threadline.threads.compaction import Compaction
@@ -120,9 +120,7 @@ class Threadline:
         self.prompts = PromptReader(store, shown, settings.agent, self.metrics)
         leases = Leases(store, self.processes, timing or Timing(lease_seconds=settings.service.lease_seconds))
         handover = settings.service.handover_seconds
-        abandoned = AbandonedTurns(
-            store, self.turns, leases, DenyAll(), later=Defer(), metrics=self.metrics, handover_seconds=handover
-        )
+        abandoned = AbandonedTurns(store, self.turns, leases, Defer(), metrics=self.metrics, handover_seconds=handover)
         self.runner = Runner(
             store, self.turns, self.streams, self.prompts, self.directory, settings.agent, leases, abandoned, meters
         )
@@ -150,7 +148,9 @@ class Threadline:
 
     @cached_property
     def inbox(self) -> Inbox:
-        return self.messaging.open_inbox(self.turns, self.runner, self.directory, DenyAll(), self.settings.agent)
+        return self.messaging.open_inbox(
+            self.turns, self.approvals, self.runner, self.directory, Defer(), self.settings.agent
+        )
 
     @cached_property
     def bridges(self) -> Bridges:
@@ -179,10 +179,10 @@ class Threadline:
         return Contexts(self.store, self.sealer, self.guard, scope)
 
     def chat_contexts(self, scope: Scope, surface: Surface) -> ChatContexts:
-        """The calls of a chat surface for one user. A room has no way to answer an approval request later."""
+        """The calls of a chat surface for one user."""
         from threadline.messaging.chat_contexts import ChatContexts  # noqa: PLC0415 - only for chat surfaces
 
-        return ChatContexts(self._view(scope, surface), approver=DenyAll())
+        return ChatContexts(self._view(scope, surface))
 
     def as_user(
         self,

@@ -18,6 +18,7 @@ from threadline.core.platform_messages import Ambiguous, HttpRequest, HttpRespon
 from threadline.core.sealing import Sealer
 from threadline.core.threads import system_scope
 from threadline.core.turns import Surface
+from threadline.messaging.approval_answers import ApprovalAnswers
 from threadline.messaging.bridges import Bridges, OutboxSignal
 from threadline.messaging.chat_commands import ChatCommands
 from threadline.messaging.credentials import Credentials
@@ -35,6 +36,7 @@ from threadline.ports import Approver, Channel, Clock, Http, PolledChannel, Proc
 from threadline.settings import ChannelSettings, ChannelsSettings
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
+from threadline.turns.approvals import Approvals
 from threadline.turns.runner import Runner
 from threadline.vault import Vault
 
@@ -142,7 +144,8 @@ class Messaging:
             processes=processes,
         )
         self._signal = OutboxSignal()
-        self.outbox = Outbox(store, sealer, self.codecs, self.wake)
+        lifetime = dt.timedelta(hours=settings.approval_hours)
+        self.outbox = Outbox(store, sealer, self.codecs, self.wake, question_lifetime=lifetime)
         self.unanswered_sweep = UnansweredSweep(store, self.outbox)
         self._store = store
         self._sealer = sealer
@@ -223,7 +226,13 @@ class Messaging:
             await asyncio.sleep(_DELETE_SECONDS)
 
     def open_inbox(
-        self, turns: Turns, runner: Runner, directory: Directory, approver: Approver, default_agent: str
+        self,
+        turns: Turns,
+        approvals: Approvals,
+        runner: Runner,
+        directory: Directory,
+        approver: Approver,
+        default_agent: str,
     ) -> Inbox:
         return Inbox(
             self._store,
@@ -233,6 +242,7 @@ class Messaging:
             self.outbox,
             ChatCommands(self._sealer, directory.configured_row),
             UnlinkedSenders(self._store, self.links, self.outbox),
+            ApprovalAnswers(self._store, approvals, turns, self.outbox, runner, self._clock),
             approver,
             self._clock,
             self._metrics,

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Seque
 from typing import Any, NamedTuple
 
 from threadline.core import events
+from threadline.core.approvals import NOT_ASKED
 from threadline.core.errors import AgentFailed
 from threadline.core.events import Event, ToolCall
 from threadline.core.messages import Message
@@ -36,7 +37,7 @@ class DenyAll:
     """Denies every tool that needs approval: for places where no person can be asked."""
 
     async def decide(self, call: ToolCall) -> Verdict:
-        return Verdict("deny", "no approver was available")
+        return Verdict("deny", NOT_ASKED)
 
 
 class Defer:

@@ -232,6 +232,8 @@ class ChannelsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweep_seconds: float = 2.0
     retry_hours: float = 24.0
     keep_days: float = 30.0
+    approval_hours: float = 24.0
+    """How long a question for approval can be answered in a chat."""
     slack: ChannelSettings = ChannelSettings()
     telegram: ChannelSettings = ChannelSettings()
     whatsapp: ChannelSettings = ChannelSettings()

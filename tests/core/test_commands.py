@@ -35,6 +35,7 @@ PUBLIC = (
     "!yes",
     "!no",
     "!cancel",
+    "!stop",
     "!model [name]",
     "!help",
 )

@@ -82,7 +82,7 @@ class Stage:
         return (await fake.replies(before + 1))[before].text
 
     async def home(self, user: str = "alice") -> Thread:
-        found = await self.as_user(user).thread_by_key(home_key("scripted"))
+        found = await self.as_user(user).thread_by_key(home_key(self.threadline.settings.agent))
         assert found is not None
         return found
 
@@ -114,10 +114,9 @@ async def staging(store: Store, tenant_id: str, clock: ManualClock, **changes: A
         apis: dict[str, Any] = {fake.platform: ChannelSettings(api=fake.api) for fake in fakes}
         settings = Settings(
             tenant=tenant_id,
-            agent="scripted",
             service=SERVICE,
-            channels=ChannelsSettings(keys=KEYS, sweep_seconds=0.05, **apis),
-            **changes,
+            channels=ChannelsSettings(keys=KEYS, sweep_seconds=0.05, **{**apis, **changes.pop("channels", {})}),
+            **{"agent": "scripted", **changes},
         )
         threadline = Threadline(store, settings, clock, agents={"scripted": make_agent(agent)})
         client = await stack.enter_async_context(serving(threadline, authenticate=authenticate_by_header))

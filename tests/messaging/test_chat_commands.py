@@ -207,5 +207,5 @@ async def test_what_a_command_could_not_do_leaves_nothing_but_its_answer(small_s
 
 
 def test_every_command_of_a_chat_has_a_handler() -> None:
-    answers, account = {"yes", "no"}, {"link", "unlink", "whoami", "model"}
+    answers, account = {"yes", "no"}, {"stop", "link", "unlink", "whoami", "model"}
     assert set(HANDLERS) | answers | account == {spec.name for spec in COMMANDS if "private" in spec.where}

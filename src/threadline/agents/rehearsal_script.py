@@ -12,6 +12,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from threadline.core import jsontext
+from threadline.core.approvals import NOT_ASKED
 from threadline.core.errors import InvalidInput
 from threadline.core.parts import ToolPart
 from threadline.core.prompts import outcome_text
@@ -77,6 +78,8 @@ def _describe_result(call: ToolPart) -> str:
     outcome = outcome_text(call)
     value = call.input_value()
     given = value if isinstance(value, dict) else {}
+    if call.state == "output-denied" and call.approval is not None and call.approval.reason == NOT_ASKED:
+        return f"I did not use {call.name}: {NOT_ASKED}."
     if call.state == "output-denied":
         return f"You did not allow me to use {call.name}, so I did not use it."
     if call.state != "output-available":

@@ -1,4 +1,4 @@
-"""Slack codec: the Events API in, `chat.postMessage` out.
+"""Slack codec: the Events API, buttons and slash commands in, `chat.postMessage`, edits and notices out.
 
 A message is identified by its channel and `ts`, which are the same in the `message` and the `app_mention` event that
 Slack sends for one text. In a channel the bot answers only messages that mention it, in their thread; in a direct
@@ -33,10 +33,12 @@ from threadline.channels.platform_payloads import (
     single_header,
     time_from_timestamp,
 )
+from threadline.channels.slack_interactions import is_form, read_form
 from threadline.channels.slack_text import MARKS, unescape
 from threadline.channels.text_marks import render_marked
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
+from threadline.core.approval_questions import ChatQuestion
 from threadline.core.errors import NotFound, SignatureInvalid
 from threadline.core.platform_messages import (
     Ambiguous,
@@ -78,6 +80,11 @@ _UNCLEAR_STATUSES = frozenset((500, 502, 504))
 _LIMITED = frozenset(("ratelimited", "rate_limited"))
 _OUTAGES = frozenset(("request_timeout", "service_unavailable", "team_added_to_org"))
 _EVENT_TYPE = "threadline_delivery"
+# No previews: Slack would fetch any URL that an attacker made the agent write.
+_NO_PREVIEWS = {"mrkdwn": True, "unfurl_links": False, "unfurl_media": False}
+_SECTION_LIMIT = 3000
+# The message was deleted since, or can no longer be edited: there is nothing left to replace.
+_NOTHING_TO_EDIT = frozenset(("message_not_found", "cant_update_message", "edit_window_closed"))
 # Slack's recommended largest page.
 _PAGE = 200
 
@@ -181,6 +188,8 @@ class Slack:
         raise NotFound("handshake", self.platform)
 
     def parse_webhook(self, body: bytes) -> Delivery:
+        if is_form(body):
+            return read_form(body)
         envelope = convert_or_none(parse_json(body), _Envelope)
         if envelope is None:
             return Delivery(ignored=(Ignored("broken", "envelope"),))
@@ -193,15 +202,38 @@ class Slack:
 
     def render(self, text: str) -> list[str]:
         pieces = split(markdown.parse_markdown(text), _measure, Size(TEXT_LIMIT))
-        # No previews: Slack would fetch any URL that an attacker made the agent write.
-        options = {"mrkdwn": True, "unfurl_links": False, "unfurl_media": False}
-        return [jsontext.dump({"text": render_marked(piece, MARKS), **options}).decode() for piece in pieces]
+        return [jsontext.dump({"text": render_marked(piece, MARKS), **_NO_PREVIEWS}).decode() for piece in pieces]
+
+    def render_question(self, question: ChatQuestion) -> list[str]:
+        section = _section(question.text)
+        buttons = [
+            _button("threadline_yes", "Allow", "primary", question.yes),
+            _button("threadline_no", "Don't allow", "danger", question.no),
+        ]
+        blocks = [section, {"type": "actions", "elements": buttons}]
+        # Notifications and screen readers get the text, which has to say everything that the blocks do.
+        return [jsontext.dump({"text": section["text"]["text"], "blocks": blocks, **_NO_PREVIEWS}).decode()]
+
+    def render_edit(self, text: str) -> str:
+        section = _section(text)
+        return jsontext.dump({"text": section["text"]["text"], "blocks": [section]}).decode()
+
+    def build_edit(self, secrets: Mapping[str, str], recipient: str, message_id: str, payload: str) -> HttpRequest:
+        channel = recipient.partition(":")[0]
+        message = {"channel": channel, "ts": message_id, **jsontext.parse(payload, "payload")}
+        headers = self._headers(secrets, "application/json; charset=utf-8")
+        return HttpRequest("POST", f"{self._api}/chat.update", headers, jsontext.dump(message, "payload"))
 
     def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
-        channel, _, thread_ts = recipient.partition(":")
+        where, _, only_for = recipient.partition("/")
+        channel, _, thread_ts = where.partition(":")
         message = {"channel": channel, **jsontext.parse(payload, "payload")}
         if thread_ts:
             message["thread_ts"] = thread_ts
+        if only_for:
+            message["user"] = only_for
+            headers = self._headers(secrets, "application/json; charset=utf-8")
+            return HttpRequest("POST", f"{self._api}/chat.postEphemeral", headers, jsontext.dump(message, "payload"))
         # Slack documents errors about this id, but no rule that a second message under it is not posted.
         message["client_msg_id"] = str(uuid.uuid5(uuid.NAMESPACE_URL, f"threadline:{key}"))
         # Read back by `parse_search`: the documented way to recognise a message that was sent before.
@@ -223,12 +255,14 @@ class Slack:
         if answer.error == "duplicate_message_not_found":
             # The id belongs to a message that was deleted since: the message was sent.
             return Sent()
+        if answer.error in _NOTHING_TO_EDIT:
+            return Sent()
         return Ambiguous(answer.error) if answer.error in _UNCLEAR else _failure(answer.error, response)
 
     def build_search(
         self, secrets: Mapping[str, str], recipient: str, since: dt.datetime, page: str | None
     ) -> HttpRequest:
-        channel, _, thread_ts = recipient.partition(":")
+        channel, _, thread_ts = recipient.partition("/")[0].partition(":")
         given = {"channel": channel, "oldest": f"{since.timestamp():.6f}", "limit": str(_PAGE)}
         # Without it Slack leaves the metadata out.
         given["include_all_metadata"] = "true"
@@ -259,6 +293,17 @@ class Slack:
     def _headers(self, secrets: Mapping[str, str], content_type: str) -> dict[str, str]:
         token = require_sendable_secret(secrets, "bot_token")
         return {"authorization": f"Bearer {token}", "content-type": content_type}
+
+
+def _section(text: str) -> dict[str, Any]:
+    shown = render_marked(markdown.parse_markdown(text), MARKS)
+    cut = shown if len(shown) <= _SECTION_LIMIT else f"{shown[: _SECTION_LIMIT - 1]}…"
+    return {"type": "section", "text": {"type": "mrkdwn", "text": cut}}
+
+
+def _button(action_id: str, text: str, style: str, value: str) -> dict[str, Any]:
+    label = {"type": "plain_text", "text": text}
+    return {"type": "button", "action_id": action_id, "text": label, "style": style, "value": value}
 
 
 def _failure(error: str, response: HttpResponse) -> Transient | Permanent:

@@ -1,4 +1,4 @@
-"""Telegram codec: updates of the Bot API in, by webhook or polling, `sendMessage` out.
+"""Telegram codec: updates of the Bot API in, by webhook or polling; messages, edits and answers to buttons out.
 
 Message ids count within a chat, so a message's key is the chat and the id. Replies use entities instead of marks: the
 text is sent unchanged, with the ranges that are bold beside it, in UTF-16 units.
@@ -26,11 +26,13 @@ from threadline.channels.platform_payloads import (
     time_from_timestamp,
 )
 from threadline.channels.telegram_entities import compose, measure
-from threadline.channels.telegram_messages import Message, message_text
+from threadline.channels.telegram_messages import Chat, Message, Person, message_text
 from threadline.channels.text_split import Size, split
 from threadline.core import jsontext
+from threadline.core.approval_questions import ChatQuestion, read_button
 from threadline.core.errors import NotFound, SettingsInvalid, quote
 from threadline.core.platform_messages import (
+    UNTIMED,
     Ambiguous,
     Arrival,
     Delivery,
@@ -62,7 +64,20 @@ _KINDS: dict[str, IgnoredReason] = {
     "chat_join_request": "membership",
     "channel_post": "unaddressed",
 }
-_ALLOWED_UPDATES = ["message", "edited_message", "my_chat_member"]
+_ALLOWED_UPDATES = ["message", "edited_message", "my_chat_member", "callback_query"]
+_CALLBACK = "callback:"
+"""How the recipient of a notice begins: the id of the pressed button's query follows."""
+_NOTICE_LIMIT = 200
+# No previews: Telegram would fetch any URL that an attacker made the agent write.
+_NO_PREVIEWS = {"link_preview_options": {"is_disabled": True}}
+# Refusals of an edit or a notice that a retry cannot change, and that leave nothing to do.
+_NOTHING_TO_DO = (
+    "message is not modified",
+    "message to edit not found",
+    "message can't be edited",
+    "query is too old",
+    "query ID is invalid",
+)
 
 
 class _Parameters(msgspec.Struct):
@@ -86,6 +101,21 @@ class _Answer(msgspec.Struct):
 
 class _Numbered(msgspec.Struct):
     update_id: int
+
+
+class _PressedMessage(msgspec.Struct):
+    """The message with the button. Of an old one Telegram sends little more than the chat."""
+
+    chat: Chat
+    message_thread_id: int | None = None
+    is_topic_message: bool = False
+
+
+class _CallbackQuery(msgspec.Struct, rename={"sender": "from"}):
+    id: str
+    sender: Person
+    message: _PressedMessage | None = None
+    data: str | None = None
 
 
 class Telegram:
@@ -114,15 +144,32 @@ class Telegram:
         pieces = split(markdown.parse_markdown(text), measure, TEXT_LIMIT)
         return [jsontext.dump(compose(piece)).decode() for piece in pieces]
 
+    def render_question(self, question: ChatQuestion) -> list[str]:
+        buttons = [
+            {"text": "Allow", "callback_data": question.yes},
+            {"text": "Don't allow", "callback_data": question.no},
+        ]
+        message = compose(markdown.parse_markdown(question.text))
+        return [jsontext.dump({**message, "reply_markup": {"inline_keyboard": [buttons]}}).decode()]
+
+    def render_edit(self, text: str) -> str:
+        # Without a keyboard, the edit removes the one that the message has.
+        return jsontext.dump(compose(markdown.parse_markdown(text))).decode()
+
+    def build_edit(self, secrets: Mapping[str, str], recipient: str, message_id: str, payload: str) -> HttpRequest:
+        chat_id, _ = _read_recipient(recipient)
+        message = {"chat_id": chat_id, "message_id": int(message_id), **jsontext.parse(payload, "payload")}
+        return self._call(secrets, "editMessageText", {**message, **_NO_PREVIEWS})
+
     def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
-        where = _RECIPIENT.fullmatch(recipient)
-        if where is None:
-            raise SettingsInvalid(f"recipient must be a Telegram chat id, got {quote(recipient)}")
-        message = {"chat_id": int(where[1]), **jsontext.parse(payload, "payload")}
-        if where[2]:
-            message["message_thread_id"] = int(where[2])
-        # No previews: Telegram would fetch any URL that an attacker made the agent write.
-        message["link_preview_options"] = {"is_disabled": True}
+        if recipient.startswith(_CALLBACK):
+            text = jsontext.parse(payload, "payload")["text"][:_NOTICE_LIMIT]
+            query = {"callback_query_id": recipient.removeprefix(_CALLBACK), "text": text}
+            return self._call(secrets, "answerCallbackQuery", query)
+        chat_id, topic = _read_recipient(recipient)
+        message = {"chat_id": chat_id, **jsontext.parse(payload, "payload"), **_NO_PREVIEWS}
+        if topic is not None:
+            message["message_thread_id"] = topic
         return self._call(secrets, "sendMessage", message)
 
     def parse_response(self, response: HttpResponse) -> Outcome:
@@ -137,6 +184,8 @@ class Telegram:
         if answer.ok:
             sent = convert_or_none(answer.result, _SentMessage)
             return Sent(str(sent.message_id) if sent else None)
+        if response.status == 400 and any(each in answer.description for each in _NOTHING_TO_DO):
+            return Sent()
         return _refused(response, answer)
 
     def build_poll_request(self, secrets: Mapping[str, str], after: int, wait_seconds: int) -> HttpRequest:
@@ -173,14 +222,45 @@ def _refused(response: HttpResponse, answer: _Answer) -> Transient | Permanent:
     return found
 
 
+def _read_recipient(recipient: str) -> tuple[int, int | None]:
+    where = _RECIPIENT.fullmatch(recipient)
+    if where is None:
+        raise SettingsInvalid(f"recipient must be a Telegram chat id, got {quote(recipient)}")
+    return int(where[1]), int(where[2]) if where[2] else None
+
+
 def _read_update(update: Any) -> Delivery:
     if not isinstance(update, dict) or convert_or_none(update, _Numbered) is None:
         return Delivery(ignored=(Ignored("broken", "update"),))
+    if "callback_query" in update:
+        pressed = _read_press(convert_or_none(update["callback_query"], _CallbackQuery))
+        return Delivery(arrivals=(pressed,)) if isinstance(pressed, Arrival) else Delivery(ignored=(pressed,))
     if "message" not in update:
         kind = next((name for name in update if name != "update_id"), "nothing")
         return Delivery(ignored=(Ignored(_KINDS.get(kind, "unknown"), kind[:64]),))
     found = _read_message(convert_or_none(update["message"], Message))
     return Delivery(arrivals=(found,)) if isinstance(found, Arrival) else Delivery(ignored=(found,))
+
+
+def _read_press(query: _CallbackQuery | None) -> Arrival | Ignored:
+    if query is None or query.message is None or query.data is None or read_button(query.data) is None:
+        return Ignored("unknown", "callback_query")
+    message = query.message
+    place, topic = str(message.chat.id), message.message_thread_id if message.is_topic_message else None
+    return Arrival(
+        platform="telegram",
+        key=f"{_CALLBACK}{query.id}",
+        sender=str(query.sender.id),
+        place=place,
+        recipient=f"{place}:{topic}" if topic else place,
+        text=query.data,
+        # Telegram does not say when a button was pressed.
+        sent_at=UNTIMED,
+        shared=message.chat.type != "private",
+        kind="answer",
+        notice_to=f"{_CALLBACK}{query.id}",
+        awaits_notice=True,
+    )
 
 
 def _read_message(message: Message | None) -> Arrival | Ignored:

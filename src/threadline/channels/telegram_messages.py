@@ -12,12 +12,12 @@ from threadline.channels.telegram_entities import Entity, with_addresses
 from threadline.core.platform_messages import Ignored
 
 
-class _Person(msgspec.Struct):
+class Person(msgspec.Struct):
     id: int
     is_bot: bool = False
 
 
-class _Chat(msgspec.Struct):
+class Chat(msgspec.Struct):
     id: int
     type: str
 
@@ -45,8 +45,8 @@ class _Answered(msgspec.Struct):
 class Message(msgspec.Struct, rename={"sender": "from"}):
     message_id: int
     date: int
-    chat: _Chat
-    sender: _Person | None = None
+    chat: Chat
+    sender: Person | None = None
     sender_chat: Any = None
     text: str | None = None
     caption: str | None = None

@@ -30,8 +30,9 @@ from threadline.channels.platform_payloads import (
 )
 from threadline.channels.text_marks import Marks, render_marked
 from threadline.channels.text_split import Size, split
-from threadline.channels.whatsapp_messages import Message, message_text
+from threadline.channels.whatsapp_messages import Message, message_text, pressed_button
 from threadline.core import jsontext
+from threadline.core.approval_questions import ChatQuestion
 from threadline.core.errors import NotFound, SettingsInvalid, SignatureInvalid, quote
 from threadline.core.platform_messages import (
     Ambiguous,
@@ -51,6 +52,7 @@ from threadline.core.turns import Surface
 
 API = "https://graph.facebook.com/v23.0"
 TEXT_LIMIT = 4096
+_QUESTION_LIMIT = 1024
 
 _STAMP = re.compile(r"[0-9]{1,12}")
 _NUMBER = re.compile(r"[0-9]{1,32}")
@@ -160,6 +162,16 @@ class WhatsApp:
             for piece in pieces
         ]
 
+    def render_question(self, question: ChatQuestion) -> list[str]:
+        shown = render_marked(markdown.parse_markdown(question.text), _MARKS)
+        buttons = [
+            {"type": "reply", "reply": {"id": data, "title": title}}
+            for data, title in ((question.yes, "Allow"), (question.no, "Don't allow"))
+        ]
+        body = shown if len(shown) <= _QUESTION_LIMIT else f"{shown[: _QUESTION_LIMIT - 1]}…"
+        asked = {"type": "button", "body": {"text": body}, "action": {"buttons": buttons}}
+        return [jsontext.dump({"type": "interactive", "interactive": asked}).decode()]
+
     def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         number_id, _, person = recipient.partition(":")
         if not _NUMBER.fullmatch(number_id) or not _PERSON.fullmatch(person):
@@ -236,7 +248,8 @@ def _read_message(value: Any, metadata: _Metadata) -> Arrival | Ignored:
         return Ignored("broken", "message")
     if sender == metadata.display_phone_number.lstrip("+"):
         return Ignored("own")
-    text = message_text(message)
+    pressed = None if message.group_id is not None else pressed_button(message)
+    text = pressed or message_text(message)
     if isinstance(text, Ignored):
         return text
     place = f"{metadata.phone_number_id}:{sender}"
@@ -249,6 +262,7 @@ def _read_message(value: Any, metadata: _Metadata) -> Arrival | Ignored:
         text=text,
         sent_at=sent_at,
         reply_to=message.context.id if message.context else None,
+        kind="message" if pressed is None else "answer",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from threadline.channels.platform_payloads import join_text, placeholder
+from threadline.core.approval_questions import read_button
 from threadline.core.platform_messages import Ignored
 
 
@@ -37,6 +38,7 @@ class _Button(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    id: str = ""
     title: str = ""
 
 
@@ -67,6 +69,12 @@ class Message(msgspec.Struct, rename={"sender": "from"}):
     contacts: list[_Contact] | None = None
     button: _Button | None = None
     interactive: _Interactive | None = None
+
+
+def pressed_button(message: Message) -> str | None:
+    """What the pressed button of a question for approval carries; None for any other message."""
+    pressed = None if message.interactive is None else message.interactive.button_reply
+    return pressed.id if pressed is not None and read_button(pressed.id) is not None else None
 
 
 def message_text(message: Message) -> str | Ignored:

@@ -21,6 +21,8 @@ from threadline.core.plain_values import PlainValue
 MAX_OUTPUT_BYTES = 262_144
 """Of one client tool: the model is shown all of it."""
 _FAILED = "the tool failed"
+NOT_ASKED = "this tool needs approval, and nobody could be asked here"
+"""The reason of a denial that no person gave."""
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from threadline.core.sealing import CleanText
 from threadline.core.turns import Surface
 
 IgnoredReason: TypeAlias = Literal[
@@ -19,12 +20,15 @@ IgnoredReason: TypeAlias = Literal[
 ]
 
 
-ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation"]
+ArrivalKind: TypeAlias = Literal["message", "edit", "retraction", "invitation", "answer"]
+
+UNTIMED = dt.datetime.fromtimestamp(0, dt.UTC)
+"""The time of an arrival whose platform does not say when it was sent."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, or an
-    invitation of the bot to a place."""
+    """One event that a platform delivered, as its codec read it: a message, or an edit or retraction of one, an
+    invitation of the bot to a place, or an answer to a question with buttons."""
 
     platform: Surface
     key: str
@@ -38,9 +42,10 @@ class Arrival(msgspec.Struct, frozen=True):
     """Where the reply goes: the place, and the platform's thread in it, if any. Only the platform's codec or bot reads
     it."""
     text: str
-    """Without a leading mention of the bot. Attachments are named in it, never fetched."""
+    """Without a leading mention of the bot. Attachments are named in it, never fetched. Of an answer: what the pressed
+    button carries, see `core.approval_questions`."""
     sent_at: dt.datetime
-    """By the platform's clock, in UTC."""
+    """By the platform's clock, in UTC; `UNTIMED` if the platform does not say."""
     shared: bool = False
     """Others read this place as well."""
     reply_to: str | None = None
@@ -50,6 +55,10 @@ class Arrival(msgspec.Struct, frozen=True):
     """The key of the message that is edited or retracted."""
     is_addressed: bool = True
     """False where others read and the bot is not named: then only an answer to an open question counts."""
+    notice_to: str | None = None
+    """The recipient of a notice that only the sender sees, where the platform has such notices."""
+    awaits_notice: bool = False
+    """The platform shows the sender that it waits, until a notice is sent."""
 
 
 class Ignored(NamedTuple):
@@ -160,3 +169,21 @@ class Polled(NamedTuple):
     """Oldest first."""
     last: int | None = None
     """The last number; None if there were no updates."""
+
+
+class MessageEdit(msgspec.Struct, frozen=True):
+    """An outbox payload that changes a message sent before: the last that the reply of the turn `edits` became. Only
+    the sender knows under which id the platform has it."""
+
+    edits: str
+    payload: str
+
+
+def encode_edit(turn_id: str, payload: str) -> CleanText:
+    """The payload is rendered from a clean text."""
+    return CleanText(msgspec.json.encode(MessageEdit(turn_id, payload)).decode())
+
+
+def read_edit(payload: str) -> MessageEdit | None:
+    """None for a payload that is a message of its own."""
+    return msgspec.json.decode(payload, type=MessageEdit) if payload.startswith('{"edits":') else None

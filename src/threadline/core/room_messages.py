@@ -24,12 +24,15 @@ class RoomBinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class RoomMessage(msgspec.Struct, frozen=True, omit_defaults=True, tag="message"):
     """`text` is Markdown; "" changes the room without a message. `name` renames the room, `binding` is written to its
-    state. The room may refuse both; the text is sent nevertheless."""
+    state. The room may refuse both; the text is sent nevertheless. `question` is the token of the approval that the
+    text asks for: an answer to this very message is an arrival of the kind `answer` with the text `yes:TOKEN` or
+    `no:TOKEN`."""
 
     text: str
     is_notice: bool = False
     name: str | None = None
     binding: RoomBinding | None = None
+    question: str | None = None
 
 
 class RoomRequest(msgspec.Struct, frozen=True, omit_defaults=True, tag="room"):

@@ -149,6 +149,13 @@ def answering_turn_id(root_id: str, approval_id: str) -> str:
     return f"{root_id}.{digest.hexdigest()[:16]}"
 
 
+BEGUN = "begun"
+"""In `Turn.seen`: of the reply that the turn continues, how many parts there were and which calls were open."""
+CONTINUES = "continues"
+"""In `Turn.seen`: the turn whose open calls this one answers."""
+ANSWERED_ELSEWHERE = "answered_elsewhere"
+"""In the `Turn.seen` that a platform's reply is rendered from: another surface answered the platform's question."""
+
 _REPLY = "-reply"
 
 

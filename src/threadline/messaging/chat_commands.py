@@ -18,6 +18,8 @@ class CommandReply(NamedTuple):
 
     text: str | None
     changes: RoomChanges = RoomChanges()
+    stopped: tuple[str, ...] = ()
+    """Turns that were asked to stop."""
 
 
 class ChatCommands:
@@ -40,9 +42,11 @@ class ChatCommands:
         """InvalidInput, NotFound and Conflict say why it failed, in words for the user."""
         if context.platform not in ROOM_PLATFORMS:
             threads = PlaceThreads(tx, self._sealer, context)
-            return CommandReply(await self._run(tx, context, threads, command))
+            text = await self._run(tx, context, threads, command)
+            return CommandReply(text, stopped=tuple(threads.stopped))
         room = self.room(tx, context, recipient, request_id)
-        return CommandReply(await self._run(tx, context, room, command), room.changes)
+        text = await self._run(tx, context, room, command)
+        return CommandReply(text, room.changes, tuple(room.stopped))
 
     async def _run(
         self, tx: Transaction, context: CommandContext, threads: PlaceThreads, command: Command

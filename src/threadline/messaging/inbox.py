@@ -30,12 +30,13 @@ from threadline.core.errors import (
     SettingsInvalid,
 )
 from threadline.core.messages import user
-from threadline.core.platform_messages import Arrival
+from threadline.core.platform_messages import UNTIMED, Arrival
 from threadline.core.reply_text import NO_AGENT_TEXT, NOT_ALLOWED_TEXT, budget_text, inbox_key, turn_key
 from threadline.core.sanitize import sanitize_text
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turn_commits import Accepted, AcceptRefusal, ArrivalClaim, TurnAcceptance
-from threadline.core.turns import Surface, Turn, TurnStatus
+from threadline.core.turns import Surface, TurnStatus
+from threadline.messaging.approval_answers import AnswerRefused, ApprovalAnswers
 from threadline.messaging.bindings import bound_place, home_key
 from threadline.messaging.chat_commands import ChatCommands, CommandReply, is_for_viewers
 from threadline.messaging.command_executor import Hint
@@ -73,6 +74,7 @@ class Inbox:
         outbox: Outbox,
         commands: ChatCommands,
         unlinked: UnlinkedSenders,
+        answers: ApprovalAnswers,
         approver: Approver,
         clock: Clock,
         metrics: Metrics,
@@ -88,6 +90,7 @@ class Inbox:
         self._outbox = outbox
         self._commands = commands
         self._unlinked = unlinked
+        self._answers = answers
         self._approver = approver
         self._clock = clock
         self._received = metrics.counter(
@@ -113,7 +116,8 @@ class Inbox:
         is known to be stored, and the arrival must be delivered again."""
         receipt = await self._receive(tenant_id, arrival, correlation_id, auto_link=auto_link)
         self._received.add(arrival.platform, receipt.decision)
-        self._ages.observe(max(0.0, (self._clock.now() - arrival.sent_at).total_seconds()), arrival.platform)
+        if arrival.sent_at != UNTIMED:
+            self._ages.observe(max(0.0, (self._clock.now() - arrival.sent_at).total_seconds()), arrival.platform)
         log.info(
             "message received",
             extra={"decision": receipt.decision, "platform": arrival.platform, "correlation_id": correlation_id},
@@ -152,6 +156,9 @@ class Inbox:
                 receipt = await self._room_events.welcome(scope, arrival, correlation_id, agent_id)
             case "retraction":
                 receipt = await self._room_events.retract(scope, arrival, correlation_id)
+            case "answer":
+                receipt = await self._answers.receive(scope, arrival, correlation_id)
+                self._start(scope, receipt)
             case _:
                 receipt = await self._take(scope, arrival, correlation_id, is_command=command is not None)
         return receipt._replace(user_id=scope.user_id)
@@ -174,6 +181,9 @@ class Inbox:
         return Receipt(result, user_id=owner_id)
 
     def _is_replay(self, arrival: Arrival) -> bool:
+        if arrival.kind == "answer" or arrival.sent_at == UNTIMED:
+            # An answer is bounded by its question, which can be answered once and expires.
+            return False
         window = self._replay_windows.get(arrival.platform)
         return window is not None and abs(self._clock.now() - arrival.sent_at) > window
 
@@ -209,10 +219,14 @@ class Inbox:
                 receipt = await self._store.transact(scope, work)
             else:
                 receipt = self._receipt(outcome, new)
+        except AnswerRefused as refused:
+            return await self._answers.refuse(scope, arrival, correlation_id, refused)
         except (InvalidInput, NotFound, Conflict) as exc:
             return await self._refuse(scope, arrival, correlation_id, str(exc))
-        if receipt.decision == "accepted" and receipt.turn is not None:
-            self._start(scope, receipt.turn)
+        self._start(scope, receipt)
+        for turn_id in receipt.stopped:
+            # The stored request reaches whichever process runs the turn; a turn of this process ends now.
+            await self._runner.stop(scope, turn_id)
         return receipt
 
     async def _is_plain(self, scope: Scope, arrival: Arrival) -> bool:
@@ -278,9 +292,13 @@ class Inbox:
         )
         return Receipt(decision, stored.turn)
 
-    def _start(self, scope: Scope, turn: Turn) -> None:
-        running = self._runner.start(scope, turn, self._approver)
-        running.add_done_callback(lambda _: self._wake(scope.tenant_id))
+    def _start(self, scope: Scope, receipt: Receipt) -> None:
+        """Runs the turn that an arrival began or continued."""
+        if receipt.decision == "accepted" and receipt.turn is not None:
+            # An answer has enqueued what became of its question; the reply follows when the turn has ended.
+            self._wake(scope.tenant_id)
+            running = self._runner.start(scope, receipt.turn, self._approver)
+            running.add_done_callback(lambda _: self._wake(scope.tenant_id))
 
     async def _denial(self, scope: Scope, request: TurnRequest, agent_id: str) -> Denial | None:
         try:
@@ -311,6 +329,10 @@ class Inbox:
         command = await self._commands.read(tx, context, arrival.text) if arrival.kind == "message" else None
         if command is None:
             return None
+        # Where no command waits for `!yes` or `!no`, it is for the agent's question, if there is one.
+        is_for_agent = isinstance(command, Hint) and (denial is None or denial.status != "denied_rbac")
+        if is_for_agent and (answered := await self._answers.answer_here(tx, arrival, correlation_id)) is not None:
+            return answered
         owner_id = tx.scope.user_id
         arrived = await claim(tx, arrival, correlation_id, owner_id=owner_id)
         if arrived is None:
@@ -329,7 +351,7 @@ class Inbox:
         else:
             await self._outbox.answer(tx, arrived, reply.text, owner_id=owner_id, changes=reply.changes)
         await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision=decision)
-        return Receipt(decision)
+        return Receipt(decision, stopped=reply.stopped)
 
     async def _refuse(self, scope: Scope, arrival: Arrival, correlation_id: str, reason: str) -> Receipt:
         """Replies why nothing was done. Nothing else is stored, and a repeat is not answered again."""

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import get_args
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import NamedTuple, get_args
 
+from threadline.core.approval_questions import ChatQuestion, calls_text, chat_question, open_calls, outcome_word
 from threadline.core.channels import REQUEUEABLE, InboxRow, OutboxBacklog, OutboxRow, OutboxStatus
 from threadline.core.checks import check_choice, check_range
 from threadline.core.messages import Message
-from threadline.core.parts import decode
-from threadline.core.platform_messages import Arrival, Permanent, Report, Sent, WindowClosed
+from threadline.core.parts import ToolPart, decode, plain_text
+from threadline.core.platform_messages import Arrival, Permanent, Report, Sent, WindowClosed, encode_edit
 from threadline.core.reply_text import arrived_as, delivered_text, reply_markdown
 from threadline.core.room_messages import RoomMessage, encode
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
 from threadline.core.turn_commits import ReplyDelivery, outbox_id
-from threadline.core.turns import CHANNELS, Surface, Turn, reply_id
+from threadline.core.turns import ANSWERED_ELSEWHERE, BEGUN, CHANNELS, CONTINUES, Surface, Turn, reply_id
 from threadline.messaging.rooms import NO_CHANGES, ROOM_PLATFORMS, RoomChanges
-from threadline.ports import Channel, Store, Transaction
+from threadline.ports import Channel, EditableChannel, Store, Transaction
 
 _MOST_LISTED = 1_000
 # A platform's reason may quote a whole page.
@@ -37,12 +39,20 @@ class Outbox:
     """`wake` is called with the tenant that has something to deliver."""
 
     def __init__(
-        self, store: Store, sealer: Sealer, channels: Mapping[Surface, Channel], wake: Callable[[str], None]
+        self,
+        store: Store,
+        sealer: Sealer,
+        channels: Mapping[Surface, Channel],
+        wake: Callable[[str], None],
+        *,
+        question_lifetime: dt.timedelta,
     ) -> None:
         self._store = store
         self._sealer = sealer
         self._channels = channels
         self._wake = wake
+        self.question_lifetime = question_lifetime
+        """How long a question for approval can be answered in a chat."""
 
     def render_reply(self, turn: Turn, text: str, parts_json: bytes | None) -> ReplyDelivery | None:
         """What the sender of an ended turn is sent; None if the turn came from no platform, or its platform is
@@ -51,11 +61,62 @@ class Outbox:
         key = arrived_as(turn)
         if key is None:
             return None
-        if turn.surface in ROOM_PLATFORMS and parts_json is not None:
-            text = reply_markdown(decode(parts_json))
+        reply = _shown_reply(turn, text, parts_json)
         is_notice = parts_json is None
-        payloads = self._render(turn.surface, delivered_text(turn, text), is_notice=is_notice)
-        return None if payloads is None else ReplyDelivery(turn.surface, key, payloads)
+        payloads: tuple[CleanText, ...] | None = ()
+        question = self._question(turn, reply.calls)
+        if turn.surface in ROOM_PLATFORMS and question is not None:
+            # One message: a room shows a turn's reply in one place, and edits it there.
+            asked = "\n\n".join(each for each in (reply.text, question.text) if each)
+            payloads = (encode(RoomMessage(self._sealer.text(asked, "reply"), question=question.token)),)
+        elif question is None or reply.text:
+            payloads = self._render(turn.surface, delivered_text(turn, reply.text), is_notice=is_notice)
+        if payloads is None or (channel := self._channels.get(turn.surface)) is None:
+            return None if payloads is None else ReplyDelivery(turn.surface, key, payloads)
+        if question is not None:
+            payloads += tuple(CleanText(each) for each in channel.render_question(question))
+        return ReplyDelivery(turn.surface, key, (*self._closed_elsewhere(turn, reply), *payloads))
+
+    def _question(self, turn: Turn, calls: Sequence[ToolPart]) -> ChatQuestion | None:
+        if not calls or turn.status != "executed":
+            return None
+        asked = chat_question(turn.id, calls, self.question_lifetime)
+        return asked._replace(text=self._sealer.text(asked.text, "question"))
+
+    def _closed_elsewhere(self, turn: Turn, reply: _ShownReply) -> list[CleanText]:
+        """Replaces the buttons of a question that was answered on another surface."""
+        answered = [call for call in reply.answered if call.approval is not None]
+        if not turn.seen.get(ANSWERED_ELSEWHERE) or not answered:
+            return []
+        decided = bool(answered[0].approval and answered[0].approval.approved)
+        payload = self._edit(turn.surface, str(turn.seen.get(CONTINUES)), answered, outcome_word(approved=decided))
+        return [] if payload is None else [payload]
+
+    def _edit(self, platform: Surface, turn_id: str, calls: Sequence[ToolPart], outcome: str) -> CleanText | None:
+        channel = self._channels.get(platform) if platform not in ROOM_PLATFORMS else None
+        if not isinstance(channel, EditableChannel):
+            return None
+        text = self._sealer.text(calls_text(calls, outcome), "question")
+        return encode_edit(turn_id, channel.render_edit(text))
+
+    async def close_question(
+        self, tx: Transaction, turn: Turn, calls: Sequence[ToolPart], outcome: str, *, name: str
+    ) -> None:
+        """Enqueues an edit that replaces the buttons of a turn's question by its outcome, where the platform can."""
+        asked = await find_question(tx, turn.id)
+        payload = None if asked is None else self._edit(asked.platform, turn.id, calls, outcome)
+        if asked is not None and payload is not None:
+            await tx.enqueue(
+                asked.platform, asked.recipient, payload, turn_id=None, owner_id=asked.owner_id, id=f"{name}-edit"
+            )
+
+    async def notify(self, tx: Transaction, arrival: Arrival, text: str, *, name: str) -> bool:
+        """Enqueues a notice that only the sender sees. False where the platform has none."""
+        if arrival.notice_to is None or not (payloads := self._render(arrival.platform, text, is_notice=True)):
+            return False
+        owner_id, id = tx.scope.user_id, f"{name}-notice"
+        await tx.enqueue(arrival.platform, arrival.notice_to, payloads[0], turn_id=None, owner_id=owner_id, id=id)
+        return True
 
     async def enqueue_reply(self, tx: Transaction, turn: Turn, text: str, parts_json: bytes | None) -> None:
         """Enqueues the reply of a turn that has ended, in the caller's transaction; a second call does nothing."""
@@ -174,6 +235,41 @@ class Outbox:
         count = await self._store.transact(system_scope(scope.tenant_id), work)
         self._wake(scope.tenant_id)
         return count
+
+
+class _ShownReply(NamedTuple):
+    """What of a reply its platform has not been sent before: the text, the calls that wait for approval, and those that
+    were answered since."""
+
+    text: str
+    calls: Sequence[ToolPart] = ()
+    answered: Sequence[ToolPart] = ()
+
+
+def _shown_reply(turn: Turn, text: str, parts_json: bytes | None) -> _ShownReply:
+    begun = turn.seen.get(BEGUN, {})
+    is_room = turn.surface in ROOM_PLATFORMS
+    if parts_json is None or not (is_room or begun or b"approval-requested" in parts_json):
+        return _ShownReply(text)
+    parts, known = decode(parts_json), begun.get("parts", 0)
+    was_open = [part for part in parts[:known] if isinstance(part, ToolPart) and part.call_id in begun.get("open", ())]
+    calls, later = open_calls(parts[known:]), parts[known:]
+    if is_room:
+        text = reply_markdown([part for part in (*was_open, *later) if part not in calls])
+    elif known:
+        text = plain_text(later)
+    return _ShownReply(text, calls, was_open)
+
+
+async def find_question(tx: Transaction, turn_id: str) -> OutboxRow | None:
+    """The row of the question that a turn ended with: the last that its reply became."""
+    found = None
+    for number in count():
+        row = await tx.outbox_row(outbox_id(turn_id, number))
+        if row is None:
+            return found
+        found = row
+    return None
 
 
 class UnansweredSweep:

@@ -186,7 +186,10 @@ class OutboxWorker:
         return TenantQueue(self._store, self._clock, self._settlement, self._retry, self._processes, tenant_id)
 
     def _new_worker(self, tenant_id: str, queue: TenantQueue) -> DeliveryWorker[OutboxRow]:
-        sender = PlatformSender(tenant_id, self._channels, self._credentials, self._http, self._clock, self._retry)
+        session = self._store.scoped(system_scope(tenant_id))
+        sender = PlatformSender(
+            tenant_id, session, self._channels, self._credentials, self._http, self._clock, self._retry
+        )
         return DeliveryWorker(queue, sender, CircuitBreaker(self._clock, self._retry, self._chance), self._platforms)
 
     def open_circuits(self, platform: Surface) -> int:

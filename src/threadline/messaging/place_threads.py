@@ -65,6 +65,8 @@ class PlaceThreads:
         self._sealer = sealer.for_tenant(tx.scope.tenant_id)
         self._context = context
         self._current: CurrentThread | None = None
+        self.stopped: list[str] = []
+        """Turns that were asked to stop."""
 
     async def current(self) -> CurrentChat:
         binding, thread = await self.here()
@@ -141,6 +143,13 @@ class PlaceThreads:
     async def undo(self) -> Thread:
         return await self._tx.undo((await self.here()).thread.id)
 
+    async def stop(self) -> int:
+        """Asks the active turns of this place's thread to stop. How many there are."""
+        for turn in await self._tx.active_turns((await self.here()).thread.id):
+            if await self._tx.request_stop(turn.id):
+                self.stopped.append(turn.id)
+        return len(self.stopped)
+
     async def rename(self, title: str) -> Thread:
         changes = admit_changes(self._sealer, ThreadChanges(title=title))
         return await self._tx.update_thread((await self.here()).thread.id, changes)
@@ -188,5 +197,14 @@ def chat_executor(
     async def whoami(call: CommandCall) -> str:
         return f"You are `{scope.user_id}` ({scope.role}) in `{scope.tenant_id}`, linked as `{sender}`."
 
-    handlers: dict[CommandName, Handler] = {"link": link, "unlink": unlink, "whoami": whoami, "model": model}
+    async def stop(call: CommandCall) -> str:
+        return "Stopped." if await threads.stop() else "No reply is running here."
+
+    handlers: dict[CommandName, Handler] = {
+        "link": link,
+        "unlink": unlink,
+        "whoami": whoami,
+        "model": model,
+        "stop": stop,
+    }
     return CommandExecutor(handlers)

@@ -18,15 +18,18 @@ from threadline.core.platform_messages import (
     Ambiguous,
     HttpResponse,
     LookedUp,
+    MessageEdit,
     Outcome,
     Permanent,
     Sent,
     Transient,
+    read_edit,
 )
 from threadline.core.turns import Surface
 from threadline.messaging.credentials import Credentials
+from threadline.messaging.outbox import find_question
 from threadline.messaging.settlement import DeliveryRetry
-from threadline.ports import Channel, Clock, Http, SearchableChannel
+from threadline.ports import Channel, Clock, EditableChannel, Http, SearchableChannel, Transaction
 
 log = logging.getLogger("threadline.outbox")
 
@@ -56,6 +59,7 @@ class PlatformSender:
     def __init__(
         self,
         tenant_id: str,
+        session: Transaction,
         channels: Mapping[Surface, Channel],
         credentials: Credentials,
         http: Http,
@@ -63,6 +67,7 @@ class PlatformSender:
         retry: DeliveryRetry,
     ) -> None:
         self._tenant_id = tenant_id
+        self._session = session
         self._channels = channels
         self._credentials = credentials
         self._http = http
@@ -75,6 +80,8 @@ class PlatformSender:
         if not isinstance(opened, OpenChannel):
             return opened
         channel = opened.channel
+        if (edit := read_edit(row.payload)) is not None:
+            return await self._edit(opened, row, edit)
         if row.is_ambiguous and isinstance(channel, SearchableChannel):
             known = await self._find_twice(channel, opened.secrets, row)
             if known is not None:
@@ -98,6 +105,18 @@ class PlatformSender:
             return Permanent(str(exc))
         self._opened[platform] = (now, opened)
         return opened
+
+    async def _edit(self, opened: OpenChannel, row: OutboxRow, edit: MessageEdit) -> Outcome:
+        asked = await find_question(self._session, edit.edits)
+        if asked is None or asked.message_id is None or not isinstance(opened.channel, EditableChannel):
+            # It was never sent, so there is nothing to replace.
+            return Sent()
+        try:
+            request = opened.channel.build_edit(opened.secrets, row.recipient, asked.message_id, edit.payload)
+        except SettingsInvalid as exc:
+            return Permanent(str(exc))
+        response = await self._http.send(request, seconds=self._retry.send_seconds)
+        return opened.channel.parse_response(response) if isinstance(response, HttpResponse) else response
 
     async def _post(self, opened: OpenChannel, row: OutboxRow) -> Outcome:
         try:

@@ -35,6 +35,8 @@ class Receipt(NamedTuple):
     turn: Turn | None = None
     user_id: str | None = None
     """The sender's user; None for an account without a link."""
+    stopped: tuple[str, ...] = ()
+    """Turns that a command asked to stop."""
 
     @property
     def turn_id(self) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from threadline.core.approval_questions import NOT_ASKED_TEXT
 from threadline.core.channels import InboxRow, LinkResult
 from threadline.core.platform_messages import Arrival
 from threadline.core.reply_text import (
@@ -18,7 +19,7 @@ from threadline.core.reply_text import (
 )
 from threadline.core.threads import system_scope
 from threadline.messaging.links import Links
-from threadline.messaging.outbox import Outbox
+from threadline.messaging.outbox import Outbox, answer_id
 from threadline.ports import Store, Transaction
 
 DuplicateDecision: TypeAlias = Literal["duplicate"]
@@ -64,7 +65,9 @@ class UnlinkedSenders:
             arrived = await claim(tx, arrival, correlation_id)
             if arrived is None:
                 return "duplicate"
-            if await self._must_hint(tx, arrival):
+            if arrival.kind == "answer":
+                await self._outbox.notify(tx, arrival, NOT_ASKED_TEXT, name=answer_id(arrived.platform, arrived.key))
+            elif await self._must_hint(tx, arrival):
                 await self._outbox.answer(tx, arrived, HOW_TO_LINK_TEXT, owner_id=tx.scope.user_id)
             await tx.settle_inbox(arrived.platform, arrived.key, status="done", decision="denied_unverified")
             return "denied_unverified"

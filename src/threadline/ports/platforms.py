@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from threadline.core.approval_questions import ChatQuestion
 from threadline.core.messages import Message
 from threadline.core.platform_messages import (
     Ambiguous,
@@ -58,6 +59,10 @@ class Channel(Protocol):
         a reader would. Empty if there is nothing to show. A payload is JSON and holds no secret."""
         ...
 
+    def render_question(self, question: ChatQuestion) -> list[str]:
+        """A question with two buttons, which carry `question.yes` and `question.no`. The last payload has them."""
+        ...
+
     def build_request(self, secrets: Mapping[str, str], recipient: str, payload: str, key: str) -> HttpRequest:
         """The request that sends one payload. `key` is the same for every attempt. SettingsInvalid if a secret is
         missing or contains characters that a request cannot."""
@@ -93,6 +98,19 @@ class SearchableChannel(Channel, Protocol):
 
     def parse_search(self, response: HttpResponse, key: str) -> LookedUp | Transient | Permanent:
         """The message that was sent under this key, if the page has it. Permanent if the platform refuses to say."""
+        ...
+
+
+@runtime_checkable
+class EditableChannel(Channel, Protocol):
+    """A platform on which a sent message can be changed."""
+
+    def render_edit(self, text: str) -> str:
+        """The payload that a message is replaced with: a short text without buttons."""
+        ...
+
+    def build_edit(self, secrets: Mapping[str, str], recipient: str, message_id: str, payload: str) -> HttpRequest:
+        """The request that changes the message. SettingsInvalid like `build_request`."""
         ...
 
 

@@ -39,7 +39,7 @@ from threadline.core.turn_commits import (
     ReplyDelivery,
     TurnAcceptance,
 )
-from threadline.core.turns import Chunk, Policy, Surface, Turn, TurnEnd, reply_id
+from threadline.core.turns import ANSWERED_ELSEWHERE, Chunk, Policy, Surface, Turn, TurnEnd, reply_id, root_turn_id
 from threadline.observability.metrics import Metrics
 from threadline.ports import Guard, Store, Transaction
 from threadline.threads.field_checks import admit_model, admit_thread
@@ -258,7 +258,7 @@ class Turns:
             reply=reply,
             chunks=ending.chunks,
             tokens=ending.tokens,
-            delivery=self._delivery(turn, end, reply),
+            delivery=await self._delivery(scope, turn, end, reply),
         )
 
     def _seal_reply(self, sealer: Sealer, ending: Ending) -> tuple[Sealed | None, TurnEnd]:
@@ -288,10 +288,16 @@ class Turns:
         """The limits and the masker of the scope's tenant."""
         return self._sealer.for_tenant(scope.tenant_id)
 
-    def _delivery(self, turn: Turn, end: TurnEnd, reply: Sealed | None) -> ReplyDelivery | None:
-        if (render := self._deliveries.get(turn.surface)) is None:
+    async def _delivery(self, scope: Scope, turn: Turn, end: TurnEnd, reply: Sealed | None) -> ReplyDelivery | None:
+        ended = msgspec.structs.replace(turn, status=end.status, error=end.error, seen=end.seen)
+        if turn.surface not in self._deliveries and turn.id != root_turn_id(turn.id):
+            # A platform's question was answered elsewhere: the rest of the reply is delivered there too.
+            root = await self._store.scoped(scope).turn(root_turn_id(turn.id))
+            if root is not None:
+                asked = {"surface": root.surface, "idempotency_key": root.idempotency_key}
+                ended = msgspec.structs.replace(ended, **asked, seen={**end.seen, ANSWERED_ELSEWHERE: True})
+        if (render := self._deliveries.get(ended.surface)) is None:
             return None
-        ended = msgspec.structs.replace(turn, status=end.status, error=end.error)
         if reply is None:
             return render(ended, end.error or "", None)
         return render(ended, reply.text, reply.parts_json)

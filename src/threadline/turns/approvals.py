@@ -31,8 +31,8 @@ from threadline.core.parts import ToolPart
 from threadline.core.sealing import Sealer
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted, AcceptRefusal, TurnAcceptance
-from threadline.core.turns import Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
-from threadline.ports import Guard, Store, StoreSession
+from threadline.core.turns import CONTINUES, Surface, Turn, answering_turn_id, reply_id, root_turn_id, turn_id_of_reply
+from threadline.ports import Guard, Store, Transaction
 from threadline.turns.acceptance import Turns, find_present_request
 from threadline.turns.leases import Holder
 
@@ -77,8 +77,20 @@ class Approvals:
         """Stores the answers and the turn that acts on them, once. RoleRefused, GuardRefused, NotFound; InvalidInput if
         the answers do not fit the requests; Conflict if they were answered otherwise, or a later message exists;
         TurnRunning. Nothing is stored then."""
+        prepared = await self.prepare(self._store.scoped(scope), scope, request)
+        if isinstance(prepared, Accepted):
+            return prepared
+        outcome = await self._turns.store(scope, prepared, holder)
+        if isinstance(outcome, AcceptRefusal) and outcome.reason == "id_known":
+            # The same request was answered a moment ago, from here or from elsewhere.
+            thread = await _thread(self._store.scoped(scope), request.thread_id)
+            return _replay(await self._turns.find(scope, prepared.turn_id), thread, prepared.request_hash)
+        return self._turns.require_accepted(outcome, prepared)
+
+    async def prepare(self, session: Transaction, scope: Scope, request: AnswerRequest) -> TurnAcceptance | Accepted:
+        """What the store is given to store the answers; the turn that acts on them if they were given before. The same
+        errors as `accept`."""
         scope.require("member")
-        session = self._store.scoped(scope)
         thread = await _thread(session, request.thread_id)
         message_id = request.message_id or await _head_id(session, thread)
         root_id = None if message_id is None else turn_id_of_reply(check_id("message", message_id))
@@ -96,7 +108,7 @@ class Approvals:
         # The reply with its answers takes the place of the one that waits.
         parts, metadata = apply_answers(found.parts, answers), agent_metadata(found.metadata)
         answered = NewMessage("assistant", parts, id=found.id, metadata=metadata)
-        new = TurnAcceptance(
+        return TurnAcceptance(
             turn_id=turn_id,
             surface=request.surface,
             message=self._sealer.for_tenant(scope.tenant_id).message(answered),
@@ -111,13 +123,9 @@ class Approvals:
                 **({SEEN_KEY: asker.seen[SEEN_KEY]} if SEEN_KEY in asker.seen else {}),
                 **stored_form(request.client_tools),
                 _ANSWERED: sorted(answers),
+                CONTINUES: asker.id,
             },
         )
-        outcome = await self._turns.store(scope, new, holder)
-        if isinstance(outcome, AcceptRefusal) and outcome.reason == "id_known":
-            # The same request was answered a moment ago, from here or from elsewhere.
-            return _replay(await self._turns.find(scope, turn_id), thread, digest)
-        return self._turns.require_accepted(outcome, new)
 
     async def _check(self, scope: Scope, answers: Mapping[str, Answer]) -> None:
         """GuardRefused, LimitExceeded or InvalidInput for what a person or a client says."""
@@ -132,7 +140,7 @@ class Approvals:
 
 
 async def _claimed_answers(
-    session: StoreSession, thread: Thread, message_id: str, claimed: tuple[ToolPart, ...]
+    session: Transaction, thread: Thread, message_id: str, claimed: tuple[ToolPart, ...]
 ) -> dict[str, Answer]:
     """The answers in a reply that a client sent back: decisions, and outputs of calls that wait for them. If none of
     its outputs is awaited, those that the last turn of the reply has brought: the request is a repeated one. Conflict
@@ -156,7 +164,7 @@ async def _claimed_answers(
     return answers
 
 
-async def find_continued_reply(session: StoreSession, turn: Turn) -> Message | None:
+async def find_continued_reply(session: Transaction, turn: Turn) -> Message | None:
     """The reply that an active turn continues, with its answers; None for any other turn."""
     if turn.id == root_turn_id(turn.id):
         return None
@@ -166,20 +174,20 @@ async def find_continued_reply(session: StoreSession, turn: Turn) -> Message | N
     return found if now is not None and now.is_active else None
 
 
-def _replay(earlier: Turn, thread: Thread, digest: bytes) -> Accepted:
+def _replay(earlier: Turn, thread: Thread, digest: bytes | None) -> Accepted:
     if earlier.request_hash != digest or earlier.thread_id != thread.id:
         raise Conflict("this call was answered before, with another decision or output")
     return Accepted(earlier, thread, replayed=True)
 
 
-async def _thread(session: StoreSession, thread_id: str) -> Thread:
+async def _thread(session: Transaction, thread_id: str) -> Thread:
     found = await session.thread(check_id("thread", thread_id))
     if found is None:
         raise NotFound("thread", thread_id)
     return found
 
 
-async def _find_waiting_reply(session: StoreSession, thread: Thread, message_id: str) -> tuple[Message, Turn]:
+async def _find_waiting_reply(session: Transaction, thread: Thread, message_id: str) -> tuple[Message, Turn]:
     """The reply that waits, which is the thread's last message, and its turn."""
     found = await session.message(thread.id, message_id)
     asker = None if found is None else await _find_asking_turn(session, thread, found)
@@ -190,18 +198,18 @@ async def _find_waiting_reply(session: StoreSession, thread: Thread, message_id:
     return found, asker
 
 
-async def _head_id(session: StoreSession, thread: Thread) -> str | None:
+async def _head_id(session: Transaction, thread: Thread) -> str | None:
     head = await _head(session, thread)
     return None if head is None else head.id
 
 
-async def _head(session: StoreSession, thread: Thread) -> Message | None:
+async def _head(session: Transaction, thread: Thread) -> Message | None:
     last = thread.message_count - 1
     found = await session.messages(thread.id, first=last, last=last) if last >= 0 else []
     return found[0] if found else None
 
 
-async def _find_asking_turn(session: StoreSession, thread: Thread, message: Message) -> Turn | None:
+async def _find_asking_turn(session: Transaction, thread: Thread, message: Message) -> Turn | None:
     """The turn of this thread that wrote the message and was executed. A message that was appended, imported or
     inherited by a branch has none, and its calls cannot be answered here."""
     if message.role != "assistant" or message.turn_id is None:

@@ -28,7 +28,7 @@ from threadline.core.parts import Part, ToolPart, tool_part
 from threadline.core.prompts import Prompt, PromptMessage
 from threadline.core.reply_limits import ReplySize
 from threadline.core.sealing import Limits
-from threadline.core.turns import Chunk, ToolRun, Turn, TurnStatus, reply_id
+from threadline.core.turns import BEGUN, Chunk, ToolRun, Turn, TurnStatus, reply_id
 from threadline.ports import Transaction
 from threadline.turns.meters import Meter
 from threadline.turns.streams import LiveStream
@@ -65,7 +65,7 @@ class TurnOutput:
         is stored with the turn, for readers that come after the stream was dropped."""
         self.fold = Fold(parts, metadata)
         still_open = [part.call_id for part in parts if isinstance(part, ToolPart) and not part.is_answered]
-        self.seen = {**self.seen, "begun": {"parts": len(parts), "open": still_open}}
+        self.seen = {**self.seen, BEGUN: {"parts": len(parts), "open": still_open}}
 
     def continue_run(self, earlier: EarlierRun, prompt: Prompt, continued: tuple[Part, ...]) -> Prompt:
         """Begins with what an earlier run left. The prompt, with what the agent had said as its last message, in the

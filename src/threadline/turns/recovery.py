@@ -37,8 +37,7 @@ _GRACE_PERIODS_PER_LEASE = 3
 
 
 class AbandonedTurns:
-    """Recovers one turn. Of turns that run again, `approver` decides for those of a messaging surface and `later` for
-    all others: a page or a program can be asked in a turn of its own."""
+    """Recovers one turn. `approver` decides for turns that run again and whose caller brings none."""
 
     def __init__(
         self,
@@ -47,7 +46,6 @@ class AbandonedTurns:
         leases: Leases,
         approver: Approver,
         *,
-        later: Approver | None = None,
         metrics: Metrics | None = None,
         handover_seconds: float = 300.0,
     ) -> None:
@@ -55,7 +53,6 @@ class AbandonedTurns:
         self._turns = turns
         self._leases = leases
         self._approver = approver
-        self._later = later or approver
         self._recovered = (metrics or Metrics()).counter(
             "threadline_recovered_turns_total", "Turns taken over from a process that went away.", ("surface",)
         )
@@ -92,7 +89,7 @@ class AbandonedTurns:
             return False
         must_stop = reason == "interrupt" or await self._store.scoped(scope).is_stop_requested(turn.id)
         if not must_stop and await self._runs_again(scope, turn, reason):
-            runner.start(scope, turn, approver or (self._approver if turn.surface in CHANNELS else self._later))
+            runner.start(scope, turn, approver or self._approver)
             return True
         if reason == "sweep" and not must_stop and await self._is_awaited(scope, turn):
             return False

@@ -24,7 +24,7 @@ from threadline.core.events import Event
 from threadline.core.messages import Message
 from threadline.core.parts import ToolPart
 from threadline.core.threads import Scope
-from threadline.core.turns import Chunk, Turn, reply_id
+from threadline.core.turns import BEGUN, Chunk, Turn, reply_id
 from threadline.ports import Approver, Store, Transaction
 from threadline.turns.loop_share import LoopShare
 
@@ -294,7 +294,7 @@ def _decode(chunk: Chunk) -> StreamedEvent:
 async def _replay(tx: Transaction, turn: Turn) -> list[StreamedEvent]:
     """The stream of an ended turn whose chunks were dropped, made from its reply and its end."""
     reply = await _find_reply(tx, turn)
-    begun = turn.seen.get("begun", {})
+    begun = turn.seen.get(BEGUN, {})
     parts = () if reply is None else reply.parts
     said = replay_events(parts, known=begun.get("parts", 0), still_open=begun.get("open", ()))
     if reply is not None and (metadata := agent_metadata(reply.metadata)):

@@ -17,6 +17,8 @@ from threadline.service.http.requests import WEBHOOK_PATH
 
 # Browsers send this type to another origin only after a preflight request, unlike the types of forms.
 _JSON = frozenset(("application/json",))
+# Slack sends buttons and slash commands as forms. A webhook accepts only what its platform signed.
+_WEBHOOKS = frozenset(("application/json", "application/x-www-form-urlencoded"))
 _LINES = frozenset(("application/x-ndjson", "application/jsonl", "application/json"))
 _CHARSETS = frozenset(("utf-8", "utf8"))
 
@@ -37,10 +39,11 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        limit = self._webhook_limit if WEBHOOK_PATH.fullmatch(path) else self._larger.get(path, self._limit)
+        is_webhook = WEBHOOK_PATH.fullmatch(path) is not None
+        limit = self._webhook_limit if is_webhook else self._larger.get(path, self._limit)
         try:
             if _has_body(headers):
-                _check_type(headers, _LINES if path in self._larger else _JSON)
+                _check_type(headers, _WEBHOOKS if is_webhook else _LINES if path in self._larger else _JSON)
                 _check_length(headers, limit)
         except Problem as problem:
             await problem.response()(scope, receive, send)

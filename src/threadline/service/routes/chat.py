@@ -20,8 +20,7 @@ from threadline.core.ids import check_id, check_state_key
 from threadline.core.threads import Scope, Thread
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Surface, Turn, reply_id
-from threadline.ports import Approver
-from threadline.replies import Defer, DenyAll, stop_turns
+from threadline.replies import Defer, stop_turns
 from threadline.service.aisdk.chat_request import ChatBody, ChatRequest, Claim, parse_chat_request
 from threadline.service.aisdk.questions import Asked, find_asked
 from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, FORMAT_HEADER, Position, read_format, read_position
@@ -125,7 +124,7 @@ class ChatRoutes:
             await self._threadline.directory.find(scope, chat.agent_id)
         major = read_format(request)
         accepted = await self._accept(scope, chat, surface, idempotency_key(request))
-        running = await self._threadline.runner.begin(scope, accepted, _approver(surface))
+        running = await self._threadline.runner.begin(scope, accepted, Defer())
         return self._turn_streams.response(scope, accepted.thread, accepted.turn, major=major, running=running)
 
     async def _accept(self, scope: Scope, chat: ChatRequest, surface: Surface, key: str | None) -> Accepted:
@@ -274,11 +273,6 @@ class ChatRoutes:
         if name is None:
             raise NotFound("thread", "")
         return await find_thread(self._threadline.threads(scope), name)
-
-
-def _approver(surface: Surface) -> Approver:
-    """A web page can show an approval request later; a chat room has no way to answer one."""
-    return Defer() if surface == "web" else DenyAll()
 
 
 def _with_state_key(chat: ChatRequest, state_key: str | None) -> ChatRequest:

@@ -29,6 +29,7 @@ from threadline.service.openapi.operation import Body, ResponseSpec, operation
 
 log = logging.getLogger("threadline.hooks")
 
+_FORM = "application/x-www-form-urlencoded"
 _WEBHOOK = "/api/v1/tenants/{tenant}/channels/{platform}/webhook"
 
 
@@ -89,6 +90,9 @@ class WebhookRoutes:
         receipts = [
             await self._threadline.inbox.receive(tenant_id, arrival, correlation_id) for arrival in delivery.arrivals
         ]
+        if request.headers.get("content-type", "").startswith(_FORM):
+            # Slack shows its user what a form is answered with; the reply follows through the outbox.
+            return Response(status_code=200)
         results = [MessageResult(receipt.decision, receipt.turn_id) for receipt in receipts]
         # 200 whatever the decisions: platforms repeat refused deliveries and finally disable the webhook.
         return json_response(WebhookResponse(correlation_id, results))

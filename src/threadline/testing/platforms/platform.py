@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from threadline.clock import SystemClock
@@ -37,10 +37,28 @@ class Reply(NamedTuple):
     text: str
     payload: Mapping[str, Any]
     at: dt.datetime
+    message_id: str = ""
+    """The platform's id of it."""
+
+
+class Edit(NamedTuple):
+    """A message that was changed: its id, what it says now, and whether it still has buttons."""
+
+    message_id: str
+    text: str
+    has_buttons: bool
+
+
+class Notice(NamedTuple):
+    """A text that only one person saw."""
+
+    to: str
+    text: str
 
 
 class FakePlatform:
-    """Enter it with `async with`. `sent` are the replies it took, `calls` counts the requests to its send API."""
+    """Enter it with `async with`. `sent` are the replies it took, `edits` and `notices` what else it was told, `calls`
+    counts the requests to its send API."""
 
     platform: ClassVar[Surface]
     person: ClassVar[str]
@@ -51,6 +69,8 @@ class FakePlatform:
         self.clock = clock or SystemClock()
         self.webhook: str | None = None
         self.sent: list[Reply] = []
+        self.edits: list[Edit] = []
+        self.notices: list[Notice] = []
         self.calls = 0
         self._faults: deque[Fault] = deque()
         self._changed = asyncio.Condition()
@@ -85,6 +105,15 @@ class FakePlatform:
         """The headers under which the platform delivers this body now."""
         raise NotImplementedError
 
+    def press(self, question: Reply, label: str, sender: str | None = None) -> bytes:
+        """What the platform delivers when a person presses the button with this label."""
+        raise NotImplementedError
+
+    async def until(self, holds: Callable[[], bool], seconds: float = _SECONDS) -> None:
+        """Waits until something that this platform was told makes it true. TimeoutError."""
+        async with asyncio.timeout(seconds), self._changed:
+            await self._changed.wait_for(holds)
+
     async def say(self, text: str, sender: str | None = None) -> Told:
         return await self.deliver(self.write(text, sender))
 
@@ -114,9 +143,19 @@ class FakePlatform:
     async def _answer(self, asked: Asked) -> Told:
         raise NotImplementedError
 
-    async def _take(self, recipient: str, text: str, payload: Mapping[str, Any]) -> None:
+    async def _take(self, recipient: str, text: str, payload: Mapping[str, Any], message_id: str) -> None:
         async with self._changed:
-            self.sent.append(Reply(recipient, text, payload, self.clock.now()))
+            self.sent.append(Reply(recipient, text, payload, self.clock.now(), message_id))
+            self._changed.notify_all()
+
+    async def _edit(self, message_id: str, text: str, *, has_buttons: bool) -> None:
+        async with self._changed:
+            self.edits.append(Edit(message_id, text, has_buttons))
+            self._changed.notify_all()
+
+    async def _notice(self, to: str, text: str) -> None:
+        async with self._changed:
+            self.notices.append(Notice(to, text))
             self._changed.notify_all()
 
     def _fault(self) -> Fault | None:

@@ -1,5 +1,5 @@
-"""A stand-in for Slack: signed events out; `chat.postMessage`, `conversations.history`, `conversations.replies` and
-`auth.test` in.
+"""A stand-in for Slack: signed events, buttons and slash commands out; `chat.postMessage`, `chat.update`,
+`chat.postEphemeral`, `conversations.history`, `conversations.replies` and `auth.test` in.
 
 It follows Slack's public rules: a repeated message is posted twice, whatever its `client_msg_id`; metadata is returned
 only if it is asked for; reading needs the scope of the kind of conversation; and calls are limited, messages to about
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from threadline.channels.slack import signature
 from threadline.core.turns import Surface
 from threadline.ports import Clock
 from threadline.testing.platforms.loopback import Asked, Told
-from threadline.testing.platforms.platform import FakePlatform, Fault, fall_silent, told
+from threadline.testing.platforms.platform import FakePlatform, Fault, Reply, fall_silent, told
 
 BOT_USER = "U0THREADLN"
 TEAM = "T0FAKE"
@@ -68,9 +70,11 @@ class FakeSlack(FakePlatform):
 
     def sign(self, body: bytes) -> dict[str, str]:
         stamp = str(int(self.clock.now().timestamp()))
+        form = {} if body.startswith(b"{") else {"content-type": "application/x-www-form-urlencoded"}
         return {
             "x-slack-request-timestamp": stamp,
             "x-slack-signature": signature(self._signing_secret, stamp, body),
+            **form,
         }
 
     def write(self, text: str, sender: str | None = None, **event: Any) -> bytes:
@@ -98,6 +102,34 @@ class FakeSlack(FakePlatform):
         }
         return json.dumps(envelope).encode()
 
+    def press(self, question: Reply, label: str, sender: str | None = None) -> bytes:
+        channel, _, thread_ts = question.recipient.partition(":")
+        (button,) = [each for each in _buttons(question.payload) if each["text"]["text"] == label]
+        message = {"type": "message", "ts": question.message_id, "text": question.text, "bot_id": "B0FAKE"}
+        message |= {"thread_ts": thread_ts} if thread_ts else {}
+        pressed = {name: button[name] for name in ("type", "action_id", "text", "value")}
+        container = {"type": "message", "message_ts": question.message_id, "channel_id": channel, "is_ephemeral": False}
+        payload = {
+            "type": "block_actions",
+            "user": {"id": sender or self.person, "username": "ada", "team_id": TEAM},
+            "api_app_id": "A0FAKE",
+            "container": container,
+            "trigger_id": f"{self._ts()}.fake",
+            "team": {"id": TEAM, "domain": "fake"},
+            "channel": {"id": channel, "name": "directmessage" if channel.startswith("D") else "general"},
+            "message": message,
+            "response_url": f"{self._server.url}/actions/T0FAKE/1/fake",
+            "actions": [{**pressed, "block_id": "b1", "action_ts": self._ts()}],
+        }
+        return urlencode({"payload": json.dumps(payload)}).encode()
+
+    def command(self, command: str, text: str = "", sender: str | None = None, channel: str | None = None) -> bytes:
+        """What Slack delivers for a slash command."""
+        sender = sender or self.person
+        given = {"token": "unused", "team_id": TEAM, "channel_id": channel or direct(sender), "user_id": sender}
+        given |= {"command": command, "text": text, "api_app_id": "A0FAKE", "trigger_id": f"{self._ts()}.fake"}
+        return urlencode({**given, "response_url": f"{self._server.url}/commands/T0FAKE/1/fake"}).encode()
+
     async def shake_hands(self) -> Told:
         """What Slack does when a request URL is entered."""
         asked = {"token": "unused", "challenge": "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"}
@@ -118,6 +150,13 @@ class FakeSlack(FakePlatform):
         match method:
             case "chat.postMessage":
                 return await self._post(given)
+            case "chat.update":
+                return await self._update(given)
+            case "chat.postEphemeral":
+                if not given.get("user") or not given.get("text"):
+                    return told({"ok": False, "error": "no_text"})
+                await self._notice(str(given["user"]), str(given["text"]))
+                return told({"ok": True, "message_ts": self._ts()})
             case "conversations.history" | "conversations.replies":
                 return self._search(method, given)
             case "auth.test":
@@ -140,14 +179,28 @@ class FakeSlack(FakePlatform):
             return told({"ok": False, "error": "channel_not_found"})
         if not text:
             return told({"ok": False, "error": "no_text"})
+        if not _are_blocks_valid(message):
+            return told({"ok": False, "error": "invalid_blocks"})
         posted = {"type": "message", "user": BOT_USER, "bot_id": "B0FAKE", "text": text, "ts": self._ts()}
         posted |= {name: message[name] for name in ("thread_ts", "metadata") if message.get(name)}
         self._store({"channel": channel, **posted})
         thread_ts = message.get("thread_ts")
-        await self._take(f"{channel}:{thread_ts}" if thread_ts else channel, text, message)
+        await self._take(f"{channel}:{thread_ts}" if thread_ts else channel, text, message, posted["ts"])
         if fault is not None:
             return await fall_silent()
         return told({"ok": True, "channel": channel, "ts": posted["ts"], "message": posted})
+
+    async def _update(self, given: dict[str, Any]) -> Told:
+        fault = self._fault()
+        if fault is not None:
+            return _refusal(fault)
+        channel, ts, text = (str(given.get(name, "")) for name in ("channel", "ts", "text"))
+        if not any(each["ts"] == ts and each.get("bot_id") for each in self._messages[channel]):
+            return told({"ok": False, "error": "message_not_found"})
+        if not text or not _are_blocks_valid(given):
+            return told({"ok": False, "error": "invalid_blocks" if text else "no_text"})
+        await self._edit(ts, text, has_buttons=bool(_buttons(given)))
+        return told({"ok": True, "channel": channel, "ts": ts, "text": text})
 
     def _search(self, method: str, given: dict[str, Any]) -> Told:
         self.searches += 1
@@ -190,6 +243,24 @@ class RateLimit:
             return max(1, round((1.0 - self._left) / self._per_second))
         self._left -= 1.0
         return None
+
+
+def _buttons(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    blocks = [block for block in message.get("blocks", ()) if block["type"] == "actions"]
+    return [element for block in blocks for element in block["elements"] if element["type"] == "button"]
+
+
+def _are_blocks_valid(message: Mapping[str, Any]) -> bool:
+    """Slack's limits: sections of 3,000 characters; buttons with a label of 75 and a value of 2,000."""
+    sections = [block for block in message.get("blocks", ()) if block["type"] == "section"]
+    fits = all(0 < len(block["text"]["text"]) <= 3_000 for block in sections)
+    buttons = _buttons(message)
+    ids = [each["action_id"] for each in buttons]
+    return (
+        fits
+        and len(ids) == len(set(ids))
+        and all(0 < len(each["text"]["text"]) <= 75 and len(each["value"]) <= 2_000 for each in buttons)
+    )
 
 
 def _shown(message: dict[str, Any], *, with_metadata: bool) -> dict[str, Any]:

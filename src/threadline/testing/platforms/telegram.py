@@ -1,8 +1,10 @@
-"""A stand-in for Telegram's Bot API: updates out by webhook or getUpdates, `sendMessage` in."""
+"""A stand-in for Telegram's Bot API: updates out by webhook or getUpdates; messages, edits and answers to
+buttons in. A button carries at most 64 bytes, and a press can be answered for a short while only."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -10,10 +12,12 @@ from typing import Any, ClassVar
 from threadline.core.turns import Surface
 from threadline.ports import Clock
 from threadline.testing.platforms.loopback import Asked, Told
-from threadline.testing.platforms.platform import FakePlatform, Fault, fall_silent, told
+from threadline.testing.platforms.platform import FakePlatform, Fault, Reply, fall_silent, told
 
 BOT = {"id": 123456, "is_bot": True, "first_name": "Threadline", "username": "threadline_fake_bot"}
 _LONGEST_TEXT = 4096
+# Telegram publishes no number; clients give up after about this long.
+_QUERY_LIFETIME = dt.timedelta(seconds=15)
 
 
 class FakeTelegram(FakePlatform):
@@ -36,6 +40,9 @@ class FakeTelegram(FakePlatform):
         self._numbers: dict[int, int] = {}
         self._updates = 0
         self.waiting: list[dict[str, Any]] = []
+        self._messages: dict[tuple[int, int], dict[str, Any]] = {}
+        self._queries: dict[str, dt.datetime] = {}
+        """When each button was pressed that was not answered yet."""
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -60,10 +67,24 @@ class FakeTelegram(FakePlatform):
         self._updates += 1
         return json.dumps({"update_id": 800_000_000 + self._updates, **content}).encode()
 
+    def press(self, question: Reply, label: str, sender: str | None = None) -> bytes:
+        chat_id, message_id = int(question.recipient.partition(":")[0]), int(question.message_id)
+        rows = question.payload["reply_markup"]["inline_keyboard"]
+        (button,) = [each for row in rows for each in row if each["text"] == label]
+        self._updates += 1
+        query_id = str(4_000_000_000 + self._updates)
+        self._queries[query_id] = self.clock.now()
+        person = {"id": int(sender or self.person), "is_bot": False, "first_name": "Ada"}
+        pressed = {"id": query_id, "from": person, "message": self._messages[chat_id, message_id]}
+        return self.update(callback_query={**pressed, "chat_instance": "17", "data": button["callback_data"]})
+
     async def post(self, text: str, sender: str | None = None) -> None:
         """Queues an update for the next poll."""
+        await self.post_update(self.write(text, sender))
+
+    async def post_update(self, body: bytes) -> None:
         async with self._changed:
-            self.waiting.append(json.loads(self.write(text, sender)))
+            self.waiting.append(json.loads(body))
             self._changed.notify_all()
 
     def _number(self, chat_id: int) -> int:
@@ -78,6 +99,10 @@ class FakeTelegram(FakePlatform):
         match method:
             case "sendMessage":
                 return await self._send(given)
+            case "editMessageText":
+                return await self._edit_text(given)
+            case "answerCallbackQuery":
+                return await self._answer_query(given)
             case "getUpdates":
                 return await self._give_updates(given)
             case "setWebhook":
@@ -106,19 +131,53 @@ class FakeTelegram(FakePlatform):
             return _error(400, "Bad Request: message text is empty")
         if len(text.encode("utf-16-le")) // 2 > _LONGEST_TEXT:
             return _error(400, "Bad Request: message is too long")
+        keyboard = given.get("reply_markup", {}).get("inline_keyboard", [])
+        if any(not 0 < len(each["callback_data"].encode()) <= 64 for row in keyboard for each in row):
+            return _error(400, "Bad Request: BUTTON_DATA_INVALID")
         topic = given.get("message_thread_id")
-        await self._take(f"{chat_id}:{topic}" if topic else str(chat_id), text, given)
+        number = self._number(chat_id)
+        message = {"message_id": number, "date": int(self.clock.now().timestamp()), "from": BOT}
+        chat = {"id": chat_id, "type": "private" if chat_id > 0 else "supergroup"}
+        more: dict[str, Any] = {name: given[name] for name in ("entities", "reply_markup") if name in given}
+        result: dict[str, Any] = {**message, "chat": chat, "text": text, **more}
+        self._messages[chat_id, number] = result
+        await self._take(f"{chat_id}:{topic}" if topic else str(chat_id), text, given, str(number))
         if fault is not None:
             return await fall_silent()
-        message = {"message_id": self._number(chat_id), "date": int(self.clock.now().timestamp()), "from": BOT}
-        chat = {"id": chat_id, "type": "private" if chat_id > 0 else "supergroup"}
-        entities = {"entities": given["entities"]} if "entities" in given else {}
-        return told({"ok": True, "result": {**message, "chat": chat, "text": text, **entities}})
+        return told({"ok": True, "result": result})
+
+    async def _edit_text(self, given: dict[str, Any]) -> Told:
+        fault = self._fault()
+        if fault is not None:
+            return _refusal(fault)
+        found = self._messages.get((int(given["chat_id"]), int(given["message_id"])))
+        if found is None:
+            return _error(400, "Bad Request: message to edit not found")
+        markup = given.get("reply_markup")
+        if (found["text"], found.get("reply_markup")) == (given["text"], markup):
+            return _error(400, "Bad Request: message is not modified: specified new message content and reply markup")
+        found["text"] = given["text"]
+        found.pop("reply_markup", None)
+        await self._edit(str(found["message_id"]), given["text"], has_buttons=markup is not None)
+        return told({"ok": True, "result": found})
+
+    async def _answer_query(self, given: dict[str, Any]) -> Told:
+        query_id, text = str(given.get("callback_query_id", "")), str(given.get("text", ""))
+        pressed_at = self._queries.pop(query_id, None)
+        if pressed_at is None or self.clock.now() - pressed_at > _QUERY_LIFETIME:
+            return _error(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+        if len(text) > 200:
+            return _error(400, "Bad Request: MESSAGE_TOO_LONG")
+        await self._notice(query_id, text)
+        return told({"ok": True, "result": True})
 
     async def _give_updates(self, given: dict[str, Any]) -> Told:
         if self.webhook is not None:
             return _error(409, "Conflict: can't use getUpdates method while webhook is active")
         offset = int(given.get("offset", 0))
+        allowed = given.get("allowed_updates") or []
+        if allowed:
+            self.waiting = [each for each in self.waiting if any(kind in each for kind in allowed)]
         async with self._changed:
             self.waiting = [update for update in self.waiting if update["update_id"] >= offset]
             # getUpdates answers with what there is when the caller's own timeout ends, as the platform does.

@@ -14,7 +14,7 @@ from threadline.channels.whatsapp import signature
 from threadline.core.turns import Surface
 from threadline.ports import Clock
 from threadline.testing.platforms.loopback import Asked, Told, ask
-from threadline.testing.platforms.platform import FakePlatform, Fault, fall_silent, told
+from threadline.testing.platforms.platform import FakePlatform, Fault, Reply, fall_silent, told
 
 NUMBER_ID = "106540352242922"
 NUMBER = "15550783881"
@@ -66,6 +66,14 @@ class FakeWhatsApp(FakePlatform):
         who = {"from": sender, "from_user_id": _user_id(sender)}
         return {**who, "id": self._wamid(), "timestamp": stamp, "type": "text", "text": {"body": text}}
 
+    def press(self, question: Reply, label: str, sender: str | None = None) -> bytes:
+        buttons = [each["reply"] for each in question.payload["interactive"]["action"]["buttons"]]
+        (button,) = [each for each in buttons if each["title"] == label]
+        said = {name: value for name, value in self.message("", sender).items() if name != "text"}
+        chosen = {"type": "button_reply", "button_reply": {"id": button["id"], "title": button["title"]}}
+        context = {"from": NUMBER, "id": question.message_id}
+        return self.batch({**said, "type": "interactive", "interactive": chosen, "context": context})
+
     def batch(self, *messages: Any) -> bytes:
         """Several messages in one webhook, as WhatsApp sends them after it could not deliver for a while."""
         people = dict.fromkeys(str(message["from"]) for message in messages if isinstance(message, dict))
@@ -102,15 +110,27 @@ class FakeWhatsApp(FakePlatform):
             fault = Fault("window_closed")
         if fault is not None and fault.kind != "silent":
             return _refusal(fault)
-        text = str(message.get("text", {}).get("body", ""))
-        if message.get("messaging_product") != "whatsapp" or not 0 < len(text) <= 4096:
+        asked = message.get("interactive", {})
+        text = str((asked.get("body", {}).get("text") if asked else message.get("text", {}).get("body")) or "")
+        longest = 1_024 if asked else 4_096
+        is_valid = 0 < len(text) <= longest and (not asked or _are_buttons_valid(asked["action"]["buttons"]))
+        if message.get("messaging_product") != "whatsapp" or not is_valid:
             return _error(400, 100, "Invalid parameter")
-        await self._take(f"{NUMBER_ID}:{person}", text, message)
+        wamid = self._wamid()
+        await self._take(f"{NUMBER_ID}:{person}", text, message, wamid)
         if fault is not None:
             return await fall_silent()
         contacts = [{"input": person, "wa_id": person}]
-        sent = [{"id": self._wamid(), "message_status": "accepted"}]
+        sent = [{"id": wamid, "message_status": "accepted"}]
         return told({"messaging_product": "whatsapp", "contacts": contacts, "messages": sent})
+
+
+def _are_buttons_valid(buttons: list[dict[str, Any]]) -> bool:
+    """Meta's limits: three buttons, titles of 20 characters, ids of 256, both unique."""
+    replies = [each["reply"] for each in buttons]
+    unique = all(len({each[name] for each in replies}) == len(replies) for name in ("id", "title"))
+    fits = all(0 < len(each["title"]) <= 20 and 0 < len(each["id"]) <= 256 for each in replies)
+    return 0 < len(buttons) <= 3 and unique and fits
 
 
 def _contact(person: str) -> dict[str, Any]:
