@@ -24,6 +24,11 @@ SAID: list[tuple[ThreadlineError, str, dict[str, object]]] = [
         "thread has 5 messages, expected 3: read it again and retry",
         {"current_count": 5, "expected_count": 3},
     ),
+    (
+        errors.ValueChanged("k", 5, 3),
+        "value 'k' has version 5, expected 3: read it again and retry",
+        {"key": "k", "current_version": 5, "expected_version": 3},
+    ),
     (errors.DuplicateId("thread", "t1"), "thread 't1' already exists", {"kind": "thread", "name": "t1"}),
     (
         errors.KeyReused("k1", "lisbon"),

@@ -18,6 +18,7 @@ from threadline.core.parts import OtherPart, TextPart, tool_part
 from threadline.core.portable import TABLES
 from threadline.core.sealing import CleanText, Sealer
 from threadline.core.threads import Scope, system_scope
+from threadline.core.values import PIECE_BYTES, ValueAddress, ValueWrite
 from threadline.ports import Store
 from threadline.settings import Settings
 from threadline.testing.clock import ManualClock
@@ -71,6 +72,8 @@ async def populate(store: Store, tenant_id: str, clock: ManualClock) -> None:
         )
         await me.contexts.set("rehearsal", f"I am {name}")
         await tx.put_link_code(name.encode(), "slack", clock.after(60))
+        kept = ValueAddress("thread", thread.id, "tests", "state")
+        await tx.write_values([ValueWrite(kept, bytes(3 * PIECE_BYTES), 3 * PIECE_BYTES, "key-1", expires_us=2**52)])
         turn = (await tx.turns(thread.id))[0]
         await tx.enqueue("slack", "C1", CleanText("hello"), turn_id=turn.id, owner_id=name)
     system = store.scoped(system_scope(tenant_id))

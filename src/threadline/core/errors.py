@@ -13,7 +13,8 @@ The tree:
     │   └── LimitExceeded        a value above a named limit
     ├── NotFound                 unknown, deleted, or owned by another user: not distinguished
     ├── Conflict
-    │   ├── HeadMoved            the expected message count is stale
+    │   ├── HeadMoved            the expected message count or timeline is stale
+    │   ├── ValueChanged         the expected version of a value is stale
     │   ├── DuplicateId          the id or key is already in use
     │   ├── KeyReused            an idempotency key was sent again with a different body
     │   └── TurnRunning          another turn is running on the thread
@@ -143,14 +144,31 @@ class Conflict(ThreadlineError):
 
 
 class HeadMoved(Conflict):
-    """`expected_count` is stale: messages were appended or undone since the caller read the thread."""
+    """`expected_count` or `expected_timeline` is stale: messages were appended or undone since the caller read the
+    thread."""
 
     code = "head_moved"
 
-    def __init__(self, current_count: int, expected_count: int) -> None:
-        super().__init__(f"thread has {current_count} messages, expected {expected_count}: read it again and retry")
+    def __init__(self, current_count: int, expected_count: int | None = None) -> None:
+        was = "is on another timeline" if expected_count is None else f"has {current_count} messages"
+        expected = "" if expected_count is None else f", expected {expected_count}"
+        super().__init__(f"thread {was}{expected}: read it again and retry")
         self.current_count = current_count
         self.expected_count = expected_count
+
+
+class ValueChanged(Conflict):
+    """`expected_version` is stale: the value was written since the caller read it. 0 means that there is no value."""
+
+    code = "value_changed"
+
+    def __init__(self, key: str, current_version: int, expected_version: int) -> None:
+        super().__init__(
+            f"value {quote(key)} has version {current_version}, expected {expected_version}: read it again and retry"
+        )
+        self.key = key
+        self.current_version = current_version
+        self.expected_version = expected_version
 
 
 class DuplicateId(Conflict):

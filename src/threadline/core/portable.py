@@ -129,6 +129,20 @@ TABLES: dict[str, tuple[str, ...]] = {
         "revoked_us",
         "acts_for_users",
     ),
+    "stored_values": (
+        "scope",
+        "scope_id",
+        "namespace",
+        "key",
+        "n",
+        "owner_id",
+        "version",
+        "size",
+        "key_id",
+        "updated_us",
+        "expires_us",
+        "piece",
+    ),
     "audit": ("id", "actor_id", "act", "target", "details", "created_us"),
 }
 

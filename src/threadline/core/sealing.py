@@ -36,6 +36,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text_bytes: int = 1_048_576
     messages_per_append: int = 10_000
     messages_per_thread: int = 1_000_000
+    value_bytes: int = 67_108_864
 
 
 METADATA_LIMIT = "metadata size in bytes"

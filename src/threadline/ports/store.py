@@ -16,6 +16,7 @@ from threadline.ports.conversations import MessageOperations, ThreadOperations, 
 from threadline.ports.places import CredentialOperations, PlaceOperations, QueueOperations
 from threadline.ports.turns import TurnOperations
 from threadline.ports.usage import UsageOperations
+from threadline.ports.values import ValueOperations
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class StoreSession(
     CredentialOperations,
     TurnOperations,
     UsageOperations,
+    ValueOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

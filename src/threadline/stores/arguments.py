@@ -24,6 +24,7 @@ from threadline.core.ids import check_id, check_thread_key, check_user_id
 from threadline.core.portable import TABLES
 from threadline.core.threads import NewThread, ThreadChanges
 from threadline.core.turn_commits import ArrivalClaim, ReplyDelivery, TurnAcceptance
+from threadline.core.values import ValueWrite, check_namespace, check_value_key, check_version
 from threadline.ports import StoreSession
 
 C = TypeVar("C", bound=type)
@@ -150,6 +151,15 @@ def _check_new_thread(name: str, new: NewThread) -> None:
     _check_fields(name, new)
 
 
+def _check_value_write(name: str, write: ValueWrite) -> None:
+    check_string("scope_id", write.address.scope_id)
+    check_namespace(write.address.namespace)
+    check_value_key(write.address.key)
+    check_version(write.expected_version)
+    if write.data is not None:
+        check_bytes("data", write.data)
+
+
 def _check_named(kind: str, name: str, value: Any) -> None:
     check_id(kind, value.id)
     _check_fields(name, value)
@@ -169,6 +179,7 @@ _BY_TYPE: dict[Any, Check] = {
     NewToken: partial(_check_named, "token"),
     TurnAcceptance: _check_acceptance,
     ReplyDelivery: _check_tuple,
+    ValueWrite: _check_value_write,
     Agent: partial(_check_named, "agent"),
     User: _check_user,
 }

@@ -16,6 +16,8 @@ from threadline.ports import Store, Transaction
 from threadline.ports.administration import TableCopyOperations
 
 _PAGE = 1000
+# Rows of up to a megabyte: so many are in memory at a time.
+_PAGES = {"stored_values": 16}
 # Timelines and threads refer to each other: timelines learn their thread in a second pass.
 PASSES = tuple(pass_ for table in TABLES for pass_ in ((table, "timelines") if table == "threads" else (table,)))
 
@@ -66,10 +68,11 @@ async def _tally(tx: TableCopyOperations, table: str) -> Tally:
 
 
 async def read_pages(tx: TableCopyOperations, table: str) -> AsyncIterator[list[Row]]:
-    page = await tx.read_rows(table, limit=_PAGE)
+    limit = _PAGES.get(table, _PAGE)
+    page = await tx.read_rows(table, limit=limit)
     while True:
         if page.rows:
             yield page.rows
         if page.next_place is None:
             return
-        page = await tx.read_rows(table, place=page.next_place, limit=_PAGE)
+        page = await tx.read_rows(table, place=page.next_place, limit=limit)

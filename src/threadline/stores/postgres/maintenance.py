@@ -37,9 +37,13 @@ from threadline.stores.postgres.session import (
 from threadline.stores.sql import load_queries
 
 _SQL = load_queries(__package__, "queries/maintenance.sql")
-_KEYED_TABLES = frozenset(("messages", "turn_chunks"))
-"""Large tables, read by their key so that each page costs the same. The others are small and read by offset."""
-_FIRST_KEY = ("", -1)
+_FIRST_KEYS: dict[str, tuple[Any, ...]] = {
+    "messages": ("", -1),
+    "turn_chunks": ("", -1),
+    "stored_values": ("", "", "", "", -1),
+}
+"""Large tables, read by their key so that each page costs the same, each with a key before its first. The key is the
+first columns of a row. The other tables are small and read by offset."""
 _RESTORE = "restore from a backup"
 
 
@@ -80,8 +84,9 @@ class TableCopyOperations(Operations):
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
         await self.session.allow_long_statements()
         self.session.scope.require("system")
-        if table in _KEYED_TABLES:
-            start: tuple[Any, ...] = _FIRST_KEY if place is None else place
+        first_key = _FIRST_KEYS.get(table)
+        if first_key is not None:
+            start: tuple[Any, ...] = first_key if place is None else place
         else:
             start = (place or 0,)
         found = await self.session.rows(_SQL[f"read_{table}"], *start, limit)
@@ -89,7 +94,7 @@ class TableCopyOperations(Operations):
         rows = [convert(tuple(row)) for row in found]
         if len(rows) < limit:
             return RowPage(rows, None)
-        return RowPage(rows, tuple(found[-1][:2]) if table in _KEYED_TABLES else start[0] + limit)
+        return RowPage(rows, start[0] + limit if first_key is None else tuple(found[-1][: len(first_key)]))
 
     @in_transaction
     async def write_rows(self, table: str, rows: Sequence[Row]) -> None:

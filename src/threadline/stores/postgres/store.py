@@ -46,6 +46,7 @@ from threadline.stores.postgres.threads import ThreadOperations, TimelineOperati
 from threadline.stores.postgres.turn_commits import TurnCommitOperations
 from threadline.stores.postgres.turns import TurnOperations, TurnOutputOperations
 from threadline.stores.postgres.usage import UsageOperations
+from threadline.stores.postgres.values import ValueOperations
 from threadline.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -211,6 +212,7 @@ class PostgresTransaction(
     TurnCommitOperations,
     TurnOutputOperations,
     UsageOperations,
+    ValueOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

@@ -145,7 +145,9 @@ def _copy_memory(source: apsw.Connection) -> apsw.Connection:
         source.close()
 
 
-_NUMBERED = frozenset(("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox"))
+_NUMBERED = frozenset(
+    ("timelines", "threads", "messages", "summaries", "turns", "tool_runs", "outbox", "stored_values")
+)
 """Tables that are paged by row number, at the same cost at any depth; the others are small and paged by offset."""
 _FLAGS = {"agents": 6, "api_tokens": 9, "threads": 5, "tool_runs": 5, "turns": 16}
 _KEEPS_ID = {("messages", "turn_id"), ("inbox", "turn_id"), ("outbox", "turn_id")}

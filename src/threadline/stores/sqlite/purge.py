@@ -22,6 +22,7 @@ _OF_THREAD = (
     "remove_turns",
     "remove_bindings",
     "remove_append_keys",
+    "remove_thread_values",
 )
 _OF_USER = (
     "remove_contexts",
@@ -31,9 +32,17 @@ _OF_USER = (
     "remove_outbox",
     "remove_tokens",
     "remove_usage",
+    "remove_values",
     "remove_user",
 )
-_OF_TENANT = ("remove_ownerless_inbox", "remove_credentials", "remove_agents", "remove_acts", "remove_tenant")
+_OF_TENANT = (
+    "remove_ownerless_inbox",
+    "remove_tenant_values",
+    "remove_credentials",
+    "remove_agents",
+    "remove_acts",
+    "remove_tenant",
+)
 
 
 class PurgeOperations(Operations):
@@ -68,12 +77,15 @@ def purge_user(session: ScopedSession, user_id: str) -> int:
 def purge_tenant(session: ScopedSession) -> int:
     session.scope.require("system")
     session.run(_SQL["remove_permits"], (session.tenant_id,))
+    session.run(_SQL["blank_tenant_values"], (session.tenant_id,))
     removed = _remove_users(session, [user_id for (user_id,) in session.rows(_SQL["list_users"], (session.tenant_id,))])
     return removed + sum(session.run(_SQL[name], (session.tenant_id,)) for name in _OF_TENANT)
 
 
 def _remove_users(session: ScopedSession, user_ids: list[str]) -> int:
     users = [(session.tenant_id, user_id) for user_id in user_ids]
+    for user in users:
+        session.run(_SQL["blank_values"], user)
     removed = remove_threads(
         session, [number for user in users for (number,) in session.rows(_SQL["list_threads"], user)]
     )
@@ -83,6 +95,8 @@ def _remove_users(session: ScopedSession, user_ids: list[str]) -> int:
 def remove_threads(session: ScopedSession, numbers: list[int]) -> int:
     """Returns the number of removed rows, over all tables."""
     session.database.scrub = True
+    for number in numbers:
+        session.run(_SQL["blank_thread_values"], (number,))
     removed = sum(session.run(_SQL[name], (number,)) for number in numbers for name in _OF_THREAD)
     timelines = [timeline for number in numbers for (timeline,) in session.rows(_SQL["list_timelines"], (number,))]
     for timeline in timelines:

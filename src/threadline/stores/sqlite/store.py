@@ -52,6 +52,7 @@ from threadline.stores.sqlite.timelines import TimelineOperations
 from threadline.stores.sqlite.turn_commits import TurnCommitOperations
 from threadline.stores.sqlite.turns import TurnOperations, TurnOutputOperations
 from threadline.stores.sqlite.usage import UsageOperations
+from threadline.stores.sqlite.values import ValueOperations
 from threadline.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -290,6 +291,7 @@ class SqliteTransaction(
     TurnCommitOperations,
     TurnOutputOperations,
     UsageOperations,
+    ValueOperations,
     AccessOperations,
     PurgeOperations,
     TableCopyOperations,

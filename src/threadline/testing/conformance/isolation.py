@@ -11,7 +11,7 @@ from threadline.core.threads import Scope, UserRole, system_scope
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.sample_data import SECRET, UNKNOWN, Ids, populate, view
-from threadline.testing.conformance.turn_probes import PROBES, Probe
+from threadline.testing.conformance.value_probes import PROBES, Probe
 
 OUTSIDERS: dict[str, tuple[str, str, UserRole]] = {
     "another user of the tenant": ("", "mallory", "member"),

@@ -59,7 +59,7 @@ def asks(verb: str, *fields: str, **given: Any) -> None:
     PROBES.append(Probe(verb, ask))
 
 
-def _another(tx: Transaction, ids: Ids) -> str:
+def another_user(tx: Transaction, ids: Ids) -> str:
     """The victim's user id; for the same id in another tenant, an unknown one."""
     return UNKNOWN.user_id if ids.user_id == tx.scope.user_id else ids.user_id
 
@@ -241,7 +241,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("put_user")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.put_user(User(_another(tx, ids), "Mallory", "admin"))).role
+    return (await tx.put_user(User(another_user(tx, ids), "Mallory", "admin"))).role
 
 
 @probe("sender")
@@ -261,7 +261,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("put_link")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.put_link("telegram", "another-user", _another(tx, ids), "verified")).state
+    return (await tx.put_link("telegram", "another-user", another_user(tx, ids), "verified")).state
 
 
 @probe("redeem_link_code")
@@ -329,7 +329,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("usage")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return await tx.usage(UsageQuery(first_day=FIRST_DAY, last_day=LAST_DAY, user_id=_another(tx, ids)))
+    return await tx.usage(UsageQuery(first_day=FIRST_DAY, last_day=LAST_DAY, user_id=another_user(tx, ids)))
 
 
 @probe("count_usage")
@@ -344,7 +344,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("record_act")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    return (await tx.record_act("token.forged", "mine", actor_id=_another(tx, ids))).act
+    return (await tx.record_act("token.forged", "mine", actor_id=another_user(tx, ids))).act
 
 
 @probe("read_rows")
@@ -354,7 +354,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("write_rows")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.write_rows("users", [(_another(tx, ids), "Mallory", "admin", 0)])
+    await tx.write_rows("users", [(another_user(tx, ids), "Mallory", "admin", 0)])
 
 
 @probe("prune_threads")
@@ -364,7 +364,7 @@ async def _(tx: Transaction, ids: Ids) -> Any:
 
 @probe("purge_user")
 async def _(tx: Transaction, ids: Ids) -> Any:
-    await tx.purge_user(_another(tx, ids))
+    await tx.purge_user(another_user(tx, ids))
 
 
 @probe("purge_tenant")

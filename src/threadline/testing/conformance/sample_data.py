@@ -16,6 +16,7 @@ from threadline.core.events import Usage
 from threadline.core.threads import NewThread, Scope, system_scope
 from threadline.core.turns import Chunk, TurnEnd
 from threadline.core.usage import Charge, UsageQuery
+from threadline.core.values import ValueAddress, ValueWrite
 from threadline.ports import Store, Transaction
 from threadline.testing.clock import ManualClock
 from threadline.testing.conformance.message_builders import add_turn, clean_json, clean_text, exchange
@@ -47,6 +48,8 @@ class Ids(msgspec.Struct, frozen=True):
     token_id: str
     token_hash: bytes
     acted_on: str
+    namespace: str
+    value_key: str
 
 
 def names_for(user_id: str, world: str | None = None) -> Ids:
@@ -81,6 +84,11 @@ async def _talk(tx: Transaction, ids: Ids) -> str:
     await tx.branch(ids.thread_id, NewThread(id=f"{ids.thread_id}-branch"), at=1)
     await tx.move(ids.thread_id, 1)
     await tx.move(ids.thread_id, 2, timeline_id=thread.timeline_id)
+    kept = f"{SECRET} value".encode()
+    for address in (("thread", ids.thread_id), ("user", tx.scope.user_id)):
+        await tx.write_values(
+            [ValueWrite(ValueAddress(*address, ids.namespace, ids.value_key), kept, len(kept), expires_us=2**52)]
+        )
     return thread.timeline_id
 
 
@@ -133,6 +141,8 @@ async def view(store: Store, scope: Scope, ids: Ids) -> dict[str, Any]:
         "old timeline": await tx.messages(ids.thread_id, timeline_id=ids.timeline_id),
         "summaries": [await tx.summary(thread_id) for thread_id in threads],
         "search": sorted(hit.message_id for hit in await tx.search(SECRET) if hit.thread_id in threads),
+        "values": await tx.read_values("thread", ids.thread_id, ids.namespace, [ids.value_key]),
+        "user's values": await tx.list_values("user", scope.user_id, ids.namespace, with_data=True),
         "saved": await tx.saved_point(ids.saved_name),
         "binding": await tx.binding("matrix", ids.place),
         "context": await tx.context(ids.agent_id),

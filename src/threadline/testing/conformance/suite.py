@@ -53,6 +53,7 @@ from threadline.testing.conformance.turn_takeovers import (
 )
 from threadline.testing.conformance.turns import TestEnding, TestLeasing, TestListingTurns
 from threadline.testing.conformance.usage import TestUsage
+from threadline.testing.conformance.values import TestExpiringValues, TestListingValues, TestOwnersOfValues, TestValues
 
 __all__ = [
     "LIMITS",
@@ -76,6 +77,7 @@ __all__ = [
     "TestEnding",
     "TestEnqueueing",
     "TestExpectedCount",
+    "TestExpiringValues",
     "TestFinishTurn",
     "TestHolderChecks",
     "TestInbox",
@@ -87,8 +89,10 @@ __all__ = [
     "TestLinks",
     "TestListingThreads",
     "TestListingTurns",
+    "TestListingValues",
     "TestLoading",
     "TestMoving",
+    "TestOwnersOfValues",
     "TestPermits",
     "TestPurgingTenants",
     "TestPurgingThreads",
@@ -113,6 +117,7 @@ __all__ = [
     "TestUndoing",
     "TestUsage",
     "TestUsers",
+    "TestValues",
     "TestWatching",
     "TestWrongArguments",
     "admin",

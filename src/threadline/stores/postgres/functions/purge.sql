@@ -1,7 +1,7 @@
 -- Tables whose rows belong to an owner, in an order that the foreign keys allow.
 CREATE FUNCTION threadline.owned_tables() RETURNS text[] LANGUAGE sql IMMUTABLE RETURN ARRAY[
     'turn_chunks', 'tool_runs', 'turns', 'summaries', 'saved_points', 'append_keys', 'bindings', 'messages',
-    'timelines', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens',
+    'timelines', 'stored_values', 'threads', 'context_snapshots', 'links', 'link_codes', 'inbox', 'outbox', 'api_tokens',
     'usage_days'
 ];
 
@@ -66,6 +66,8 @@ BEGIN
         DELETE FROM threadline.bindings b WHERE b.tenant_id = _tenant AND b.thread_id = thread.id;
         DELETE FROM threadline.saved_points s WHERE s.tenant_id = _tenant AND s.thread_id = thread.id;
         DELETE FROM threadline.append_keys k WHERE k.tenant_id = _tenant AND k.thread_id = thread.id;
+        DELETE FROM threadline.stored_values v
+        WHERE v.tenant_id = _tenant AND v.scope = 'thread' AND v.scope_id = thread.id;
         -- A branch may show messages of this thread that are not indexed yet.
         INSERT INTO threadline.search_backlog (tenant_id, owner_id, timeline_id, first_seq, last_seq)
         SELECT _tenant, thread.owner_id, thread.timeline_id, thread.indexed_count, thread.message_count - 1

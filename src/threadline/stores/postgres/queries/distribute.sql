@@ -17,7 +17,7 @@ FROM unnest(ARRAY[
     'threadline.links', 'threadline.link_codes', 'threadline.inbox', 'threadline.outbox', 'threadline.turns',
     'threadline.turn_chunks', 'threadline.tool_runs', 'threadline.summaries', 'threadline.message_search',
     'threadline.search_backlog', 'threadline.api_tokens', 'threadline.permits', 'threadline.audit',
-    'threadline.credentials', 'threadline.usage_days'
+    'threadline.credentials', 'threadline.usage_days', 'threadline.stored_values'
 ]::regclass[]) AS spread (tablename)
 
 -- name: distribute_function

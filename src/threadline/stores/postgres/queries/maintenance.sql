@@ -91,6 +91,12 @@ SELECT owner_id, day, agent_id, provider, model, turns, input_tokens, output_tok
     cost_nanos
 FROM threadline.usage_days WHERE tenant_id = $1 ORDER BY owner_id, day, agent_id, provider, model OFFSET $2 LIMIT $3;
 
+-- name: read_stored_values
+SELECT scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_at, expires_at, piece
+FROM threadline.stored_values
+WHERE tenant_id = $1 AND (scope, scope_id, namespace, key, n) > ($2, $3, $4, $5, $6)
+ORDER BY scope, scope_id, namespace, key, n LIMIT $7;
+
 -- name: read_turn_chunks
 SELECT turn_id, n, owner_id, chunk
 FROM threadline.turn_chunks WHERE tenant_id = $1 AND (turn_id, n) > ($2, $3) ORDER BY turn_id, n LIMIT $4;
@@ -200,6 +206,11 @@ INSERT INTO threadline.usage_days
     (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens, cached_tokens,
     reasoning_tokens, cost_nanos)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING;
+
+-- name: write_stored_values
+INSERT INTO threadline.stored_values
+    (tenant_id, scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_at, expires_at, piece)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING;
 
 -- name: write_turn_chunks
 INSERT INTO threadline.turn_chunks (tenant_id, turn_id, n, owner_id, chunk)

@@ -118,6 +118,10 @@ SELECT 0, owner_id, day, agent_id, provider, model, turns, input_tokens, output_
     reasoning_tokens, cost_nanos
 FROM usage_days WHERE tenant_id = ?1 ORDER BY owner_id, day, agent_id, provider, model LIMIT ?3 OFFSET ?2;
 
+-- name: read_stored_values
+SELECT no, scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_us, expires_us, piece
+FROM stored_values WHERE tenant_id = ?1 AND no > ?2 ORDER BY no LIMIT ?3;
+
 -- name: read_turn_chunks
 SELECT 0, u.id, c.n, u.owner_id, c.chunk FROM turns u JOIN turn_chunks c ON c.turn_no = u.no
 WHERE u.tenant_id = ?1 ORDER BY u.no, c.n LIMIT ?3 OFFSET ?2;
@@ -221,6 +225,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CON
 INSERT INTO usage_days (tenant_id, owner_id, day, agent_id, provider, model, turns, input_tokens, output_tokens,
     cached_tokens, reasoning_tokens, cost_nanos)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: write_stored_values
+INSERT INTO stored_values
+    (tenant_id, scope, scope_id, namespace, key, n, owner_id, version, size, key_id, updated_us, expires_us, piece)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: write_turn_chunks
 INSERT INTO turn_chunks (turn_no, n, chunk) VALUES (?2, ?3, ?5) ON CONFLICT DO NOTHING;

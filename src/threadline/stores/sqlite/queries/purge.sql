@@ -21,6 +21,8 @@ UNION ALL SELECT 'outbox', count(*) FROM outbox WHERE tenant_id = ?1 AND (owner_
 UNION ALL SELECT 'api_tokens', count(*) FROM api_tokens WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'audit', count(*) FROM audit WHERE tenant_id = ?1 AND ?3
 UNION ALL SELECT 'usage_days', count(*) FROM usage_days WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
+UNION ALL SELECT 'stored_values', count(*)
+    FROM stored_values WHERE tenant_id = ?1 AND (owner_id = ?2 OR scope = 'tenant' OR ?3)
 UNION ALL SELECT 'turns', count(*) FROM turns WHERE tenant_id = ?1 AND (owner_id = ?2 OR ?3)
 UNION ALL SELECT 'turn_chunks', count(*)
     FROM turns t JOIN turn_chunks c ON c.turn_no = t.no WHERE t.tenant_id = ?1 AND (t.owner_id = ?2 OR ?3)
@@ -50,6 +52,14 @@ DELETE FROM bindings WHERE thread_no = ?;
 
 -- name: remove_append_keys
 DELETE FROM append_keys WHERE thread_no = ?;
+
+-- name: blank_thread_values
+UPDATE stored_values SET piece = zeroblob(length(piece))
+WHERE (tenant_id, scope, scope_id) IN (SELECT tenant_id, 'thread', id FROM threads WHERE no = ?);
+
+-- name: remove_thread_values
+DELETE FROM stored_values
+WHERE (tenant_id, scope, scope_id) IN (SELECT tenant_id, 'thread', id FROM threads WHERE no = ?);
 
 -- name: list_timelines
 WITH RECURSIVE own (no, earlier_no) AS (
@@ -109,6 +119,12 @@ DELETE FROM outbox WHERE tenant_id = ? AND owner_id = ?;
 -- name: remove_tokens
 DELETE FROM api_tokens WHERE tenant_id = ? AND owner_id = ?;
 
+-- name: blank_values
+UPDATE stored_values SET piece = zeroblob(length(piece)) WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: remove_values
+DELETE FROM stored_values WHERE tenant_id = ? AND owner_id = ?;
+
 -- name: remove_user
 DELETE FROM users WHERE tenant_id = ? AND id = ?;
 
@@ -120,6 +136,12 @@ DELETE FROM credentials WHERE tenant_id = ?;
 
 -- name: remove_usage
 DELETE FROM usage_days WHERE tenant_id = ? AND owner_id = ?;
+
+-- name: blank_tenant_values
+UPDATE stored_values SET piece = zeroblob(length(piece)) WHERE tenant_id = ?;
+
+-- name: remove_tenant_values
+DELETE FROM stored_values WHERE tenant_id = ?;
 
 -- name: remove_agents
 DELETE FROM agents WHERE tenant_id = ?;

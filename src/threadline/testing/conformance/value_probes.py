@@ -1,0 +1,58 @@
+"""Probes, as in `probes`, for values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from threadline.core.values import ValueAddress, ValueWrite
+from threadline.ports import Transaction
+from threadline.testing.conformance.probes import another_user, asks, probe
+from threadline.testing.conformance.sample_data import Ids
+from threadline.testing.conformance.turn_probes import PROBES, Probe
+
+__all__ = ["PROBES", "Probe"]
+
+
+@probe("read_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.read_values("thread", ids.thread_id, ids.namespace, [ids.value_key])
+
+
+@probe("read_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.read_values("user", another_user(tx, ids), ids.namespace, [ids.value_key])
+
+
+@probe("read_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.read_values("tenant", "", ids.namespace, [ids.value_key])
+
+
+@probe("list_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.list_values("thread", ids.thread_id, ids.namespace)
+
+
+@probe("list_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return await tx.list_values("user", another_user(tx, ids), ids.namespace, with_data=True)
+
+
+@probe("write_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    address = ValueAddress("thread", ids.thread_id, ids.namespace, ids.value_key)
+    return await tx.write_values([ValueWrite(address, b"forged", 6)])
+
+
+@probe("write_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    address = ValueAddress("user", another_user(tx, ids), ids.namespace, ids.value_key)
+    return await tx.write_values([ValueWrite(address, None)])
+
+
+@probe("write_values")
+async def _(tx: Transaction, ids: Ids) -> Any:
+    return len(await tx.write_values([ValueWrite(ValueAddress("tenant", "", "mine", "mine"), b"mine", 4)]))
+
+
+asks("drop_expired_values")
