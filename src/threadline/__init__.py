@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         StoreFailed,
         ThreadlineError,
         TurnRunning,
+        ValueChanged,
     )
     from threadline.core.messages import Message, NewMessage, assistant, new_message, user
     from threadline.core.parts import (
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     )
     from threadline.core.turns import Summary, TurnInfo
     from threadline.core.usage import UsageRow
+    from threadline.core.values import DeleteValue, PutValue, StoredValue
     from threadline.library import ThreadHandle, UserView
     from threadline.ports import (
         Admission,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
         Gateway,
         GatewayReply,
         GatewayThread,
+        GatewayValues,
         Spending,
         SpendingRefusal,
         Verdict,
@@ -94,6 +97,7 @@ if TYPE_CHECKING:
         SyncReply,
         SyncThread,
         SyncThreadline,
+        SyncValues,
         connect_sync,
         open_sync,
     )
@@ -112,6 +116,7 @@ __all__ = [
     "ContextSnapshot",
     "DataPart",
     "Defer",
+    "DeleteValue",
     "DenyAll",
     "DuplicateId",
     "ExtraMissing",
@@ -119,6 +124,7 @@ __all__ = [
     "Gateway",
     "GatewayReply",
     "GatewayThread",
+    "GatewayValues",
     "HeadMoved",
     "Hit",
     "InvalidInput",
@@ -135,6 +141,7 @@ __all__ = [
     "Point",
     "Prompt",
     "PromptMessage",
+    "PutValue",
     "ReasoningPart",
     "Refused",
     "Reply",
@@ -149,12 +156,14 @@ __all__ = [
     "Spending",
     "SpendingRefusal",
     "StoreFailed",
+    "StoredValue",
     "Summary",
     "SyncClient",
     "SyncGateway",
     "SyncReply",
     "SyncThread",
     "SyncThreadline",
+    "SyncValues",
     "TextPart",
     "Thread",
     "ThreadFields",
@@ -170,6 +179,7 @@ __all__ = [
     "TurnRunning",
     "UsageRow",
     "UserView",
+    "ValueChanged",
     "Verdict",
     "__version__",
     "assistant",
@@ -227,6 +237,7 @@ _HOMES = {
         "StoreFailed",
         "ThreadlineError",
         "TurnRunning",
+        "ValueChanged",
     ),
     "threadline.core.messages": (
         "Message",
@@ -267,6 +278,11 @@ _HOMES = {
         "TurnInfo",
     ),
     "threadline.core.usage": ("UsageRow",),
+    "threadline.core.values": (
+        "DeleteValue",
+        "PutValue",
+        "StoredValue",
+    ),
     "threadline.library": (
         "ThreadHandle",
         "UserView",
@@ -277,6 +293,7 @@ _HOMES = {
         "Gateway",
         "GatewayReply",
         "GatewayThread",
+        "GatewayValues",
         "Spending",
         "SpendingRefusal",
         "Verdict",
@@ -297,6 +314,7 @@ _HOMES = {
         "SyncReply",
         "SyncThread",
         "SyncThreadline",
+        "SyncValues",
         "connect_sync",
         "open_sync",
     ),

@@ -139,6 +139,7 @@ class AppendResponse(ApiStruct, frozen=True):
     message_count: int
     thread: ThreadStateInfo
     replayed: bool = False
+    value_versions: tuple[int, ...] = ()
 
 
 class ThreadHistory(ThreadInfo, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from threadline.core.guard import PatternGuard
 from threadline.core.threads import Scope, UserRole
 from threadline.core.turn_commits import ReplyDelivery
 from threadline.core.turns import CHANNELS, Surface, Turn
+from threadline.core.values import ValueScope
 from threadline.core.windows import windows
 from threadline.library import UserView
 from threadline.observability.metrics import Metrics
@@ -44,6 +45,7 @@ from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.usage_reports import UsageReports
 from threadline.threads.user_threads import Threads
+from threadline.threads.values import ValueEncoder, Values
 from threadline.turns.acceptance import Turns
 from threadline.turns.agent_directory import Directory
 from threadline.turns.approvals import Approvals
@@ -107,6 +109,7 @@ class Threadline:
         self.streams = Streams(store, lambda *turn: self.runner.continue_turn(*turn))  # noqa: PLW0108
         self.vault = open_vault(settings)
         self.setting_secrets = SettingSecrets(self.vault)
+        self.value_encoder = ValueEncoder(self.vault, clock, settings.limits, encrypts=self.vault.has_keys)
         self._retry, self.tracer = retry, tracer
         self.mcp_servers = McpServers(settings.mcp)
         deliveries = dict.fromkeys(CHANNELS, self._render_reply)
@@ -172,6 +175,9 @@ class Threadline:
     def agent_secrets(self) -> AgentSecrets:
         return AgentSecrets(self.store, self.vault)
 
+    def values(self, scope: Scope, value_scope: ValueScope, scope_id: str) -> Values:
+        return Values(self.store, self.value_encoder, scope, value_scope, scope_id)
+
     def usage_reports(self, scope: Scope) -> UsageReports:
         return UsageReports(self.store, self.clock, scope)
 
@@ -210,6 +216,8 @@ class Threadline:
                 self.runner,
                 self.streams,
                 self.usage_reports(scope),
+                self.store,
+                self.value_encoder,
                 surface,
             )
         )

@@ -17,6 +17,7 @@ from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
     Appended,
+    ExpectedHead,
     Hit,
     NamedThreadFields,
     Page,
@@ -31,10 +32,12 @@ from threadline.core.transfer import ExportFormat
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo, turn_info
 from threadline.core.usage import UsageFilter, UsageRow
+from threadline.core.values import ValueChange
 from threadline.ports import Approver, Gateway, GatewayThread
 from threadline.replies import Defer, Reply, UserServices, stop_turns
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import export
+from threadline.threads.values import Values
 from threadline.turns.acceptance import TurnRequest
 from threadline.turns.approvals import AnswerRequest
 
@@ -49,10 +52,28 @@ class ThreadHandle(GatewayThread):
         self.info = await self._threads.read(self.id)
         return self.info
 
+    @property
+    def values(self) -> Values:
+        return self._services.values("thread", self.id)
+
     async def append(
-        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+        self,
+        *messages: NewMessage | str,
+        key: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | str | None = None,
+        values: Sequence[ValueChange] = (),
     ) -> Appended:
-        appended = await self._threads.append(self.id, new_messages(messages), key=key, expected_count=expected_count)
+        appended = await self._threads.append(
+            self.id,
+            new_messages(messages),
+            key=key,
+            expected_count=expected_count,
+            expected_timeline=expected_timeline,
+            after=after,
+            values=await self._services.value_encoder.writes(self._services.scope, values, self.id),
+        )
         self.info = appended.thread.apply_to(self.info)
         return appended
 
@@ -123,17 +144,17 @@ class ThreadHandle(GatewayThread):
     async def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
         return await self._threads.save(self.id, name, at=at)
 
-    async def load(self, name: str, *, key: str | None = None) -> None:
-        self.info = await self._threads.load(self.id, name, key=key)
+    async def load(self, name: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        self.info = await self._threads.load(self.id, name, key=key, **expected)
 
-    async def undo(self, *, key: str | None = None) -> None:
-        self.info = await self._threads.undo(self.id, key=key)
+    async def undo(self, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        self.info = await self._threads.undo(self.id, key=key, **expected)
 
-    async def rewind(self, at: int | str, *, before: bool = False) -> None:
-        self.info = await self._threads.rewind(self.id, at, before=before)
+    async def rewind(self, at: int | str, *, before: bool = False, **expected: Unpack[ExpectedHead]) -> None:
+        self.info = await self._threads.rewind(self.id, at, before=before, **expected)
 
-    async def switch(self, timeline_id: str) -> None:
-        self.info = await self._threads.switch(self.id, timeline_id)
+    async def switch(self, timeline_id: str, **expected: Unpack[ExpectedHead]) -> None:
+        self.info = await self._threads.switch(self.id, timeline_id, **expected)
 
     async def timelines(self) -> list[Timeline]:
         return await self._threads.timelines(self.id)
@@ -176,6 +197,14 @@ class UserView(Gateway):
     @property
     def contexts(self) -> Contexts:
         return self._services.contexts
+
+    @property
+    def values(self) -> Values:
+        return self._services.values("user", self.scope.user_id)
+
+    @property
+    def tenant_values(self) -> Values:
+        return self._services.values("tenant", "")
 
     @property
     def scope(self) -> Scope:

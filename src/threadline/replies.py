@@ -18,12 +18,14 @@ from threadline.core.messages import Message
 from threadline.core.threads import Scope
 from threadline.core.turn_commits import Accepted
 from threadline.core.turns import Surface, Turn, TurnInfo, reply_id, turn_info
-from threadline.ports import Approver, GatewayReply, Verdict
+from threadline.core.values import ValueScope
+from threadline.ports import Approver, GatewayReply, Store, Verdict
 from threadline.threads.compaction import Compaction
 from threadline.threads.contexts import Contexts
 from threadline.threads.transfer import Importer
 from threadline.threads.usage_reports import UsageReports
 from threadline.threads.user_threads import Threads
+from threadline.threads.values import ValueEncoder, Values
 from threadline.turns.acceptance import TurnRequest, Turns
 from threadline.turns.approvals import AnswerRequest, Approvals
 from threadline.turns.runner import Runner
@@ -59,11 +61,16 @@ class UserServices(NamedTuple):
     runner: Runner
     streams: Streams
     usage: UsageReports
+    store: Store
+    value_encoder: ValueEncoder
     surface: Surface
 
     @property
     def scope(self) -> Scope:
         return self.threads.scope
+
+    def values(self, value_scope: ValueScope, scope_id: str) -> Values:
+        return Values(self.store, self.value_encoder, self.scope, value_scope, scope_id)
 
     async def accept(self, request: TurnRequest) -> Accepted:
         return await self.turns.accept(self.scope, request, self.runner.holder())

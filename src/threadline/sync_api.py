@@ -22,6 +22,7 @@ from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
     Appended,
+    ExpectedHead,
     Hit,
     NamedThreadFields,
     Page,
@@ -35,7 +36,8 @@ from threadline.core.threads import (
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, Surface, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
-from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread
+from threadline.core.values import StoredValue, ValueChange
+from threadline.ports import Approver, Gateway, GatewayContexts, GatewayReply, GatewayThread, GatewayValues
 from threadline.ports.gateway import ThreadAttributes
 
 if TYPE_CHECKING:
@@ -125,10 +127,29 @@ class SyncThread(ThreadAttributes):
     def refresh(self) -> Thread:
         return self._loop.wait(self._thread.refresh())
 
+    @property
+    def values(self) -> SyncValues:
+        return SyncValues(self._loop, self._thread.values)
+
     def append(
-        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+        self,
+        *messages: NewMessage | str,
+        key: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | str | None = None,
+        values: Sequence[ValueChange] = (),
     ) -> Appended:
-        return self._loop.wait(self._thread.append(*messages, key=key, expected_count=expected_count))
+        return self._loop.wait(
+            self._thread.append(
+                *messages,
+                key=key,
+                expected_count=expected_count,
+                expected_timeline=expected_timeline,
+                after=after,
+                values=values,
+            )
+        )
 
     def ask(
         self,
@@ -183,17 +204,17 @@ class SyncThread(ThreadAttributes):
     def save(self, name: str, *, at: int | str | None = None) -> SavedPoint:
         return self._loop.wait(self._thread.save(name, at=at))
 
-    def load(self, name: str, *, key: str | None = None) -> None:
-        self._loop.wait(self._thread.load(name, key=key))
+    def load(self, name: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        self._loop.wait(self._thread.load(name, key=key, **expected))
 
-    def undo(self, *, key: str | None = None) -> None:
-        self._loop.wait(self._thread.undo(key=key))
+    def undo(self, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        self._loop.wait(self._thread.undo(key=key, **expected))
 
-    def rewind(self, at: int | str, *, before: bool = False) -> None:
-        self._loop.wait(self._thread.rewind(at, before=before))
+    def rewind(self, at: int | str, *, before: bool = False, **expected: Unpack[ExpectedHead]) -> None:
+        self._loop.wait(self._thread.rewind(at, before=before, **expected))
 
-    def switch(self, timeline_id: str) -> None:
-        self._loop.wait(self._thread.switch(timeline_id))
+    def switch(self, timeline_id: str, **expected: Unpack[ExpectedHead]) -> None:
+        self._loop.wait(self._thread.switch(timeline_id, **expected))
 
     def timelines(self) -> list[Timeline]:
         return self._loop.wait(self._thread.timelines())
@@ -215,6 +236,53 @@ class SyncThread(ThreadAttributes):
 
     def purge(self) -> None:
         self._loop.wait(self._thread.purge())
+
+
+class SyncValues:
+    """State beside the log. See `threadline.ports.GatewayValues`."""
+
+    def __init__(self, loop: LoopThread, values: GatewayValues) -> None:
+        self._loop = loop
+        self._values = values
+
+    def get(self, namespace: str, key: str) -> StoredValue | None:
+        return self._loop.wait(self._values.get(namespace, key))
+
+    def get_many(self, namespace: str, keys: Sequence[str]) -> dict[str, StoredValue]:
+        return self._loop.wait(self._values.get_many(namespace, keys))
+
+    def put(
+        self,
+        namespace: str,
+        key: str,
+        data: bytes,
+        *,
+        expected_version: int | None = None,
+        ttl: dt.timedelta | None = None,
+    ) -> int:
+        return self._loop.wait(self._values.put(namespace, key, data, expected_version=expected_version, ttl=ttl))
+
+    def delete(self, namespace: str, key: str, *, expected_version: int | None = None) -> bool:
+        return self._loop.wait(self._values.delete(namespace, key, expected_version=expected_version))
+
+    def write(self, *changes: ValueChange) -> list[int]:
+        return self._loop.wait(self._values.write(*changes))
+
+    def list(
+        self,
+        namespace: str,
+        *,
+        prefix: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        descending: bool = False,
+        with_data: bool = False,
+    ) -> Page[StoredValue]:
+        return self._loop.wait(
+            self._values.list(
+                namespace, prefix=prefix, limit=limit, cursor=cursor, descending=descending, with_data=with_data
+            )
+        )
 
 
 class SyncContexts:
@@ -242,6 +310,14 @@ class SyncGateway:
     @property
     def contexts(self) -> SyncContexts:
         return SyncContexts(self._loop, self._gateway.contexts)
+
+    @property
+    def values(self) -> SyncValues:
+        return SyncValues(self._loop, self._gateway.values)
+
+    @property
+    def tenant_values(self) -> SyncValues:
+        return SyncValues(self._loop, self._gateway.tenant_values)
 
     def create_thread(self, **fields: Unpack[ThreadFields]) -> SyncThread:
         return SyncThread(self._loop, self._loop.wait(self._gateway.create_thread(**fields)))

@@ -11,6 +11,7 @@ import msgspec
 
 from threadline import api_types as api
 from threadline.client.replies import CHAT, Prepare, RemoteReply, Request, answer_body
+from threadline.client.stored_values import RemoteValues, change_bodies
 from threadline.client.transport import Transport
 from threadline.client.values import MaybeThread, read, to_message, to_saved_point, to_thread, to_timeline, to_turn
 from threadline.core import parts as parts_
@@ -33,6 +34,7 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.parts import ToolPart
 from threadline.core.threads import (
     Appended,
+    ExpectedHead,
     NewThread,
     Point,
     SavedPoint,
@@ -45,6 +47,7 @@ from threadline.core.threads import (
 )
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, TurnInfo
+from threadline.core.values import ValueChange
 from threadline.ports import Approver, GatewayThread
 
 THREADS = "/api/v1/ai/threads"
@@ -61,12 +64,24 @@ class RemoteThread(GatewayThread):
         self.info = await read_thread(self._transport, self.id)
         return self.info
 
+    @property
+    def values(self) -> RemoteValues:
+        return RemoteValues(self._transport, "thread", self.id)
+
     async def append(
-        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+        self,
+        *messages: NewMessage | str,
+        key: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | str | None = None,
+        values: Sequence[ValueChange] = (),
     ) -> Appended:
-        body: dict[str, Any] = {"messages": [_message_body(message) for message in new_messages(messages)]}
-        if expected_count is not None:
-            body["expectedCount"] = check_int("expected_count", expected_count, 0)
+        body = {
+            "messages": [_message_body(message) for message in new_messages(messages)],
+            **_head_body(expected_count, expected_timeline),
+            **_present({"after": check_point(after, "after"), "values": change_bodies(values) or None}),
+        }
         headers = {**_JSON, "idempotency-key": new_id() if key is None else check_id("key", key)}
         answer = await self._transport.call(
             "POST", f"{self._path}/messages", headers=headers, content=msgspec.json.encode(body)
@@ -75,7 +90,14 @@ class RemoteThread(GatewayThread):
         state = ThreadState(**msgspec.structs.asdict(done.thread))
         self.info = state.apply_to(self.info)
         return Appended(
-            self.id, done.timeline_id, done.first_seq, done.message_ids, done.message_count, state, done.replayed
+            self.id,
+            done.timeline_id,
+            done.first_seq,
+            done.message_ids,
+            done.message_count,
+            state,
+            done.replayed,
+            done.value_versions,
         )
 
     def ask(
@@ -159,17 +181,17 @@ class RemoteThread(GatewayThread):
         path = f"/api/v1/ai/saves/{quote(check_name('saved point', name), safe='')}"
         return to_saved_point(read(await self._transport.call("PUT", path, body), api.SavedPointInfo))
 
-    async def load(self, name: str, *, key: str | None = None) -> None:
-        await self._move("load", {"name": check_name("saved point", name)}, key=key)
+    async def load(self, name: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        await self._move("load", {"name": check_name("saved point", name), **_head_body(**expected)}, key=key)
 
-    async def undo(self, *, key: str | None = None) -> None:
-        await self._move("undo", key=key)
+    async def undo(self, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        await self._move("undo", _head_body(**expected) or None, key=key)
 
-    async def rewind(self, at: int | str, *, before: bool = False) -> None:
-        await self._move("rewind", {"at": check_point(at), "before": before})
+    async def rewind(self, at: int | str, *, before: bool = False, **expected: Unpack[ExpectedHead]) -> None:
+        await self._move("rewind", {"at": check_point(at), "before": before, **_head_body(**expected)})
 
-    async def switch(self, timeline_id: str) -> None:
-        await self._move("switch", {"timelineId": check_id("timeline", timeline_id)})
+    async def switch(self, timeline_id: str, **expected: Unpack[ExpectedHead]) -> None:
+        await self._move("switch", {"timelineId": check_id("timeline", timeline_id), **_head_body(**expected)})
 
     async def timelines(self) -> list[Timeline]:
         answer = await self._transport.call("GET", f"{self._path}/timelines")
@@ -258,6 +280,14 @@ def _message_body(message: NewMessage) -> dict[str, Any]:
     parts = message.parts if isinstance(message.parts, bytes) else parts_.encode(message.parts)
     given = {"id": message.id, "metadata": message.metadata, "createdAt": message.created_at}
     return {"role": message.role, "parts": msgspec.Raw(parts), **_present(given)}
+
+
+def _head_body(expected_count: int | None = None, expected_timeline: str | None = None) -> dict[str, Any]:
+    if expected_count is not None:
+        check_int("expected_count", expected_count, 0)
+    if expected_timeline is not None:
+        check_id("timeline", expected_timeline)
+    return _present({"expectedCount": expected_count, "expectedTimeline": expected_timeline})
 
 
 def _camel(name: str) -> str:

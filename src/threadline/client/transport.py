@@ -168,8 +168,13 @@ _BY_STATUS: tuple[tuple[range, type[ThreadlineError]], ...] = (
     (range(500, 501), errors.ThreadlineError),
     (range(501, 600), errors.ServiceUnavailable),
 )
-_FIELDS = ("currentCount", "turnId", "stateKey", "limit", "allowed", "line", "budget")
-_NAMES = {"currentCount": "current_count", "turnId": "turn_id", "stateKey": "state_key"}
+_FIELDS = ("currentCount", "currentVersion", "turnId", "stateKey", "limit", "allowed", "line", "budget")
+_NAMES = {
+    "currentCount": "current_count",
+    "currentVersion": "current_version",
+    "turnId": "turn_id",
+    "stateKey": "state_key",
+}
 
 
 def _family(root: type[ThreadlineError]) -> Iterator[type[ThreadlineError]]:

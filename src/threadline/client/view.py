@@ -9,6 +9,7 @@ from urllib.parse import quote
 from threadline import api_types as api
 from threadline.client.bridge import BridgeClient
 from threadline.client.replies import RemoteReply, earlier_reply
+from threadline.client.stored_values import RemoteValues
 from threadline.client.threads import THREADS, RemoteThread, create, read_thread, thread_body
 from threadline.client.transport import RetryPolicy, Transport
 from threadline.client.values import read, to_context, to_hit, to_saved_point, to_thread, to_turn, to_usage
@@ -47,6 +48,14 @@ class Client(Gateway):
     @property
     def contexts(self) -> RemoteContexts:
         return self._contexts
+
+    @property
+    def values(self) -> RemoteValues:
+        return RemoteValues(self._transport, "user")
+
+    @property
+    def tenant_values(self) -> RemoteValues:
+        return RemoteValues(self._transport, "tenant")
 
     def acting_for(self, user_id: str, surface: Literal["matrix"] | None = "matrix") -> Client:
         """The same service as this user sees it, on the same connection; its turns come from `surface`. For tokens that

@@ -39,10 +39,10 @@ def check_int(name: str, value: object, lowest: int, highest: int | None = None)
     return value
 
 
-def check_point(value: object) -> int | str | None:
+def check_point(value: object, name: str = "at") -> int | str | None:
     """A seq, a message id or None."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | str)):
-        raise type_error("at", "a seq or a message id", value)
+        raise type_error(name, "a seq or a message id", value)
     return value
 
 

@@ -120,6 +120,13 @@ class ThreadUpdate(TypedDict, total=False):
     archived: bool
 
 
+class ExpectedHead(TypedDict, total=False):
+    """Keyword arguments of a move: where the caller saw the thread's end."""
+
+    expected_count: int | None
+    expected_timeline: str | None
+
+
 class ThreadChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     """Changes to a thread; an UNSET field is unchanged. A title set here counts as chosen by a person and is kept."""
 
@@ -167,7 +174,8 @@ class Appended(PlainValue, frozen=True):
     """The result of an append. `replayed` means that it was a repetition and that nothing was written now.
 
     `message_count` counts up to the last of these messages. `thread` is the thread's state after the call, which for a
-    replayed append includes what was appended since."""
+    replayed append includes what was appended since. `value_versions` are those of the values that were stored with it;
+    empty if it is replayed."""
 
     thread_id: str
     timeline_id: str
@@ -176,6 +184,7 @@ class Appended(PlainValue, frozen=True):
     message_count: int
     thread: ThreadState
     replayed: bool = False
+    value_versions: tuple[int, ...] = ()
 
 
 class Page(PlainValue, Generic[T], frozen=True):

@@ -70,6 +70,8 @@ class MessageOperations(Protocol):
         *,
         key: str | None = None,
         expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | None = None,
         turn_id: str | None = None,
         tokens: int = 0,
         title: CleanText | None = None,
@@ -82,9 +84,11 @@ class MessageOperations(Protocol):
         with this role and content, nothing is written and the first result is returned as `replayed`. A key is valid
         within its thread. KeyReused: the key was used with other messages; ids may differ, because sealing generates
         missing ids. DuplicateId: a message id is in this history and this is not a repeat (other content, another
-        order, or only some of them). HeadMoved: `expected_count` is not the count. NotFound: there is no such thread,
-        or it is deleted. LimitExceeded: the thread would have more messages than the store's limit. InvalidInput if
-        `messages` is empty."""
+        order, or only some of them). HeadMoved: `expected_count` is not the count, or `expected_timeline` is not the
+        timeline. With `after` the thread is first moved to a new timeline that continues after this seq (-1: before the
+        first message), in the same commit; a repeat does not move it, and InvalidInput: there is no such seq. NotFound:
+        there is no such thread, or it is deleted. LimitExceeded: the thread would have more messages than the store's
+        limit. InvalidInput if `messages` is empty."""
         ...
 
     async def messages(
@@ -121,7 +125,8 @@ class MessageOperations(Protocol):
 
 class TimelineOperations(Protocol):
     """Each of these operations writes one or two small rows and no message, at any length of the history. Moving a
-    thread counts as activity."""
+    thread counts as activity. A move with `expected_count` or `expected_timeline` is HeadMoved, and changes nothing, if
+    the thread's end is elsewhere when it commits."""
 
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
         """Creates a thread whose history is the source's up to and including seq `at` (default: all of it; -1:
@@ -130,18 +135,35 @@ class TimelineOperations(Protocol):
         create_thread."""
         ...
 
-    async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
+    async def move(
+        self,
+        thread_id: str,
+        seq: int,
+        *,
+        timeline_id: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
         """Moves the thread to a new timeline that continues after `seq` of its history, or of another of its
         timelines. The previous timeline stays and can be switched to. NotFound; InvalidInput if the history has no
         message `seq`."""
         ...
 
-    async def undo(self, thread_id: str) -> Thread:
+    async def undo(
+        self, thread_id: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
         """Moves the thread to a new timeline that ends before its last user message. InvalidInput if the history has no
         user message."""
         ...
 
-    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
+    async def switch(
+        self,
+        thread_id: str,
+        timeline_id: str,
+        *,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
         """Moves the thread back to the end of one of its timelines; if it is there already, nothing changes.
         NotFound."""
         ...
@@ -155,7 +177,9 @@ class TimelineOperations(Protocol):
         without spaces around it. NotFound; InvalidInput if `at` is past the head."""
         ...
 
-    async def load(self, thread_id: str, name: str) -> Thread:
+    async def load(
+        self, thread_id: str, name: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
         """Moves the thread to a new timeline that continues from the saved point, which may belong to any thread of the
         owner. NotFound."""
         ...

@@ -22,6 +22,7 @@ from threadline.core.events import Event
 from threadline.core.messages import Message, NewMessage
 from threadline.core.threads import (
     Appended,
+    ExpectedHead,
     Hit,
     NamedThreadFields,
     Page,
@@ -34,6 +35,7 @@ from threadline.core.threads import (
 from threadline.core.transfer import ExportFormat
 from threadline.core.turns import Policy, Summary, TurnInfo
 from threadline.core.usage import UsageFilter, UsageRow
+from threadline.core.values import StoredValue, ValueChange
 from threadline.ports.agents import Approver
 
 
@@ -141,18 +143,36 @@ class GatewayThread(ThreadAttributes, Protocol):
 
     Every call except `refresh` and `delete` raises NotFound if the thread is deleted. `at` is a seq or a message's id;
     InvalidInput if it is past the last message, NotFound for an unknown id. A `key` makes a call safe to repeat: a
-    repeat with the same key does nothing and gives the same answer, KeyReused if it is not the same call."""
+    repeat with the same key does nothing and gives the same answer, KeyReused if it is not the same call.
+    `expected_count` and `expected_timeline` say where the caller saw the thread's end: HeadMoved, and nothing is
+    changed, if it is elsewhere by now."""
+
+    @property
+    def values(self) -> GatewayValues:
+        """State that belongs to this thread. A branch begins without any."""
+        ...
 
     async def refresh(self) -> Thread:
         """Reads the thread again. NotFound once it is deleted."""
         ...
 
     async def append(
-        self, *messages: NewMessage | str, key: str | None = None, expected_count: int | None = None
+        self,
+        *messages: NewMessage | str,
+        key: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | str | None = None,
+        values: Sequence[ValueChange] = (),
     ) -> Appended:
         """Adds messages at the end, all or none; a plain string is a user message. With the same `key`, or the same
         message ids, a repeat stores nothing and gives the first answer again. HeadMoved if the thread does not hold
-        `expected_count` messages; DuplicateId for an id that the thread holds with other content."""
+        `expected_count` messages, or is not on `expected_timeline`; DuplicateId for an id that the thread holds with
+        other content.
+
+        `after` is a seq or a message id: the thread first continues from there on a new timeline, as by `rewind`; -1
+        starts again. `values` are stored together with the messages, or nothing is (ValueChanged); a repeat stores no
+        values."""
         ...
 
     def ask(
@@ -217,20 +237,20 @@ class GatewayThread(ThreadAttributes, Protocol):
         """Gives a point of the history a name (default: the end). A name used before moves. InvalidName."""
         ...
 
-    async def load(self, name: str, *, key: str | None = None) -> None:
-        """Continues from a saved point, whichever thread it was saved in, on a new timeline. NotFound."""
+    async def load(self, name: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        """Continues from a saved point, whichever thread it was saved in, on a new timeline. NotFound, HeadMoved."""
         ...
 
-    async def undo(self, *, key: str | None = None) -> None:
-        """Continues from before the last user message, on a new timeline. InvalidInput if there is none."""
+    async def undo(self, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> None:
+        """Continues from before the last user message, on a new timeline. InvalidInput if there is none; HeadMoved."""
         ...
 
-    async def rewind(self, at: int | str, *, before: bool = False) -> None:
-        """Continues from a message, or from just before it, on a new timeline."""
+    async def rewind(self, at: int | str, *, before: bool = False, **expected: Unpack[ExpectedHead]) -> None:
+        """Continues from a message, or from just before it, on a new timeline. HeadMoved."""
         ...
 
-    async def switch(self, timeline_id: str) -> None:
-        """Goes back to one of the thread's own timelines, at its end. NotFound."""
+    async def switch(self, timeline_id: str, **expected: Unpack[ExpectedHead]) -> None:
+        """Goes back to one of the thread's own timelines, at its end. NotFound, HeadMoved."""
         ...
 
     async def timelines(self) -> list[Timeline]:
@@ -263,6 +283,60 @@ class GatewayThread(ThreadAttributes, Protocol):
         ...
 
 
+class GatewayValues(Protocol):
+    """State that a program keeps beside the log, as bytes under a namespace and a key: that of a thread, of a user, or
+    of the whole tenant. It is stored as given: never masked, searched, shown to a model or on the page; encrypted if
+    the operator has set a key. It is removed with its thread, user or tenant.
+
+    A version grows with every write and is never used again. `expected_version` makes a write fail with ValueChanged if
+    another one came first; 0 means that there must be no value. A namespace is 1 to 128 characters, a key 1 to 512, a
+    value up to 64 MB (LimitExceeded). The tenant's values are read by all its users and written by administrators
+    (RoleRefused). A value that has expired does not exist."""
+
+    async def get(self, namespace: str, key: str) -> StoredValue | None:
+        """None if there is none."""
+        ...
+
+    async def get_many(self, namespace: str, keys: Sequence[str]) -> dict[str, StoredValue]:
+        """Those that exist, by key; at most 1,000."""
+        ...
+
+    async def put(
+        self,
+        namespace: str,
+        key: str,
+        data: bytes,
+        *,
+        expected_version: int | None = None,
+        ttl: dt.timedelta | None = None,
+    ) -> int:
+        """Stores a value; returns its version. It expires after `ttl`, by default never. ValueChanged."""
+        ...
+
+    async def delete(self, namespace: str, key: str, *, expected_version: int | None = None) -> bool:
+        """False if there was none. ValueChanged."""
+        ...
+
+    async def write(self, *changes: ValueChange) -> list[int]:
+        """Makes all the changes or none; returns a version for each, that of the removed value for a delete (0 if there
+        was none). ValueChanged; InvalidInput for two changes of one value."""
+        ...
+
+    async def list(
+        self,
+        namespace: str,
+        *,
+        prefix: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        descending: bool = False,
+        with_data: bool = False,
+    ) -> Page[StoredValue]:
+        """The values whose key begins with `prefix`, in the order of their keys. `limit` is 1 to 1,000; with data, a
+        page also ends at 8 MB. `cursor` is the `next_cursor` of the page before."""
+        ...
+
+
 class GatewayContexts(Protocol):
     """The texts that the user pinned for agents. Each goes first into every prompt for its agent."""
 
@@ -284,6 +358,16 @@ class Gateway(Protocol):
 
     @property
     def contexts(self) -> GatewayContexts: ...
+
+    @property
+    def values(self) -> GatewayValues:
+        """State that belongs to the user."""
+        ...
+
+    @property
+    def tenant_values(self) -> GatewayValues:
+        """State that all users of the tenant share."""
+        ...
 
     async def create_thread(self, **fields: Unpack[ThreadFields]) -> GatewayThread:
         """A new, empty thread. Without an id and a state key it gets new ones. DuplicateId if the id is taken in this

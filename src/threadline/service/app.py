@@ -58,6 +58,7 @@ from threadline.service.routes.thread_details import ThreadDetailRoutes
 from threadline.service.routes.thread_upkeep import IMPORT_PATH, ThreadUpkeepRoutes, TransferRoutes
 from threadline.service.routes.threads import ThreadRoutes
 from threadline.service.routes.usage import UsageRoutes
+from threadline.service.routes.values import VALUES_PATH, ValueRoutes
 from threadline.service.routes.webhooks import WebhookRoutes
 from threadline.settings import ServiceSettings
 
@@ -172,7 +173,11 @@ def _middleware(threadline: Threadline, settings: ServiceSettings, *, is_authent
         Middleware(
             BodyLimit,
             limit=settings.body_bytes,
-            larger={IMPORT_PATH: settings.import_bytes},
+            # A value travels as base64, with a little JSON around it.
+            larger={
+                IMPORT_PATH: settings.import_bytes,
+                VALUES_PATH: threadline.settings.limits.value_bytes * 4 // 3 + settings.body_bytes,
+            },
             webhook_limit=settings.webhook_bytes,
         ),
     ]
@@ -254,6 +259,7 @@ def _routes(context: ServiceContext, *, is_authenticated: bool) -> list[BaseRout
         *SaveRoutes(context).routes(),
         *ThreadUpkeepRoutes(context).routes(),
         *MessageRoutes(context).routes(),
+        *ValueRoutes(context).routes(),
         *ThreadRoutes(context).routes(),
         *AdministrationRoutes(context).routes(),
         *UsageRoutes(context).routes(),

@@ -47,7 +47,12 @@ _LOWEST = {
     "wanted": 0,
 }
 """The smallest value of each integer parameter; seq -1 is the point before the first message."""
-_LOWEST_OF = {("messages", "limit"): 0, ("take_permits", "limit"): 0, ("put_summary", "seq"): 0}
+_LOWEST_OF = {
+    ("append", "after"): -1,
+    ("messages", "limit"): 0,
+    ("take_permits", "limit"): 0,
+    ("put_summary", "seq"): 0,
+}
 """Exceptions, by operation and parameter."""
 
 

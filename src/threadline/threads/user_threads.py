@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Unpack
 
 import msgspec
 
@@ -19,6 +20,7 @@ from threadline.core.messages import Message, NewMessage
 from threadline.core.sealing import CleanText, Sealed, Sealer
 from threadline.core.threads import (
     Appended,
+    ExpectedHead,
     Hit,
     NewThread,
     Page,
@@ -29,6 +31,7 @@ from threadline.core.threads import (
     Timeline,
 )
 from threadline.core.turns import Surface, Turn
+from threadline.core.values import ValueWrite
 from threadline.ports import Clock, Store, Transaction
 from threadline.threads.field_checks import admit_changes, admit_name, admit_thread
 
@@ -145,18 +148,33 @@ class Threads:
         *,
         key: str | None = None,
         expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | str | None = None,
+        values: Sequence[ValueWrite] = (),
     ) -> Appended:
-        """All of them or none, once. `Transaction.append` says when a repeat is safe."""
+        """All of them or none, once, together with the values. `Transaction.append` says when a repeat is safe."""
         self.scope.require("member")
         check_id("thread", thread_id)
         if key is not None:
             check_id("key", key)
-        if expected_count is not None:
-            check_int("expected_count", expected_count, 0)
         sealed = self._seal(messages)
-        return await self._tx.append(
-            thread_id, sealed, key=key, expected_count=expected_count, title=first_title(sealed)
+        options = _AppendOptions(
+            **_expected_head(expected_count, expected_timeline),
+            key=key,
+            after=await self._seq(thread_id, after, name="after"),
+            title=first_title(sealed),
         )
+        if not values:
+            return await self._tx.append(thread_id, sealed, **options)
+
+        async def work(tx: Transaction) -> Appended:
+            appended = await tx.append(thread_id, sealed, **options)
+            if appended.replayed:
+                # The values were stored with the messages, and may have been changed since.
+                return appended
+            return msgspec.structs.replace(appended, value_versions=tuple(await tx.write_values(values)))
+
+        return await self._store.transact(self.scope, work)
 
     async def messages(
         self,
@@ -221,25 +239,30 @@ class Threads:
             check_id("thread", thread_id), admit_thread(self._sealer, new or NewThread()), at=seq
         )
 
-    async def rewind(self, thread_id: str, at: int | str, *, before: bool = False) -> Thread:
+    async def rewind(
+        self, thread_id: str, at: int | str, *, before: bool = False, **expected: Unpack[ExpectedHead]
+    ) -> Thread:
         """The thread continues from `at` (or from just before it) on a new timeline."""
         self.scope.require("member")
         seq = await self._seq(thread_id, at)
         if seq is None:
             raise InvalidInput("`at` must be a seq or a message id, got None")
-        return await self._tx.move(check_id("thread", thread_id), seq - 1 if before else seq)
+        where = seq - 1 if before else seq
+        return await self._tx.move(check_id("thread", thread_id), where, **_expected_head(**expected))
 
-    async def undo(self, thread_id: str, *, key: str | None = None) -> Thread:
+    async def undo(self, thread_id: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]) -> Thread:
         """With a key it happens once, however often it is requested."""
         self.scope.require("member")
         check_id("thread", thread_id)
+        head = _expected_head(**expected)
         if key is None:
-            return await self._tx.undo(thread_id)
-        return await self._move_once(thread_id, key, "undo", lambda tx: tx.undo(thread_id))
+            return await self._tx.undo(thread_id, **head)
+        return await self._move_once(thread_id, key, "undo", lambda tx: tx.undo(thread_id, **head))
 
-    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
+    async def switch(self, thread_id: str, timeline_id: str, **expected: Unpack[ExpectedHead]) -> Thread:
         self.scope.require("member")
-        return await self._tx.switch(check_id("thread", thread_id), check_id("timeline", timeline_id))
+        check_id("timeline", timeline_id)
+        return await self._tx.switch(check_id("thread", thread_id), timeline_id, **_expected_head(**expected))
 
     async def timelines(self, thread_id: str) -> list[Timeline]:
         return await self._tx.timelines(check_id("thread", thread_id))
@@ -253,14 +276,16 @@ class Threads:
         """The normalised spelling under which a saved point is stored."""
         return admit_name(self._sealer, "saved point", check_str("name", name))
 
-    async def load(self, thread_id: str, name: str, *, key: str | None = None) -> Thread:
+    async def load(
+        self, thread_id: str, name: str, *, key: str | None = None, **expected: Unpack[ExpectedHead]
+    ) -> Thread:
         """With a key it happens once, however often it is requested."""
         self.scope.require("member")
         check_id("thread", thread_id)
-        saved = self.saved_name(name)
+        saved, head = self.saved_name(name), _expected_head(**expected)
         if key is None:
-            return await self._tx.load(thread_id, saved)
-        return await self._move_once(thread_id, key, f"load {saved}", lambda tx: tx.load(thread_id, saved))
+            return await self._tx.load(thread_id, saved, **head)
+        return await self._move_once(thread_id, key, f"load {saved}", lambda tx: tx.load(thread_id, saved, **head))
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._tx.saved_points()
@@ -292,9 +317,9 @@ class Threads:
 
         return await self._store.transact(self.scope, work)
 
-    async def _seq(self, thread_id: str, at: int | str | None) -> int | None:
+    async def _seq(self, thread_id: str, at: int | str | None, name: str = "at") -> int | None:
         if not isinstance(at, str):
-            check_point(at)
+            check_point(at, name)
             return at
         message = await self.message(thread_id, at)
         if message is None:
@@ -306,6 +331,21 @@ class Threads:
         if len(messages) > most:
             raise LimitExceeded("messages per append", most, len(messages))
         return [self._sealer.message(message) for message in messages]
+
+
+class _AppendOptions(ExpectedHead, total=False):
+    key: str | None
+    after: int | None
+    title: CleanText | None
+
+
+def _expected_head(expected_count: int | None = None, expected_timeline: str | None = None) -> ExpectedHead:
+    """InvalidInput, InvalidName."""
+    if expected_count is not None:
+        check_int("expected_count", expected_count, 0)
+    if expected_timeline is not None:
+        check_id("timeline", expected_timeline)
+    return ExpectedHead(expected_count=expected_count, expected_timeline=expected_timeline)
 
 
 def first_title(sealed: Sequence[Sealed]) -> CleanText | None:

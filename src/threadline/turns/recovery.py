@@ -5,7 +5,8 @@ messaging surface is always run again: its sender waits for an answer and cannot
 over recently: its service was told to end, and its readers reconnect. Others end as interrupted, with what was shown:
 at once when a new question needs their thread, and otherwise in a sweep, which leaves their readers time to reconnect.
 A terminal's turns end at once, because the person at it has gone with it. Safe with any number of processes: a lease
-decides which of them acts. Chunks of turns that ended long ago are dropped.
+decides which of them acts. Chunks of turns that ended long ago are dropped, and so are
+values that have expired.
 """
 
 from __future__ import annotations
@@ -187,6 +188,7 @@ class Recovery:
             recovered += await self.recover(system_scope(tenant_id))
             if must_drop:
                 await self.drop_chunks(system_scope(tenant_id))
+                await self._store.scoped(system_scope(tenant_id)).drop_expired_values()
         return recovered
 
     def _must_drop(self) -> bool:

@@ -40,6 +40,7 @@ STATUSES: dict[type[ThreadlineError], int] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.HeadMoved: 409,
+    errors.ValueChanged: 409,
     errors.DuplicateId: 409,
     errors.KeyReused: 422,
     errors.TurnRunning: 409,
@@ -241,6 +242,8 @@ def _details(exc: ThreadlineError) -> dict[str, Any]:
     match exc:
         case errors.HeadMoved():
             return {"currentCount": exc.current_count}
+        case errors.ValueChanged():
+            return {"currentVersion": exc.current_version}
         case errors.TurnRunning():
             return {"turnId": exc.turn_id, "currentCount": exc.current_count}
         case errors.KeyReused(state_key=str(state_key)):

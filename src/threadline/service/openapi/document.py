@@ -120,6 +120,7 @@ class Problem(ApiStruct, frozen=True):
     code: str
     detail: str
     current_count: int | None = None
+    current_version: int | None = None
     turn_id: str | None = None
     state_key: str | None = None
     limit: str | None = None

@@ -27,7 +27,8 @@ from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, idempotency_key, read_body, read_query
 from threadline.service.http.responses import json_response, thread_info
 from threadline.service.openapi.operation import Body, ResponseSpec, operation
-from threadline.service.routes.threads import MessagePosition, find_thread
+from threadline.service.routes.threads import ExpectedHeadBody, MessagePosition, find_thread
+from threadline.service.routes.values import ValueChangeBody
 from threadline.threads.user_threads import Threads
 
 _MESSAGES = "/api/v1/ai/threads/{state_key}/messages"
@@ -54,12 +55,15 @@ class NewMessageBody(RequestStruct, frozen=True):
     created_at: Annotated[dt.datetime, msgspec.Meta(tz=True)] | None = None
 
 
-class AppendBody(RequestStruct, frozen=True):
+class AppendBody(ExpectedHeadBody, frozen=True):
     messages: Annotated[list[NewMessageBody], msgspec.Meta(min_length=1)]
-    expected_count: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+    after: (
+        Annotated[MessagePosition, msgspec.Meta(description="Continue from there first, on a new timeline.")] | None
+    ) = None
+    values: list[ValueChangeBody] = msgspec.field(default_factory=list)
 
 
-class RewindBody(RequestStruct, frozen=True):
+class RewindBody(ExpectedHeadBody, frozen=True):
     at: MessagePosition
     before: bool = False
 
@@ -129,6 +133,7 @@ class MessageRoutes:
             errors.HeadMoved,
             errors.DuplicateId,
             errors.KeyReused,
+            errors.ValueChanged,
         ),
     )
     async def append_messages(self, request: Request) -> Response:
@@ -138,7 +143,11 @@ class MessageRoutes:
             thread.id,
             [_new(message) for message in body.messages],
             key=idempotency_key(request),
-            expected_count=body.expected_count,
+            after=body.after,
+            values=await self._threadline.value_encoder.writes(
+                threads.scope, [each.change() for each in body.values], thread.id
+            ),
+            **body.head(),
         )
         return json_response(
             AppendResponse(
@@ -148,6 +157,7 @@ class MessageRoutes:
                 appended.message_count,
                 ThreadStateInfo(**msgspec.structs.asdict(appended.thread)),
                 appended.replayed,
+                appended.value_versions,
             )
         )
 
@@ -157,12 +167,13 @@ class MessageRoutes:
         ResponseSpec(200, "The thread as it is now, on a new timeline.", ThreadInfo),
         tag="threads",
         body=Body(RewindBody, {"from the second": {"at": 1}}),
-        errors=(errors.NotFound, errors.InvalidName),
+        errors=(errors.NotFound, errors.InvalidName, errors.HeadMoved),
     )
     async def rewind_thread(self, request: Request) -> Response:
         threads, thread = await self._find(request)
         body = await read_body(request, RewindBody)
-        return json_response(thread_info(await threads.rewind(thread.id, body.at, before=body.before)))
+        moved = await threads.rewind(thread.id, body.at, before=body.before, **body.head())
+        return json_response(thread_info(moved))
 
     async def _find(self, request: Request) -> tuple[Threads, Thread]:
         threads = self._threadline.threads(scope_of(request))

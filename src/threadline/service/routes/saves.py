@@ -13,7 +13,7 @@ from threadline.service.http.request_context import scope_of
 from threadline.service.http.requests import RequestStruct, idempotency_key, read_body
 from threadline.service.http.responses import json_response, saved_point_info, thread_info
 from threadline.service.openapi.operation import Body, Link, ResponseSpec, operation
-from threadline.service.routes.threads import MessagePosition, find_thread
+from threadline.service.routes.threads import ExpectedHeadBody, MessagePosition, find_thread
 from threadline.threads.user_threads import Threads
 
 _SAVES = "/api/v1/ai/saves"
@@ -24,7 +24,7 @@ class SavePointBody(RequestStruct, frozen=True):
     at: MessagePosition | None = None
 
 
-class LoadPointBody(RequestStruct, frozen=True):
+class LoadPointBody(ExpectedHeadBody, frozen=True):
     name: Name
 
 
@@ -92,13 +92,14 @@ class SaveRoutes:
         tag="saves",
         body=Body(LoadPointBody, {"by name": {"name": "before the trip"}}),
         headers=("Idempotency-Key",),
-        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
+        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused, errors.HeadMoved),
     )
     async def load(self, request: Request) -> Response:
         threads = self._threads(request)
         body = await read_body(request, LoadPointBody)
         thread = await find_thread(threads, request.path_params["state_key"])
-        return json_response(thread_info(await threads.load(thread.id, body.name, key=idempotency_key(request))))
+        moved = await threads.load(thread.id, body.name, key=idempotency_key(request), **body.head())
+        return json_response(thread_info(moved))
 
     def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(scope_of(request))

@@ -33,7 +33,7 @@ from threadline.core import errors
 from threadline.core.checks import LARGEST_INTEGER
 from threadline.core.errors import InvalidInput, NotFound
 from threadline.core.ids import check_state_key, is_id
-from threadline.core.threads import NewThread, Thread, ThreadChanges
+from threadline.core.threads import ExpectedHead, NewThread, Thread, ThreadChanges
 from threadline.core.turns import reply_id
 from threadline.replies import stop_turns
 from threadline.service.context import ServiceContext
@@ -111,7 +111,17 @@ class BranchBody(CreateThreadBody, frozen=True):
     at: MessagePosition | None = None
 
 
-class SwitchBody(RequestStruct, frozen=True):
+class ExpectedHeadBody(RequestStruct, frozen=True, kw_only=True):
+    """Where the caller saw the thread's end. If it is elsewhere, nothing is changed."""
+
+    expected_count: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_INTEGER)] | None = None
+    expected_timeline: Id | None = None
+
+    def head(self) -> ExpectedHead:
+        return ExpectedHead(expected_count=self.expected_count, expected_timeline=self.expected_timeline)
+
+
+class SwitchBody(ExpectedHeadBody, frozen=True):
     timeline_id: Id
 
 
@@ -309,24 +319,26 @@ class ThreadRoutes:
         ResponseSpec(200, "The thread on that timeline.", ThreadInfo),
         tag="threads",
         body=Body(SwitchBody, {"another version": {"timelineId": "a timeline of this thread"}}),
-        errors=(errors.NotFound, errors.InvalidName),
+        errors=(errors.NotFound, errors.InvalidName, errors.HeadMoved),
     )
     async def switch(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
         body = await read_body(request, SwitchBody)
-        return json_response(thread_info(await threads.switch(thread.id, body.timeline_id)))
+        return json_response(thread_info(await threads.switch(thread.id, body.timeline_id, **body.head())))
 
     @operation(
         "undo",
         "Undo the last user message and its answer",
         ResponseSpec(200, "The thread on a new timeline without them.", ThreadInfo),
         tag="threads",
+        body=Body(ExpectedHeadBody, {"if nothing was added": {"expectedCount": 2}}, required=False),
         headers=("Idempotency-Key",),
-        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused),
+        errors=(errors.NotFound, errors.InvalidName, errors.KeyReused, errors.HeadMoved),
     )
     async def undo(self, request: Request) -> Response:
         threads, thread = await self._find_thread(request)
-        return json_response(thread_info(await threads.undo(thread.id, key=idempotency_key(request))))
+        body = await read_body(request, ExpectedHeadBody)
+        return json_response(thread_info(await threads.undo(thread.id, key=idempotency_key(request), **body.head())))
 
     def _threads(self, request: Request) -> Threads:
         return self._threadline.threads(scope_of(request))

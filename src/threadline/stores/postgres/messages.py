@@ -12,7 +12,16 @@ from typing import TypeVar
 
 import asyncpg
 
-from threadline.core.errors import DuplicateId, HeadMoved, KeyReused, LimitExceeded, NotFound, nothing_to_append
+from threadline.core.errors import (
+    DuplicateId,
+    HeadMoved,
+    KeyReused,
+    LimitExceeded,
+    NotFound,
+    no_such_seq,
+    nothing_to_append,
+)
+from threadline.core.ids import new_id
 from threadline.core.messages import Message, Role, from_us
 from threadline.core.sealing import CleanText, Sealed
 from threadline.core.threads import Appended, ThreadState
@@ -38,6 +47,8 @@ class MessageOperations(Operations):
         *,
         key: str | None = None,
         expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | None = None,
         turn_id: str | None = None,
         tokens: int = 0,
         title: CleanText | None = None,
@@ -60,18 +71,33 @@ class MessageOperations(Operations):
             title=title,
         )
         now_us = session.now_us()
+        if after is not None or expected_timeline is not None:
+            return await self._append_after(messages, args, after, expected_timeline)
         done = await session.append(now_us, args)
         if done is None:
-            return await self._append_locked(messages, args)
+            (row,) = await session.call(_SQL["append_locked"], session.now_us(), args)
+            return await self._appended(messages, args, row)
         session.note_append()
         session.notify(thread_id)
         count = done.first_seq + len(messages)
         state = ThreadState(done.timeline_id, count, done.token_count, done.title, from_us(now_us))
         return Appended(thread_id, done.timeline_id, done.first_seq, tuple(args.ids), count, state)
 
-    async def _append_locked(self, messages: Sequence[Sealed], args: AppendArgs) -> Appended:
-        """The common case did not hold: another append came first, this one is a repeat, or it is an error."""
-        (row,) = await self.session.call(_SQL["append_locked"], self.session.now_us(), args)
+    async def _append_after(
+        self, messages: Sequence[Sealed], args: AppendArgs, after: int | None, expected_timeline: str | None
+    ) -> Appended:
+        session = self.session
+        (row,) = await session.call(_SQL["append_after"], session.now_us(), args, after, new_id(), expected_timeline)
+        if row["problem"] == "timeline":
+            raise HeadMoved(row["first_seq"])
+        if row["problem"] == "seq":
+            assert after is not None
+            raise no_such_seq(args.thread_id, after)
+        return await self._appended(messages, args, row)
+
+    async def _appended(self, messages: Sequence[Sealed], args: AppendArgs, row: asyncpg.Record) -> Appended:
+        """The result of an append for which the common case did not hold: another append came first, this one is a
+        repeat, or it is an error."""
         problem, thread_id, first_seq = row["problem"], args.thread_id, row["first_seq"]
         match problem:
             case None | "repeat" | "present":

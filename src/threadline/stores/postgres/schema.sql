@@ -427,6 +427,40 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.search_backlog TO threadline_worker;
 
+CREATE TABLE threadline.stored_values (
+    tenant_id text COLLATE "C" NOT NULL,
+    scope text COLLATE "C" NOT NULL,
+    scope_id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    n integer NOT NULL,
+    owner_id text COLLATE "C",
+    version bigint NOT NULL,
+    size integer NOT NULL,
+    key_id text COLLATE "C",
+    updated_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    piece bytea NOT NULL,
+    CONSTRAINT stored_values_pkey PRIMARY KEY (tenant_id, scope, scope_id, namespace, key, n),
+    CONSTRAINT stored_values_scope_check CHECK ((scope = ANY (ARRAY['thread'::text, 'user'::text, 'tenant'::text]))),
+    CONSTRAINT stored_values_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES threadline.tenants(tenant_id),
+    CONSTRAINT stored_values_tenant_id_owner_id_fkey FOREIGN KEY (tenant_id, owner_id) REFERENCES threadline.users(tenant_id, id)
+);
+
+ALTER TABLE threadline.stored_values FORCE ROW LEVEL SECURITY;
+
+CREATE INDEX stored_values_by_expiry ON threadline.stored_values USING btree (tenant_id, expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX stored_values_by_owner ON threadline.stored_values USING btree (tenant_id, owner_id) WHERE (owner_id IS NOT NULL);
+
+CREATE POLICY of_owner ON threadline.stored_values TO threadline_app USING (((tenant_id = threadline.this_tenant()) AND COALESCE((owner_id = threadline.this_owner()), (scope = 'tenant'::text))));
+
+CREATE POLICY of_tenant ON threadline.stored_values TO threadline_worker USING ((tenant_id = threadline.this_tenant()));
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.stored_values TO threadline_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON threadline.stored_values TO threadline_worker;
+
 CREATE TABLE threadline.summaries (
     tenant_id text COLLATE "C" NOT NULL,
     timeline_id text COLLATE "C" NOT NULL,
@@ -704,6 +738,8 @@ CREATE FUNCTION threadline.add_usage(_tenant text, _owner text, _given threadlin
 
 CREATE FUNCTION threadline.append(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, _ids_checked boolean DEFAULT false) RETURNS threadline.append_result LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.append_after(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, _after integer, _line text, _expected_timeline text, OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.append_batch(_tenant text, _owners text[], _roles text[], _now_us bigint[], _new threadline.append_args[]) RETURNS SETOF threadline.append_result LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.append_locked(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args, OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
@@ -729,6 +765,8 @@ CREATE FUNCTION threadline.count_usage(_tenant text, _owner text, _role text, _n
 CREATE FUNCTION threadline.create_thread(_tenant text, _owner text, _role text, _now_us bigint, _new threadline.thread_args, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.deliver_reply(_tenant text, _now_us bigint, _given threadline.turn_completion, _turn threadline.turns) RETURNS void LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.drop_expired_values(_tenant text, _owner text, _role text, _now_us bigint) RETURNS bigint LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.enqueue(_tenant text, _owner text, _role text, _now_us bigint, _id text, _holder text, _turn text, _platform text, _recipient text, _payload text) RETURNS SETOF threadline.outbox LANGUAGE plpgsql;
 
@@ -766,6 +804,8 @@ CREATE FUNCTION threadline.find_turn_start(_tenant text, _timeline text, _top in
 
 CREATE FUNCTION threadline.find_turn_thread(_tenant text, _owner text, _given threadline.turn_request, OUT outcome text, OUT must_bind boolean, OUT thread threadline.threads) RETURNS record LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.find_value_owner(_tenant text, _owner text, _role text, _scope text, _scope_id text, _writes boolean, OUT problem text, OUT owner_id text) RETURNS record LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.finish_turn(_tenant text, _owner text, _role text, _now_us bigint, _completion jsonb, _parts bytea, _chunks bytea[], OUT outcome text, OUT turn threadline.turns) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.fork_thread(_now_us bigint, _thread threadline.threads, _timeline text, _parent text, _seq integer, _ids text[], _tops integer[]) RETURNS threadline.threads LANGUAGE plpgsql;
@@ -774,7 +814,11 @@ CREATE FUNCTION threadline.from_us(_us bigint) RETURNS timestamp with time zone 
 
 CREATE FUNCTION threadline.index_messages(_tenant text, _timelines text[], _seqs integer[], _sizes integer[], _words text[]) RETURNS void LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.is_expected_head(_thread threadline.threads, _expected_count integer, _expected_timeline text) RETURNS boolean LANGUAGE sql IMMUTABLE;
+
 CREATE FUNCTION threadline.is_stop_requested(_tenant text, _owner text, _role text, _turn text) RETURNS boolean LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.join_pieces(_tenant text, _scope text, _scope_id text, _namespace text, _key text, _first bytea, _piece_bytes integer) RETURNS bytea LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.last_seq_of(_tenant text, _thread text, _timeline text) RETURNS integer LANGUAGE plpgsql;
 
@@ -784,13 +828,15 @@ CREATE FUNCTION threadline.lease_turn(_tenant text, _owner text, _role text, _no
 
 CREATE FUNCTION threadline.list_threads(_tenant text, _owner text, _role text, _limit integer, _offset integer, _below_us bigint, _below_id text, _archived boolean, _deleted boolean) RETURNS SETOF threadline.thread_columns LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+CREATE FUNCTION threadline.list_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _first text, _end text, _after text, _limit integer, _descending boolean, _page_bytes bigint, _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
+
+CREATE FUNCTION threadline.load_point(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.lock_for_purge(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.match_words(_words text[], _most integer, _indexed bigint) RETURNS TABLE(timeline_id text, seq integer, size integer, created_us bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off OWNER threadline_search ACL threadline_search=X/threadline_search, threadline_app=X/threadline_search, threadline_worker=X/threadline_search;
 
-CREATE FUNCTION threadline.move_thread(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+CREATE FUNCTION threadline.move_thread(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.nearest_ranges(_timeline text, _top integer, _ids text[], _tops integer[], _most integer, OUT lines text[], OUT lows integer[], OUT highs integer[]) RETURNS record LANGUAGE plpgsql IMMUTABLE;
 
@@ -820,6 +866,8 @@ CREATE FUNCTION threadline.read_newest(_tenant text, _owner text, _role text, _t
 
 CREATE FUNCTION threadline.read_usage(_tenant text, _owner text, _role text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
+CREATE FUNCTION threadline.read_values(_tenant text, _owner text, _role text, _now_us bigint, _scope text, _scope_id text, _namespace text, _keys text[], _piece_bytes integer) RETURNS TABLE(problem text, key text, version bigint, size integer, key_id text, updated_at timestamp with time zone, expires_at timestamp with time zone, data bytea) LANGUAGE plpgsql;
+
 CREATE FUNCTION threadline.remove_unused_timelines(_tenant text, _owner text) RETURNS void LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.renew_lease(_tenant text, _owner text, _role text, _now_us bigint, _turn text, _fence integer, _worker text, _seconds double precision) RETURNS boolean LANGUAGE plpgsql;
@@ -844,7 +892,7 @@ CREATE FUNCTION threadline.store_request(_tenant text, _owner text, _role text, 
 
 CREATE FUNCTION threadline.sum_usage(_tenant text, _first integer, _last integer, _user text, _agent text, _by_day boolean, _by_user boolean, _by_agent boolean, _by_model boolean) RETURNS TABLE(day integer, user_id text, agent_id text, provider text, model text, turns bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint, reasoning_tokens bigint, cost_nanos bigint) LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+CREATE FUNCTION threadline.switch_timeline(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.switch_to(_now_us bigint, _thread threadline.threads, _timeline text, _message_count integer) RETURNS threadline.threads LANGUAGE plpgsql;
 
@@ -856,7 +904,7 @@ CREATE FUNCTION threadline.this_tenant() RETURNS text LANGUAGE sql STABLE;
 
 CREATE FUNCTION threadline.trim_timeline(_tenant text, _timeline text, _top integer) RETURNS void LANGUAGE plpgsql;
 
-CREATE FUNCTION threadline.undo_turn(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
+CREATE FUNCTION threadline.undo_turn(_tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _expected_count integer DEFAULT NULL::integer, _expected_timeline text DEFAULT NULL::text, OUT problem text, OUT result threadline.threads) RETURNS record LANGUAGE plpgsql;
 
 CREATE FUNCTION threadline.unindexed_messages(_tenant text, _limit integer) RETURNS TABLE(timeline_id text, seq integer, parts bytea) LANGUAGE plpgsql;
 
@@ -865,3 +913,5 @@ CREATE FUNCTION threadline.window_at(_level integer, _indexed bigint) RETURNS bi
 CREATE FUNCTION threadline.window_mark(_tenant text, _owner text, _level integer, _number bigint) RETURNS text LANGUAGE sql IMMUTABLE;
 
 CREATE FUNCTION threadline.window_marks(_tenant text, _owner text, _indexed bigint) RETURNS text[] LANGUAGE sql IMMUTABLE;
+
+CREATE FUNCTION threadline.write_values(_tenant text, _owner text, _role text, _now_us bigint, _scopes text[], _scope_ids text[], _namespaces text[], _keys text[], _expected bigint[], _sizes integer[], _key_ids text[], _expires_us bigint[], _counts integer[], _pieces bytea[]) RETURNS TABLE(problem text, place integer, version bigint) LANGUAGE plpgsql;

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from threadline.core.errors import DuplicateId, NotFound, no_such_seq, nothing_to_undo
+from threadline.core.errors import DuplicateId, HeadMoved, NotFound, no_such_seq, nothing_to_undo
 from threadline.core.ids import check_name, new_id, new_state_key
 from threadline.core.threads import NewThread, Page, SavedPoint, Thread, ThreadChanges, Timeline
 from threadline.stores import rows
@@ -105,20 +105,45 @@ class TimelineOperations(Operations):
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
         return await create_or_branch(self.session, new, source=thread_id, at=at)
 
-    async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
-        return await self._switch("move_thread", thread_id, new_id(), seq, timeline_id, seq=seq, timeline=timeline_id)
+    async def move(
+        self,
+        thread_id: str,
+        seq: int,
+        *,
+        timeline_id: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
+        values = (new_id(), seq, timeline_id, expected_count, expected_timeline)
+        return await self._switch("move_thread", thread_id, *values, seq=seq, timeline=timeline_id)
 
-    async def undo(self, thread_id: str) -> Thread:
-        return await self._switch("undo_turn", thread_id, new_id())
+    async def undo(
+        self, thread_id: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
+        return await self._switch("undo_turn", thread_id, new_id(), expected_count, expected_timeline)
 
-    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
-        return await self._switch("switch_timeline", thread_id, timeline_id, timeline=timeline_id)
+    async def switch(
+        self,
+        thread_id: str,
+        timeline_id: str,
+        *,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
+        values = (timeline_id, expected_count, expected_timeline)
+        return await self._switch("switch_timeline", thread_id, *values, timeline=timeline_id)
 
-    async def load(self, thread_id: str, name: str) -> Thread:
-        return await self._switch("load_point", thread_id, new_id(), name, name=name)
+    async def load(
+        self, thread_id: str, name: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
+        return await self._switch("load_point", thread_id, new_id(), name, expected_count, expected_timeline, name=name)
 
     async def _switch(self, function: str, thread_id: str, *values: Any, **named: Any) -> Thread:
+        """The last two values are the expected count and timeline."""
         (row,) = await self.session.call(_SQL[function], self.session.now_us(), thread_id, *values)
+        if row[0] == "head":
+            count = row["message_count"]
+            raise HeadMoved(count, values[-2] if values[-2] != count else None)
         _raise_problem(row[0], thread_id, **named)
         self.session.notify(thread_id)
         return rows.thread(row)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import apsw
 
-from threadline.core.errors import NotFound
+from threadline.core.errors import HeadMoved, NotFound
 from threadline.core.ids import new_id
 from threadline.core.messages import to_us
 from threadline.core.threads import Point, Thread
@@ -229,3 +229,11 @@ def new_timeline(owner_id: str, origin: Head | None = None, seq: int = -1) -> Ne
         return NewTimeline(new_id(), owner_id, None, b"")
     ancestors = ancestors_of_branch(origin.timeline_no, seq, origin.ancestors)
     return NewTimeline(new_id(), owner_id, Point(origin.timeline_id, seq), ancestors)
+
+
+def require_head(head: Head, expected_count: int | None, expected_timeline: str | None) -> None:
+    """HeadMoved if the thread's end is not where the caller saw it."""
+    if expected_count is not None and expected_count != head.message_count:
+        raise HeadMoved(head.message_count, expected_count)
+    if expected_timeline is not None and expected_timeline != head.timeline_id:
+        raise HeadMoved(head.message_count)

@@ -18,8 +18,9 @@ from threadline.core.threads import Appended, ThreadState
 from threadline.stores.rows import fingerprint
 from threadline.stores.sql import load_queries
 from threadline.stores.sqlite.engine import Operations
-from threadline.stores.sqlite.lineage import Head, bound, find_head, head_on, segments, tops
+from threadline.stores.sqlite.lineage import Head, bound, find_head, head_on, require_head, segments, tops
 from threadline.stores.sqlite.session import Row, ScopedSession
+from threadline.stores.sqlite.timelines import move
 
 _SQL = load_queries(__package__, "queries/messages.sql")
 ROLE_NUMBER = {role: number for number, role in enumerate(ROLES)}
@@ -39,12 +40,17 @@ class MessageOperations(Operations):
         *,
         key: str | None = None,
         expected_count: int | None = None,
+        expected_timeline: str | None = None,
+        after: int | None = None,
         turn_id: str | None = None,
         tokens: int = 0,
         title: CleanText | None = None,
     ) -> Appended:
         write = self._engine.write if len(messages) <= _FEW else self._engine.write_large
-        return await write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
+        if after is None and expected_timeline is None:
+            return await write(append, thread_id, messages, key, expected_count, turn_id, tokens, title)
+        expected = (expected_count, expected_timeline)
+        return await write(append_after, thread_id, messages, key, after, expected, turn_id, tokens, title)
 
     async def messages(
         self,
@@ -102,6 +108,39 @@ def append(
         head.timeline_id, count, head.token_count + tokens, title if head.title is None else head.title, from_us(now_us)
     )
     return Appended(thread_id, head.timeline_id, head.message_count, ids, count, state)
+
+
+def append_after(
+    session: ScopedSession,
+    thread_id: str,
+    messages: Sequence[Sealed],
+    key: str | None,
+    after: int | None,
+    expected: tuple[int | None, str | None],
+    turn_id: str | None,
+    tokens: int,
+    title: CleanText | None,
+) -> Appended:
+    """Moves the thread to a new timeline after the seq `after`, if it is given, and appends there. A repeat moves
+    nothing: it is known by its key, or because its first message is the one after `after`."""
+    if not messages:
+        raise nothing_to_append()
+    head = find_head(session, thread_id)
+    is_repeat = key is not None and session.row(_SQL["find_append_key"], (head.thread_no, key)) is not None
+    if not is_repeat:
+        belongs = tops(head.timeline_no, head.ancestors)
+        is_repeat = any(
+            seq <= belongs.get(timeline_no, -1) and seq < head.message_count and after in (None, seq - 1)
+            for timeline_no, seq, _ in session.rows(_SQL["find_by_id"], (messages[0].id,))
+        )
+    if not is_repeat:
+        require_head(head, *expected)
+        # Checked before the move: an append that fails afterwards would leave the thread moved.
+        start = head.message_count if after is None else after + 1
+        _check_room(session, head._replace(message_count=start), len(messages), None)
+        if after is not None:
+            move(session, thread_id, after, None)
+    return append(session, thread_id, messages, key, None, turn_id, tokens, title)
 
 
 def _insert(session: ScopedSession, head: Head, messages: Sequence[Sealed], turn_id: str | None) -> tuple[str, ...]:

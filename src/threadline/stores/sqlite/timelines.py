@@ -24,6 +24,7 @@ from threadline.stores.sqlite.lineage import (
     find_thread_and_head,
     head_on,
     new_timeline,
+    require_head,
 )
 from threadline.stores.sqlite.session import ScopedSession
 from threadline.stores.sqlite.threads import add_thread
@@ -36,14 +37,31 @@ class TimelineOperations(Operations):
     async def branch(self, thread_id: str, new: NewThread, *, at: int | None = None) -> Thread:
         return await self._engine.write(branch, thread_id, new, at)
 
-    async def move(self, thread_id: str, seq: int, *, timeline_id: str | None = None) -> Thread:
-        return await self._engine.write(move, thread_id, seq, timeline_id)
+    async def move(
+        self,
+        thread_id: str,
+        seq: int,
+        *,
+        timeline_id: str | None = None,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
+        return await self._engine.write(move, thread_id, seq, timeline_id, expected_count, expected_timeline)
 
-    async def undo(self, thread_id: str) -> Thread:
-        return await self._engine.write(undo, thread_id)
+    async def undo(
+        self, thread_id: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
+        return await self._engine.write(undo, thread_id, expected_count, expected_timeline)
 
-    async def switch(self, thread_id: str, timeline_id: str) -> Thread:
-        return await self._engine.write(switch, thread_id, timeline_id)
+    async def switch(
+        self,
+        thread_id: str,
+        timeline_id: str,
+        *,
+        expected_count: int | None = None,
+        expected_timeline: str | None = None,
+    ) -> Thread:
+        return await self._engine.write(switch, thread_id, timeline_id, expected_count, expected_timeline)
 
     async def timelines(self, thread_id: str) -> list[Timeline]:
         return await self._engine.read(list_timelines, thread_id)
@@ -51,8 +69,10 @@ class TimelineOperations(Operations):
     async def save(self, thread_id: str, name: str, *, at: int | None = None) -> SavedPoint:
         return await self._engine.write(save, thread_id, name, at)
 
-    async def load(self, thread_id: str, name: str) -> Thread:
-        return await self._engine.write(load, thread_id, name)
+    async def load(
+        self, thread_id: str, name: str, *, expected_count: int | None = None, expected_timeline: str | None = None
+    ) -> Thread:
+        return await self._engine.write(load, thread_id, name, expected_count, expected_timeline)
 
     async def saved_points(self) -> list[SavedPoint]:
         return await self._engine.read(list_saved_points)
@@ -81,14 +101,25 @@ def _within(thread_id: str, head: Head, at: int | None) -> int:
     return at
 
 
-def move(session: ScopedSession, thread_id: str, seq: int, timeline_id: str | None) -> Thread:
+def move(
+    session: ScopedSession,
+    thread_id: str,
+    seq: int,
+    timeline_id: str | None,
+    expected_count: int | None = None,
+    expected_timeline: str | None = None,
+) -> Thread:
     thread, head = find_thread_and_head(session, thread_id)
+    require_head(head, expected_count, expected_timeline)
     origin = head_on(session, head, timeline_id)
     return _continue_from(session, thread, origin, _within(thread_id, origin, seq))
 
 
-def undo(session: ScopedSession, thread_id: str) -> Thread:
+def undo(
+    session: ScopedSession, thread_id: str, expected_count: int | None = None, expected_timeline: str | None = None
+) -> Thread:
     thread, head = find_thread_and_head(session, thread_id)
+    require_head(head, expected_count, expected_timeline)
     question = session.row(_SQL["find_last_question"], (head.timeline_no, head.message_count - 1))
     if question is None:
         raise nothing_to_undo(thread_id)
@@ -113,8 +144,15 @@ def _place(session: ScopedSession, thread: Thread, head: Head, now_us: int) -> T
     )
 
 
-def switch(session: ScopedSession, thread_id: str, timeline_id: str) -> Thread:
+def switch(
+    session: ScopedSession,
+    thread_id: str,
+    timeline_id: str,
+    expected_count: int | None = None,
+    expected_timeline: str | None = None,
+) -> Thread:
     thread, head = find_thread_and_head(session, thread_id)
+    require_head(head, expected_count, expected_timeline)
     there = head_on(session, head, timeline_id)
     return thread if there is head else _place(session, thread, there, session.now_us())
 
@@ -140,8 +178,15 @@ def save(session: ScopedSession, thread_id: str, name: str, at: int | None) -> S
     return SavedPoint(name, Point(head.timeline_id, seq), thread_id, from_us(now))
 
 
-def load(session: ScopedSession, thread_id: str, name: str) -> Thread:
+def load(
+    session: ScopedSession,
+    thread_id: str,
+    name: str,
+    expected_count: int | None = None,
+    expected_timeline: str | None = None,
+) -> Thread:
     thread, head = find_thread_and_head(session, thread_id)
+    require_head(head, expected_count, expected_timeline)
     place = session.row(_SQL["find_saved_place"], (session.tenant_id, head.owner_id, name))
     if place is None:
         raise NotFound("saved point", name)

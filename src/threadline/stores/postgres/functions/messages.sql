@@ -132,6 +132,72 @@ BEGIN
     END IF;
 END $$;
 
+-- The same after moving the thread to a new timeline, named _line, that continues after _after; without _after, at the
+-- thread's end. A repeat moves nothing: it is known by its key, or because its first message is the one after _after.
+-- problem: as above, or the 'timeline' is not the expected one, or there is no such 'seq'.
+CREATE FUNCTION threadline.append_after(
+    _tenant text, _owner text, _role text, _now_us bigint, _new threadline.append_args,
+    _after integer, _line text, _expected_timeline text,
+    OUT problem text, OUT timeline_id text, OUT first_seq integer, OUT message_ids text[], OUT thread threadline.threads
+) LANGUAGE plpgsql AS $$
+DECLARE
+    entered constant boolean := threadline.enter_scope(_tenant, _owner, _role);
+    is_repeat boolean;
+    moved record;
+    done record;
+BEGIN
+    SELECT * INTO thread FROM threadline.threads t
+    WHERE t.tenant_id = _tenant AND t.id = _new.thread_id AND t.deleted_at IS NULL FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        problem := 'thread';
+        RETURN;
+    END IF;
+    is_repeat := EXISTS (
+        SELECT FROM threadline.append_keys k
+        WHERE k.tenant_id = _tenant AND k.thread_id = _new.thread_id AND k.key = _new.key
+    ) OR EXISTS (
+        SELECT FROM threadline.messages m
+        JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
+        WHERE m.tenant_id = _tenant AND m.id = _new.ids[1]
+            AND m.seq = coalesce(_after + 1, m.seq) AND m.seq < thread.message_count AND (
+                m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+            )
+    );
+    IF NOT is_repeat THEN
+        first_seq := thread.message_count;
+        problem := CASE
+            WHEN _new.expected_count <> thread.message_count THEN 'count'
+            WHEN _expected_timeline <> thread.timeline_id THEN 'timeline'
+        END;
+        -- What would prevent the append is looked for before the move, which a returned problem does not undo.
+        IF problem IS NULL AND _after IS NOT NULL THEN
+            SELECT array_agg(m.id) INTO message_ids FROM threadline.messages m
+            JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = thread.timeline_id
+            WHERE m.tenant_id = _tenant AND m.id = ANY (_new.ids) AND m.seq <= _after AND (
+                m.timeline_id = l.id OR m.seq <= l.ancestor_seqs[array_position(l.ancestors, m.timeline_id)]
+            );
+            problem := CASE
+                WHEN message_ids IS NOT NULL THEN 'message'
+                WHEN _after + 1 > _new.max_count - cardinality(_new.ids) THEN 'limit'
+            END;
+        END IF;
+        IF problem IS NULL AND _after IS NOT NULL THEN
+            moved := threadline.move_thread(_tenant, _owner, _role, _now_us, _new.thread_id, _line, _after, NULL);
+            problem := moved.problem;
+        END IF;
+        IF problem IS NOT NULL THEN
+            RETURN;
+        END IF;
+        _new.expected_count := NULL;
+    END IF;
+    done := threadline.append_locked(_tenant, _owner, _role, _now_us, _new);
+    problem := done.problem;
+    timeline_id := done.timeline_id;
+    first_seq := done.first_seq;
+    message_ids := done.message_ids;
+    thread := done.thread;
+END $$;
+
 -- The ranges of a history, nearest first, at most _most: of each timeline the seqs above `lows` up to `highs`. _ids and
 -- _tops are the timeline's ancestors; its history ends at _top.
 CREATE FUNCTION threadline.nearest_ranges(

@@ -82,9 +82,18 @@ BEGIN
     RETURN changed;
 END $$;
 
--- problem: the 'thread' or the 'timeline' does not exist, or its history has no such 'seq'.
+-- Whether the caller saw the thread's end where it is.
+CREATE FUNCTION threadline.is_expected_head(
+    _thread threadline.threads, _expected_count integer, _expected_timeline text
+) RETURNS boolean LANGUAGE sql IMMUTABLE
+    RETURN coalesce((_thread).message_count = _expected_count, true)
+        AND coalesce((_thread).timeline_id = _expected_timeline, true);
+
+-- problem: the 'thread' or the 'timeline' does not exist, its history has no such 'seq', or its 'head' is not where it
+-- is expected. A thread that another transaction moves after this check is a serialization failure in switch_to.
 CREATE FUNCTION threadline.move_thread(
     _tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _seq integer, _timeline text,
+    _expected_count integer DEFAULT NULL, _expected_timeline text DEFAULT NULL,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -95,6 +104,10 @@ BEGIN
     result := threadline.find_live_thread(_tenant, _thread);
     IF result.id IS NULL THEN
         problem := 'thread';
+        RETURN;
+    END IF;
+    IF NOT threadline.is_expected_head(result, _expected_count, _expected_timeline) THEN
+        problem := 'head';
         RETURN;
     END IF;
     IF _timeline IS NULL THEN
@@ -110,9 +123,11 @@ BEGIN
     END IF;
 END $$;
 
--- Forks before the last user message. problem: the 'thread' does not exist, or has no 'question'.
+-- Forks before the last user message. problem: the 'thread' does not exist, or has no 'question', or its 'head' is not
+-- where it is expected.
 CREATE FUNCTION threadline.undo_turn(
     _tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text,
+    _expected_count integer DEFAULT NULL, _expected_timeline text DEFAULT NULL,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -143,6 +158,11 @@ BEGIN
         problem := 'thread';
         RETURN;
     END IF;
+    IF NOT threadline.is_expected_head(present.thread, _expected_count, _expected_timeline) THEN
+        problem := 'head';
+        result := present.thread;
+        RETURN;
+    END IF;
     question := present.question;
     IF question IS NULL THEN
         SELECT s.first INTO question FROM threadline.find_turn_start(_tenant, present.id, present.top, 1) s;
@@ -155,9 +175,10 @@ BEGIN
     END IF;
 END $$;
 
--- problem: the 'thread' or the 'timeline' does not exist.
+-- problem: the 'thread' or the 'timeline' does not exist, or the 'head' is not where it is expected.
 CREATE FUNCTION threadline.switch_timeline(
     _tenant text, _owner text, _role text, _now_us bigint, _thread text, _timeline text,
+    _expected_count integer DEFAULT NULL, _expected_timeline text DEFAULT NULL,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -166,7 +187,11 @@ DECLARE
 BEGIN
     result := threadline.find_live_thread(_tenant, _thread);
     top := threadline.last_seq_of(_tenant, _thread, _timeline);
-    problem := CASE WHEN result.id IS NULL THEN 'thread' WHEN top IS NULL THEN 'timeline' END;
+    problem := CASE
+        WHEN result.id IS NULL THEN 'thread'
+        WHEN NOT threadline.is_expected_head(result, _expected_count, _expected_timeline) THEN 'head'
+        WHEN top IS NULL THEN 'timeline'
+    END;
     IF problem IS NULL AND _timeline <> result.timeline_id THEN
         result := threadline.switch_to(_now_us, result, _timeline, top + 1);
     END IF;
@@ -196,9 +221,10 @@ BEGIN
     END IF;
 END $$;
 
--- problem: the 'thread' or the 'name' does not exist. The lock on the timeline keeps a purge from removing it.
+-- problem: the 'thread' or the 'name' does not exist, or the 'head' is not where it is expected. The lock on the timeline keeps a purge from removing it.
 CREATE FUNCTION threadline.load_point(
     _tenant text, _owner text, _role text, _now_us bigint, _thread text, _new text, _name text,
+    _expected_count integer DEFAULT NULL, _expected_timeline text DEFAULT NULL,
     OUT problem text, OUT result threadline.threads
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -211,7 +237,10 @@ BEGIN
     JOIN threadline.timelines l ON l.tenant_id = _tenant AND l.id = s.timeline_id
     WHERE t.tenant_id = _tenant AND t.id = _thread AND t.deleted_at IS NULL
     FOR KEY SHARE OF l;
-    IF FOUND THEN
+    IF FOUND AND NOT threadline.is_expected_head(saved.thread, _expected_count, _expected_timeline) THEN
+        problem := 'head';
+        result := saved.thread;
+    ELSIF FOUND THEN
         result := threadline.fork_thread(_now_us, saved.thread, _new, saved.id, saved.seq, saved.ancestors,
             saved.ancestor_seqs);
     ELSE

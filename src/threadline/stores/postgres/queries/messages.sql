@@ -9,6 +9,11 @@ SELECT problem, timeline_id, first_seq, message_ids, (thread).timeline_id AS thr
     (thread).message_count, (thread).token_count, (thread).title, (thread).updated_at
 FROM threadline.append_locked($1, $2, $3, $4, $5)
 
+-- name: append_after
+SELECT problem, timeline_id, first_seq, message_ids, (thread).timeline_id AS thread_timeline_id,
+    (thread).message_count, (thread).token_count, (thread).title, (thread).updated_at
+FROM threadline.append_after($1, $2, $3, $4, $5, $6, $7, $8)
+
 -- name: read_messages
 SELECT id, role, timeline_id, seq, parts, metadata, turn_id, created_us
 FROM threadline.read_messages($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -74,28 +74,28 @@ SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).tim
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.move_thread($1, $2, $3, $4, $5, $6, $7, $8)
+FROM threadline.move_thread($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: undo_turn
 SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).timeline_id, (result).title,
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.undo_turn($1, $2, $3, $4, $5, $6)
+FROM threadline.undo_turn($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: switch_timeline
 SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).timeline_id, (result).title,
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.switch_timeline($1, $2, $3, $4, $5, $6)
+FROM threadline.switch_timeline($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: load_point
 SELECT problem, (result).id, (result).owner_id, (result).state_key, (result).timeline_id, (result).title,
     (result).title_by_person, (result).agent_id, (result).model, (result).system_prompt, (result).working_dir,
     (result).metadata, (result).message_count, (result).token_count, (result).created_at, (result).updated_at,
     (result).archived_at, (result).deleted_at
-FROM threadline.load_point($1, $2, $3, $4, $5, $6, $7)
+FROM threadline.load_point($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: save_point
 SELECT problem, (result).name, (result).timeline_id, (result).seq, (result).thread_id, (result).created_at
