@@ -97,10 +97,10 @@ if TYPE_CHECKING:
         SyncReply,
         SyncThread,
         SyncThreadline,
-        SyncValues,
         connect_sync,
         open_sync,
     )
+    from threadline.sync_values import SyncValues
 
 __all__ = [
     "Admission",
@@ -314,10 +314,10 @@ _HOMES = {
         "SyncReply",
         "SyncThread",
         "SyncThreadline",
-        "SyncValues",
         "connect_sync",
         "open_sync",
     ),
+    "threadline.sync_values": ("SyncValues",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

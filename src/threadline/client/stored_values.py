@@ -39,7 +39,9 @@ class RemoteValues(GatewayValues):
         self._thread_id = thread_id
 
     async def get(self, namespace: str, key: str) -> StoredValue | None:
-        return (await self.get_many(namespace, [key])).get(key)
+        query = {**self._place(), "namespace": check_namespace(namespace), "key": check_value_key(key)}
+        found = _values(read(await self._transport.call("GET", _VALUES, query=query), api.ValuesResponse))
+        return found[0] if found else None
 
     async def get_many(self, namespace: str, keys: Sequence[str]) -> dict[str, StoredValue]:
         body = {"namespace": check_namespace(namespace), "keys": [check_value_key(key) for key in keys]}

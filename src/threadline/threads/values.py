@@ -1,7 +1,7 @@
 """Values that programs keep beside the log, of one user's threads, of the user, or of the tenant.
 
 Values are stored as they are given: no masker, guard or search reads them. They are encrypted if the operator has set a
-key, each bound to its address, so that nobody can move one to another user or key in the database.
+key, each bound to its address, so that it cannot be moved to another user or key in the database.
 """
 
 from __future__ import annotations

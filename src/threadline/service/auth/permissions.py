@@ -53,7 +53,7 @@ PERMISSIONS: dict[str, Permission] = {
     "appendMessages": MEMBER,
     "rewindThread": MEMBER,
     "listValues": VIEWER,
-    "readValues": VIEWER,
+    "readValues": MEMBER,
     "writeValues": MEMBER,
     "compactThread": MEMBER,
     "purgeThread": MEMBER,

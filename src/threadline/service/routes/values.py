@@ -42,13 +42,14 @@ _TENANT = "The values of the tenant, instead of those of a thread or of the user
 
 
 class ListValuesQuery(RequestStruct, frozen=True):
-    namespace: Namespace
+    namespace: Namespace = "default"
     thread: ThreadName | Unset = UNSET
     tenant: Annotated[bool, msgspec.Meta(description=_TENANT)] = False
     prefix: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=LIST_LIMIT)] = 100
     cursor: Annotated[ValueKey, msgspec.Meta(description="`nextCursor` of the previous page.")] | Unset = UNSET
     descending: bool = False
+    key: Annotated[ValueKey, msgspec.Meta(description="Only the value under this key, with its data.")] | Unset = UNSET
     data: Annotated[bool, msgspec.Meta(description="With their data; a page then also ends at 8 MB.")] = False
 
 
@@ -103,6 +104,10 @@ class ValueRoutes:
     async def list_values(self, request: Request) -> Response:
         query = read_query(request, ListValuesQuery)
         values = self._values(request, None if query.thread is UNSET else query.thread, is_tenants=query.tenant)
+        if query.key is not UNSET:
+            return json_response(
+                ValuesResponse(_infos(list((await values.get_many(query.namespace, [query.key])).values())))
+            )
         page = await values.list(
             query.namespace,
             prefix=query.prefix,
