@@ -134,7 +134,7 @@ class TenantTables(TableCopyOperations):
     async def read_rows(self, table: str, *, place: Any | None = None, limit: int = 1000) -> RowPage:
         if place is None:
             await self.session.allow_long_statements()
-            start = _FIRST_KEY if table in _KEYED_TABLES else (0,)
+            start = _FIRST_KEYS.get(table, (0,))
             place = await self.session.open_cursor(_SQL[f"read_{table}"], *start, None)
         with translated():
             found = await place.fetch(limit)
