@@ -10,8 +10,6 @@ from threadline.ports.admission import Admission, Spending, SpendingRefusal
 from threadline.ports.agents import Agent, AgentServices, Approver, Guard, ToolJournal, Verdict
 from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
 from threadline.ports.gateway_values import GatewayValues
-from threadline.ports.gateway import Gateway, GatewayContexts, GatewayReply, GatewayThread
-from threadline.ports.gateway_values import GatewayValues
 from threadline.ports.platforms import Answered, Channel, EditableChannel, Http, PolledChannel, SearchableChannel
 from threadline.ports.process import Cipher, Clock, Processes, Span, SpanKind, Tracer
 from threadline.ports.store import (
