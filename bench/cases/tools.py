@@ -68,8 +68,7 @@ async def tools(arena: Arena) -> list[Row]:
     }
     async with threadline.open(arena.file("tools"), agents=agents) as tl:
         me = tl.as_user("bench")
-        threads = {name: await me.create_thread(agent_id=name) for name in agents}
-        operations: dict[str, Operation] = {name: _asking(thread) for name, thread in threads.items()}
+        operations: dict[str, Operation] = {name: _asking(me, name) for name in agents}
         rounds, repeats = arena.sized(30, 10), arena.sized(5, 3)
         taken = await interleave(operations, rounds=rounds, repeats=repeats, warmup=3)
     await servers.close()
@@ -79,9 +78,10 @@ async def tools(arena: Arena) -> list[Row]:
     ]
 
 
-def _asking(thread: threadline.ThreadHandle) -> Operation:
+def _asking(user: threadline.UserView, agent_id: str) -> Operation:
     async def ask() -> None:
-        await thread.ask("go")
+        # A new thread each time: the calls of earlier turns would be part of the prompt.
+        await (await user.create_thread(agent_id=agent_id)).ask("go")
 
     return ask
 

@@ -19,6 +19,7 @@ from threadline.agents.registry import build_agent
 from threadline.core.channels import Agent as AgentRow
 from threadline.core.errors import SettingsInvalid
 from threadline.core.events import ToolCall, ToolResult
+from threadline.core.parts import ToolPart
 from threadline.settings import AgentSettings, Settings
 from threadline.testing.agents import prompt_of
 
@@ -59,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("THREADLINE_DATABASE", "THREADLINE_SETTINGS", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     yield tmp_path
-    for name in ("cities", "faulty", "leaving", "needy"):
+    for name in ("calling", "cities", "faulty", "leaving", "needy"):
         sys.modules.pop(name, None)
 
 
@@ -176,6 +177,35 @@ async def test_an_agent_object_gets_the_tools_of_its_settings(importable: Path) 
     events = await events_of(agent, prompt_of(ASK))
     assert ToolCall("c1", "population", {"city": "Lisbon"}) in events
     assert ToolResult("c1", 545_000) in events
+
+
+CALLING = """
+async def count(city: str, services):
+    yield "Let me see. "
+    yield f"{await services.call_tool('population', city=city):,}"
+    try:
+        await services.call_tool("area", city=city)
+    except Exception as exc:
+        yield f" ({exc})"
+"""
+
+
+@pytest.mark.req("A-01")
+async def test_a_function_calls_the_tools_of_its_settings_through_the_same_path(importable: Path) -> None:
+    (importable / "calling.py").write_text(CALLING)
+    settings = {"function": "calling:count"}
+    agent = AgentSettings("function", tools=("cities:population", "cities:area_of"), settings=settings)
+    opened = Settings(database=":memory:", agent="helper", agents={"helper": agent})
+    async with threadline.open(settings=opened) as tl:
+        thread = await tl.as_user("ada").create_thread()
+        text = (await thread.ask("Lisbon", approver=threadline.Defer())).text
+        assert "545,000" in text
+        assert "(area was denied: it needs approval, and this agent cannot wait for it)" in text
+        parts = [part for message in await thread.messages() for part in message.parts if isinstance(part, ToolPart)]
+        assert [(part.name, part.state) for part in parts] == [
+            ("population", "output-available"),
+            ("area", "output-denied"),
+        ]
 
 
 WHERE = "agent 'helper': tool "

@@ -8,16 +8,18 @@ AgentServices.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
+from threadline.agents.function_tools import FunctionTools
 from threadline.agents.limits import RunLimits
 from threadline.agents.reply_builder import limit_events
 from threadline.agents.tool_execution import ToolFailed, run_bounded
+from threadline.agents.tools import Tool, ToolSource
 from threadline.core.errors import AgentFailed, InvalidInput
-from threadline.core.events import Event, TextDelta
+from threadline.core.events import Event, Status, TextDelta
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.ports import Agent, AgentServices
@@ -34,11 +36,21 @@ def as_agent(given: Any) -> Agent:
 
 
 class FunctionAgent:
-    def __init__(self, function: Callable[..., Any], *, limits: RunLimits | None = None) -> None:
+    """`tools` and those of `sources` are what the function may call, with `await services.call_tool(name, …)`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        limits: RunLimits | None = None,
+        tools: Sequence[Tool] = (),
+        sources: Sequence[ToolSource] = (),
+    ) -> None:
         if inspect.isgeneratorfunction(function):
             raise InvalidInput(f"{_name(function)} must be an async generator to stream, got a plain generator")
         self._function = function
         self._limits = limits or RunLimits()
+        self._tools, self._sources = tuple(tools), tuple(sources)
         parameters = _positional(function)
         if not 1 <= len(parameters) <= 2:
             raise InvalidInput(
@@ -48,7 +60,20 @@ class FunctionAgent:
         self._wants_services = len(parameters) == 2
 
     def run(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
-        return limit_events(self._events(prompt, services), prompt, self._limits)
+        events = self._with_tools if self._tools or self._sources else self._events
+        return limit_events(events(prompt, services), prompt, self._limits)
+
+    async def _with_tools(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
+        tools = list(self._tools)
+        for source in self._sources:
+            offered = await source.offer()
+            tools += offered.tools
+            for warning in offered.warnings:
+                yield Status(warning)
+        named = {tool.name: tool for tool in reversed(tools)}
+        calls = FunctionTools(named, services, self._limits, prompt.turn_id)
+        async for event in calls.merge(self._events(prompt, services._replace(call_tool=calls.call))):
+            yield event
 
     async def _events(self, prompt: Prompt, services: AgentServices) -> AsyncGenerator[Event, None]:
         arguments: list[Any] = [_request_text(prompt) if self._wants_text else prompt]

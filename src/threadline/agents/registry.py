@@ -165,7 +165,7 @@ def _local(row: AgentRow, given: Inputs) -> Agent:
 
 
 def _function(row: AgentRow, given: Inputs) -> Agent:
-    from threadline.agents.function import as_agent  # noqa: PLC0415 - chosen at run time
+    from threadline.agents.function import FunctionAgent, as_agent  # noqa: PLC0415 - chosen at run time
 
     _require_trust(row, given.trusted, "a function")
     chosen = _settings(row, _FunctionSettings)
@@ -174,10 +174,12 @@ def _function(row: AgentRow, given: Inputs) -> Agent:
     if isinstance(found, LoopAgent):
         taken = [*found.tool_names, *_names(given.tools)]
         return found.with_tools((*given.tools, *load_tools(row.id, chosen.tools, taken)), _sources(row, given, chosen))
-    if chosen.tools or chosen.mcp:
-        key = "tools" if chosen.tools else "mcp"
-        raise SettingsInvalid(f"{where} calls its tools itself: name a LoopAgent, or remove `{key}`")
+    tools = load_tools(row.id, chosen.tools, _names(given.tools))
+    if (tools or chosen.mcp) and hasattr(found, "run"):
+        raise SettingsInvalid(f"{where} is an agent with its own tools: remove `tools` and `mcp`")
     try:
+        if tools or chosen.mcp:
+            return FunctionAgent(found, tools=(*given.tools, *tools), sources=_sources(row, given, chosen))
         return as_agent(found)
     except InvalidInput as exc:
         raise SettingsInvalid(f"{where}: {exc}") from exc

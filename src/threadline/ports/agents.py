@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
 from threadline.core.client_tools import ClientTool
@@ -43,6 +43,9 @@ class AgentServices(NamedTuple):
     approver: Approver
     client_tools: tuple[ClientTool, ...] | None = None
     """Tools that the request declared, for its caller to run; None where no caller can run any."""
+    call_tool: Callable[..., Awaitable[Any]] | None = None
+    """For an agent that is a function and has tools: `await call_tool(name, key=value)` runs one and returns its
+    output."""
 
 
 class Agent(Protocol):
