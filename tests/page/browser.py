@@ -20,7 +20,7 @@ from starlette.requests import Request
 from tests.npm_packages import TOOLS
 from threadline.bootstrap import Threadline
 from threadline.bootstrap import open as open_threadline
-from threadline.core.events import Event, Source
+from threadline.core.events import Event, FinalText, Source
 from threadline.core.parts import plain_text
 from threadline.core.prompts import Prompt
 from threadline.core.threads import Scope
@@ -109,7 +109,12 @@ class Service:
     ) -> None:
         self._settings = ServiceSettings(grace_seconds=1.0, origins=origins)
         self._authenticate = authenticate
-        self._agents = {"parrot": parrot, "patient": self._answer_patiently, **(agents or {})}
+        self._agents = {
+            "parrot": parrot,
+            "patient": self._answer_patiently,
+            "corrector": self._correct,
+            **(agents or {}),
+        }
         self._may_continue = asyncio.Event()
         self._may_continue.set()
         self.url = ""
@@ -134,7 +139,7 @@ class Service:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """While entered, the agent `patient` starts its answers and does not finish them."""
+        """While entered, the agents `patient` and `corrector` start their answers and do not finish them."""
         self._loop.call_soon_threadsafe(self._may_continue.clear)
         try:
             yield
@@ -154,6 +159,12 @@ class Service:
         yield "I am taking my time, "
         await self._may_continue.wait()
         yield "and now I am done."
+
+    async def _correct(self, prompt: Prompt) -> AsyncGenerator[Event | str, None]:
+        yield "It is in Lisbon."
+        yield FinalText("It is in Porto.")
+        await self._may_continue.wait()
+        yield Source("one", "https://threadline.example/porto", "The map")
 
     def user(self, name: str) -> UserView:
         return self.threadline.as_user(name)

@@ -84,6 +84,23 @@ def test_a_deploy_during_an_answer_continues_it_without_duplicates(
     assert page.locator(".message-assistant").inner_text().count("I am taking my time") == 1
 
 
+@pytest.mark.req("S1-20", "S1-32", "C-02")
+def test_a_final_text_replaces_what_was_streamed(person: Person, service: Service) -> None:
+    service.do(person.view.create_thread(agent_id="corrector", state_key="corrected"))
+    page = person.open("/t/corrected")
+    with service.holding():
+        say(page, "Where is it?")
+        expect(shown(page, "It is in Porto.")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        expect(shown(page, "It is in Lisbon.")).to_have_count(0)
+    settled(page)
+    expect(shown(page, "It is in Porto.")).to_have_count(1)
+    say(page, "Are you sure?")
+    expect(shown(page, "It is in Porto.")).to_have_count(2)
+    settled(page)
+    expect(shown(page, "It is in Lisbon.")).to_have_count(0)
+
+
 @pytest.mark.req("S1-32")
 def test_a_stopped_answer_keeps_its_output(person: Person, service: Service) -> None:
     service.do(person.view.create_thread(agent_id="patient", state_key="stopped"))

@@ -53,6 +53,8 @@ export function useConversation(initial: History): Conversing {
   const isThere = thread.id !== undefined;
   const [facts, refreshFacts] = useFacts(stateKey, isThere);
   const transport = useMemo(chatTransport, []);
+  /** The question whose reply has a final text that replaces the streamed one. */
+  const [corrected, setCorrected] = useState<string | undefined>(undefined);
   const chat = useChat({
     id: stateKey,
     messages: initial.messages,
@@ -61,11 +63,16 @@ export function useConversation(initial: History): Conversing {
     resume: initial.id !== undefined,
     throttle: DRAWN_EVERY_MS,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-    // Another process started the answer again. The protocol cannot retract output, so the stream is read again.
-    onData: (part) => void (part.type === "data-again" && chat.stop()),
+    // The protocol cannot retract output: when another process started the answer again, the stream is read again; when
+    // the final text differs from what was streamed, the page hides that.
+    onData: (part) => {
+      if (part.type === "data-again") void chat.stop();
+      if (part.type === "data-corrected") setCorrected(now.current.messages.findLast(isQuestion)?.id);
+    },
   });
   const { messages, setMessages, status, error, clearError } = chat;
   const isBusy = status === "submitted" || status === "streaming";
+  const isCorrected = isBusy && corrected !== undefined && corrected === messages.findLast(isQuestion)?.id;
   const now = useRef({ isBusy, error, messages, version: "" });
   Object.assign(now.current, { isBusy, error, messages });
 
@@ -181,7 +188,7 @@ export function useConversation(initial: History): Conversing {
 
   return {
     thread,
-    messages,
+    messages: isCorrected ? messages.map(withFinalText) : messages,
     firstSeq,
     facts,
     isBusy,
@@ -220,6 +227,16 @@ export function useConversation(initial: History): Conversing {
 function unsentOf(shown: UIMessage[], stored: UIMessage[]): string[] {
   const asked = shown.slice(shown.findLastIndex((message) => message.role === "assistant") + 1);
   return asked.filter(({ id }) => !stored.some((message) => message.id === id)).map(textOf);
+}
+
+const isQuestion = (message: UIMessage) => message.role === "user";
+
+/** Of the texts since the last tool call, the last one replaces the others. Other replies are not changed. */
+function withFinalText(message: UIMessage, at: number, { length }: UIMessage[]): UIMessage {
+  if (message.role !== "assistant" || at < length - 1) return message;
+  const from = message.parts.findLastIndex(isToolUIPart);
+  const final = message.parts.findLastIndex((part) => part.type === "text");
+  return { ...message, parts: message.parts.filter(({ type }, at) => type !== "text" || at < from || at === final) };
 }
 
 function isWaiting(last: UIMessage | undefined): boolean {
