@@ -19,6 +19,7 @@ from threadline.settings import Settings
 
 SCHEMA = {"type": "object", "properties": {"exact": {"type": "boolean"}}}
 LOCATE = {"locate": {"description": "Where the user is.", "parameters": SCHEMA}}
+MESSAGE = "/api/v1/agents/rehearsal/message"
 ASKS = 'use locate with {"exact": true}'
 
 
@@ -188,3 +189,61 @@ async def test_an_agent_offers_client_tools_by_its_settings_and_outputs_are_mask
         answer = await respond(client, answered(reply, {"key": secret}))
         assert answer.status_code == 200
         assert secret not in answer.text + str(await stored(client))
+
+
+@pytest.mark.req("C-01")
+async def test_a_message_without_a_stream_is_202_and_its_reply_continues_with_the_output(client: Client) -> None:
+    body = {"content": ASKS, "stateKey": "key", "clientTools": LOCATE}
+    answers = [await client.http.post(MESSAGE, json=body, headers={"idempotency-key": "once"}) for _ in range(2)]
+    first, again = ((answer.status_code, answer.json()) for answer in answers)
+    assert first == again
+    assert (first[0], first[1]["status"]) == (202, "awaiting_output")
+    assert (tool_of(first[1])["state"], tool_of(first[1])["input"]) == ("input-available", {"exact": True})
+    (_, reply) = await stored(client)
+    assert reply["id"] == first[1]["id"]
+    chunks = client.chunks(await respond(client, answered(reply)))
+    assert streamed_text(chunks) == "The tool locate answered: Bern."
+    (_, whole) = await stored(client)
+    assert (whole["id"], tool_of(whole)["output"]) == (reply["id"], "Bern")
+    # The next message declares no tools, so the model is offered none.
+    later = await client.http.post(MESSAGE, json={"content": ASKS, "stateKey": "key"})
+    assert (later.status_code, "status" in later.json()) == (200, False)
+
+
+@pytest.mark.req("C-01")
+async def test_client_tools_without_a_thread_or_of_the_wrong_shape_are_refused(client: Client) -> None:
+    for wrong in ({"clientTools": LOCATE}, {"clientTools": [], "stateKey": "key"}, {"clientTools": [1]}):
+        refused = await client.http.post(MESSAGE, json={"content": ASKS, **wrong})
+        assert (refused.status_code, "clientTools" in refused.json()["detail"]) == (400, True)
+    assert await stored(client) == []
+
+
+def as_results(reply: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """What assistant-ui's data stream runtime sends: ids of its own, calls and results as providers write them."""
+    call = {"type": "tool-call", "toolCallId": tool_of(reply)["toolCallId"], "toolName": "locate"}
+    result = {**call, "type": "tool-result", "output": {"type": "json", "value": "Bern"}} | changes
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": ASKS}], "unstable_id": "q"},
+        {"role": "assistant", "content": [call | {"input": {"exact": True}}], "unstable_id": "a"},
+        {"role": "tool", "content": [result]},
+    ]
+    return {"stateKey": "key", "threadId": "DEFAULT_THREAD_ID", "parentId": "q", "messages": messages}
+
+
+@pytest.mark.req("C-01")
+async def test_results_in_the_format_of_assistant_ui_continue_the_reply(client: Client) -> None:
+    reply = await waiting(client)
+    for wrong in ({"toolCallId": "made-up"}, {"toolName": "other"}, {"output": "Bern"}, {"toolCallId": 5}):
+        refused = await client.http.post(CHAT, json=as_results(reply, **wrong))
+        assert refused.status_code == 400, refused.text
+    assert (await stored(client))[-1] == reply
+    chunks = client.chunks(await client.http.post(CHAT, json=as_results(reply)))
+    assert chunks[0] == {"type": "start", "messageId": reply["id"]}
+    assert streamed_text(chunks) == "The tool locate answered: Bern."
+
+
+@pytest.mark.req("C-01")
+async def test_a_failure_in_the_format_of_assistant_ui_is_told_to_the_model(client: Client) -> None:
+    body = as_results(await waiting(client), output={"type": "error-json", "value": "denied"})
+    chunks = client.chunks(await client.http.post(CHAT, json=body))
+    assert streamed_text(chunks) == "The tool locate gave no result: denied."

@@ -124,3 +124,32 @@ def test_a_client_of_a_killed_worker_is_answered_by_another(tmp_path: Path) -> N
         assert time.monotonic() - started < _QUICK
         assert texts(service) == [("user", "Tell me a story", None), STORY]
         eventually(lambda: len(service.pids()) == 3)
+
+
+def post(service: Service, body: dict[str, Any]) -> str:
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{service.url}/api/v1/ai/chat", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=SECONDS) as stream:
+        found: bytes = stream.read()
+    return found.decode()
+
+
+@pytest.mark.req("C-01", "R-01", "R-02")
+@pytest.mark.parametrize("address", ["file", "postgres"], indirect=True)
+def test_a_client_tool_that_waited_during_a_kill_is_answered_after_the_restart(address: str, tmp_path: Path) -> None:
+    locate = {"description": "Where the user is.", "parameters": {"type": "object", "properties": {}}}
+    question = {"role": "user", "parts": [{"type": "text", "text": "use locate"}]}
+    with served(address, tmp_path, workers=1, **SHIPPED) as service:
+        assert "tool-input-available" in post(service, {"id": "key", "message": question, "tools": {"locate": locate}})
+        kill(service)
+    with served(address, tmp_path, workers=1, **SHIPPED) as service:
+        started = time.monotonic()
+        reply = get(f"{service.url}/api/v1/ai/threads/key")["messages"][-1]
+        (call,) = [part for part in reply["parts"] if part["type"] == "tool-locate"]
+        assert call["state"] == "input-available"
+        call |= {"state": "output-available", "output": "Bern"}
+        streamed = post(service, {"id": "key", "messages": [reply], "messageId": reply["id"]})
+        assert f'"messageId":"{reply["id"]}"' in streamed
+        assert time.monotonic() - started < _QUICK
+        (_, whole) = get(f"{service.url}/api/v1/ai/threads/key")["messages"]
+        assert (whole["id"], whole["parts"][-1]["text"]) == (reply["id"], "The tool locate answered: Bern.")

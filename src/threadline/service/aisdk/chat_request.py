@@ -39,9 +39,10 @@ _ANSWERED = ("approval-responded", "output-available", "output-error")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A reply sent back with answers to its open calls: its id, and its tool calls as the client has them."""
+    """A reply sent back with answers to its open calls: its id (None: the last message), and its tool calls as the
+    client has them."""
 
-    message_id: str
+    message_id: str | None
     calls: tuple[ToolPart, ...]
 
 
@@ -136,6 +137,15 @@ class DeclaredTool(msgspec.Struct, frozen=True):
     description: Annotated[str, msgspec.Meta(max_length=MAX_DESCRIPTION)] | None = None
 
 
+DeclaredTools: TypeAlias = Annotated[
+    dict[str, DeclaredTool],
+    msgspec.Meta(
+        description="Tools that this client runs, by name. The chat route reads `tools` if it is absent.",
+        extra_json_schema={"maxProperties": MAX_TOOLS, "propertyNames": {"pattern": f"^{TOOL_NAME.pattern}$"}},
+    ),
+]
+
+
 class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
     """The body as the API reference describes it; `parse_chat_request` validates it. Other keys are ignored."""
 
@@ -155,16 +165,7 @@ class ChatRequestBody(msgspec.Struct, frozen=True, rename="camel"):
     agent_id: Id | None = None
     model: Annotated[str, msgspec.Meta(description="A model that the agent offers, for this turn.")] | None = None
     policy: Policy | None = None
-    client_tools: (
-        Annotated[
-            dict[str, DeclaredTool],
-            msgspec.Meta(
-                description="Tools that this client runs, by name. `tools` is read if it is absent.",
-                extra_json_schema={"maxProperties": MAX_TOOLS, "propertyNames": {"pattern": f"^{TOOL_NAME.pattern}$"}},
-            ),
-        ]
-        | None
-    ) = None
+    client_tools: DeclaredTools | None = None
 
 
 ChatBody: TypeAlias = Annotated[
@@ -192,7 +193,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     agent_id = _text(value, "agentId")
     if "message" in value and value.get("rewind"):
         raise InvalidInput("`rewind` needs the messages that the user sees: send `messages` instead of `message`")
-    claim = _claim(value) if trigger == "submit-message" else None
+    claim = _results(value) or (_claim(value) if trigger == "submit-message" else None)
     question, shown = (None, ()) if claim is not None else _question(value, trigger, replaces)
     return ChatRequest(
         state_key=None if state_key is None else check_state_key(state_key),
@@ -249,6 +250,38 @@ def _claim(body: dict[str, Any]) -> Claim | None:
         raise InvalidInput("reply with answers contains a part of unknown type: send the parts as received")
     message_id = check_id("message", _text(last, "id") or "")
     return Claim(message_id, tuple(part for part in parts if isinstance(part, ToolPart)))
+
+
+def _results(body: dict[str, Any]) -> Claim | None:
+    """The results of client tools as assistant-ui's data stream runtime sends them: a last message of the role `tool`,
+    after the message with the calls. Its ids of replies are its own, so the reply is the thread's last message."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or len(messages) < 2 or _role(messages[-1]) != "tool":
+        return None
+    content, calls = (each.get("content") if isinstance(each, dict) else None for each in messages[:-3:-1])
+    if not isinstance(content, list) or not isinstance(calls, list):
+        return None
+    if len(content) + len(calls) > _MAX_PARTS:
+        raise LimitExceeded("parts per message", _MAX_PARTS, len(content) + len(calls))
+    inputs = {
+        call["toolCallId"]: call.get("input")
+        for call in calls
+        if isinstance(call, dict) and call.get("type") == "tool-call" and isinstance(call.get("toolCallId"), str)
+    }
+    parts = decode(jsontext.dump([_result(each, inputs) for each in content], "results"))
+    return Claim(None, tuple(part for part in parts if isinstance(part, ToolPart)))
+
+
+def _result(value: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """A result as a part of a UI message."""
+    match value:
+        case {"toolCallId": str(call_id), "toolName": str(name), "output": {"type": str(kind), "value": found}}:
+            part = {"type": f"tool-{name}", "toolCallId": call_id, "input": inputs.get(call_id)}
+            if kind.startswith("error"):
+                text = found if isinstance(found, str) else jsontext.dump(found, "error").decode()
+                return {**part, "state": "output-error", "errorText": text}
+            return {**part, "state": "output-available", "output": found}
+    raise InvalidInput("result of a tool must have `toolCallId`, `toolName` and an `output` with `type` and `value`")
 
 
 def _is_tool(part: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from threadline.api_types import ApiStruct, StateKey, UiParts
 from threadline.core import errors
 from threadline.core.approvals import list_pending
+from threadline.core.client_tools import read_declared
 from threadline.core.dispatch import normalize
 from threadline.core.errors import AgentFailed, InvalidInput, InvalidMessage
 from threadline.core.event_fold import Fold
@@ -30,6 +31,7 @@ from threadline.core.turn_commits import Accepted
 from threadline.core.turns import reply_id
 from threadline.ports import Agent
 from threadline.replies import Defer
+from threadline.service.aisdk.chat_request import DeclaredTools
 from threadline.service.aisdk.chunk_writer import HEADERS, ChunkWriter
 from threadline.service.aisdk.turn_streams import AI_SDK_HEADER, read_major
 from threadline.service.context import ServiceContext
@@ -53,26 +55,28 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 class DispatchBody(msgspec.Struct, frozen=True, rename="camel"):
     """`messages`, or one message as `role` and `content`. With `stateKey` it is a turn on that thread, and only the
-    last user message is read. Other keys are passed on to the agent."""
+    last user message is read; `clientTools` are for such a turn. Other keys are passed on to the agent."""
 
     messages: list[ChatMessage] | None = None
     role: Literal["user", "assistant", "system", "developer", "tool"] | None = None
     content: str | list[Any] | None = None
     state_key: StateKey | msgspec.UnsetType = msgspec.UNSET
     model: str | None = None
+    client_tools: DeclaredTools | None = None
 
 
 class ReplyResponse(ApiStruct, frozen=True):
     """The agent's reply. `id` and `stateKey` are only present for a turn on a thread. With the status
-    `awaiting_approval` the reply ends with calls in the state `approval-requested`. On a thread they can be answered,
-    and the reply continues. Without one nothing is stored: send the request again with a `stateKey` to answer them."""
+    `awaiting_approval` the reply ends with calls in the state `approval-requested`, with `awaiting_output` only with
+    calls of client tools. On a thread they can be answered, and the reply continues. Without one nothing is stored:
+    send the request again with a `stateKey` to answer them."""
 
     role: Literal["assistant"]
     content: str
     parts: UiParts
     id: str | None = None
     state_key: str | None = None
-    status: Literal["awaiting_approval"] | None = None
+    status: Literal["awaiting_approval", "awaiting_output"] | None = None
 
 
 _MESSAGE_REQUIRED = {"anyOf": [{"required": ["messages"]}, {"required": ["content"]}]}
@@ -114,7 +118,7 @@ class DispatchRoutes:
         "askAgent",
         "Send a message to an agent and wait for its reply",
         ResponseSpec(200, "The reply. Nothing is stored without `stateKey`.", ReplyResponse),
-        ResponseSpec(202, "The reply waits for approval of a tool.", ReplyResponse),
+        ResponseSpec(202, "The reply waits for approval of a tool, or for the output of a client tool.", ReplyResponse),
         tag="agents",
         body=_BODY,
         headers=("Idempotency-Key",),
@@ -156,7 +160,10 @@ class DispatchRoutes:
 
     async def _read_request(self, request: Request) -> tuple[Scope, str, dict[str, Any]]:
         scope = scope_of(request)
-        return scope, await find_agent_id(self._threadline, scope, request), await read_object(request)
+        agent_id, body = await find_agent_id(self._threadline, scope, request), await read_object(request)
+        if body.get("clientTools") is not None and "stateKey" not in body:
+            raise InvalidInput("`clientTools` needs a `stateKey`: the outputs are sent to a thread")
+        return scope, agent_id, body
 
     async def _prompt(self, scope: Scope, agent_id: str, body: dict[str, Any]) -> tuple[Agent, Prompt]:
         prompt = await self._headless.prompt(scope, agent_id, body)
@@ -182,6 +189,7 @@ class DispatchRoutes:
         state_key = body["stateKey"]
         if not isinstance(state_key, str):
             raise InvalidInput(f"`stateKey` must be a string, got {json_type(state_key)}")
+        declared = body.get("clientTools")
         request = TurnRequest(
             message=_question(body),
             surface="api",
@@ -189,6 +197,7 @@ class DispatchRoutes:
             agent_id=agent_id,
             model=read_model(body),
             key=key,
+            client_tools=() if declared is None else read_declared(declared, "clientTools"),
         )
         accepted = await self._threadline.turns.accept(scope, request, self._threadline.runner.holder())
         await self._threadline.runner.begin(scope, accepted, Defer())
@@ -214,7 +223,9 @@ def _question(body: dict[str, Any]) -> NewMessage:
 
 
 def _reply(parts: Sequence[Part], message_id: str | None = None, state_key: str | None = None) -> Response:
-    waits = bool(list_pending(parts))
-    status: Literal["awaiting_approval"] | None = "awaiting_approval" if waits else None
+    waiting = list_pending(parts)
+    status: Literal["awaiting_approval", "awaiting_output"] | None = None
+    if waiting:
+        status = "awaiting_output" if all(each.approval_id is None for each in waiting) else "awaiting_approval"
     text, raw = plain_text(parts), msgspec.Raw(encode(parts))
-    return json_response(ReplyResponse("assistant", text, raw, message_id, state_key, status), 202 if waits else 200)
+    return json_response(ReplyResponse("assistant", text, raw, message_id, state_key, status), 202 if waiting else 200)
